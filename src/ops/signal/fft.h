@@ -31,6 +31,8 @@ ATTRS(resize_axis, RESIZE_AXIS_ATTRS)
     A(frames, I64, 1, reflect, 0, NULL) A(frames, I64, 1, length, -1, NULL)
 ATTRS(frames, FRAMES_ATTRS)
 
+#ifndef __cplusplus /* the attributes alone are for plug-ins too */
+
 /* `count` frames of `size` elements, of a signal of `length`. */
 typedef struct aril__frames {
     int64_t size, hop, pad, count, length;
@@ -58,5 +60,7 @@ static inline int64_t aril__frames_at(const aril__frames *f, int64_t frame, int6
     }
     return at >= 0 && at < f->length ? at : -1;
 }
+
+#endif
 
 #endif

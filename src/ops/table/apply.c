@@ -630,7 +630,7 @@ static inline bool are_alike(const aril__op *op, int n, aril_tensor *const *in, 
     return true;
 }
 
-/* NULL, and nothing was done, if the call has to go the long way. */
+/* For an op with a formula. NULL, and nothing was done, if the call has to go the long way. */
 static inline aril_tensor *apply_alike(const aril__op *op, int n_in, aril_tensor *const *in,
                                        const void *attrs)
 {
@@ -640,7 +640,7 @@ static inline aril_tensor *apply_alike(const aril__op *op, int n_in, aril_tensor
     const aril__formula *f = op->formula;
     aril__thread *th = aril__self();
     bool graph;
-    if (!f || n_in != f->arity || !(RULES >> f->rule & 1) || !is_ordinary(th) ||
+    if (n_in != f->arity || !(RULES >> f->rule & 1) || !is_ordinary(th) ||
         !are_alike(op, n_in, in, &graph))
         return NULL;
     aril_dtype type = (aril_dtype)in[0]->dtype;
@@ -690,8 +690,8 @@ aril_status aril__apply(const aril__op *op, int n_in, aril_tensor *const *in, co
 
 aril_tensor *aril__apply1(const aril__op *op, int n_in, aril_tensor *const *in, const void *attrs)
 {
-    aril_tensor *out[ARIL__MAX_OUT], *y = apply_alike(op, n_in, in, attrs);
-    if (aril__likely(y != NULL)) return y;
+    aril_tensor *out[ARIL__MAX_OUT], *y = op->formula ? apply_alike(op, n_in, in, attrs) : NULL;
+    if (y) return y;
     apply(op, n_in, in, attrs, NULL, out);
     return out[0];
 }

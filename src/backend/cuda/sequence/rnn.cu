@@ -1,0 +1,310 @@
+/* Recurrent sequences. The inputs of all steps are multiplied by W_ih at once. Then, if W_hh fits
+ * into shared memory, one kernel runs all steps of a few sequences; otherwise each step is one
+ * product and one kernel for its gates. */
+#include "backend/cuda/sequence/rnn.cuh"
+
+#include <new>
+
+/* What the steps read and write. */
+template <typename T> struct tensors {
+    const T *xw; /* x W_ih^T: [T,N,G*H] */
+    const T *b_ih, *b_hh, *h0, *c0, *w_hh;
+    T *y, *hn, *cn, *kept; /* kept: the reserve, or NULL */
+};
+
+/* What the biases and the input contribute to the gates of element i of sequence n at step t. */
+template <typename T>
+static __device__ __forceinline__ void read_inputs(const aril_cuda_rnn &s, const tensors<T> &p,
+                                                   int64_t t, int64_t n, int64_t i, T *x)
+{
+#pragma unroll
+    for (int q = 0; q < 4; q++)
+        if (q < s.gates) {
+            x[q] = p.xw[((t * s.batch + n) * s.gates + q) * s.h + i];
+            if (p.b_ih) x[q] += p.b_ih[q * s.h + i];
+        }
+}
+
+template <typename T>
+static __device__ __forceinline__ void keep(const aril_cuda_rnn &s, const tensors<T> &p, int64_t t,
+                                            int64_t n, int64_t i, const T *kept)
+{
+    if (!p.kept || s.kind == ARIL__RNN) return;
+#pragma unroll
+    for (int q = 0; q < 5; q++)
+        if (q < s.slots) p.kept[((t * s.batch + n) * s.slots + q) * s.h + i] = kept[q];
+}
+
+/* ---- all steps by one kernel ---- */
+
+/* A block runs `side` sequences; thread j element j % H of sequence j / H. */
+template <typename T>
+static __global__ void all_steps(const __grid_constant__ aril_cuda_rnn s,
+                                 const __grid_constant__ tensors<T> p, int side,
+                                 const __grid_constant__ aril_cuda_report report)
+{
+    extern __shared__ __align__(16) unsigned char shared[];
+    int h = (int)s.h, row = (int)(s.gates * s.h);
+    T *w = reinterpret_cast<T *>(shared), *state = w + (size_t)h * row; /* w: [H,G*H] */
+    for (int j = threadIdx.x; j < h * row; j += blockDim.x) w[j % h * row + j / h] = p.w_hh[j];
+    int i = threadIdx.x % h, of = threadIdx.x / h;
+    int64_t n = (int64_t)blockIdx.x * side + of;
+    bool mine = of < side && n < s.batch;
+    int64_t length = mine ? aril_cuda_rnn_length(s, n) : 0;
+    T before = mine && p.h0 ? p.h0[n * h + i] : T(0), cell = 0, bias[4] = {}, x[4] = {};
+    if (mine && i == 0) aril_cuda_rnn_check(s, report, n);
+    if (mine && p.c0 && s.kind == ARIL__LSTM) cell = p.c0[n * h + i];
+    for (int q = 0; q < 4; q++)
+        if (mine && p.b_hh && q < s.gates) bias[q] = p.b_hh[q * h + i];
+    if (mine) {
+        state[of * h + i] = before;
+        read_inputs(s, p, s.reverse ? s.steps - 1 : 0, n, i, x);
+    }
+    __syncthreads();
+    for (int64_t k = 0; k < s.steps; k++) {
+        int64_t t = s.reverse ? s.steps - 1 - k : k;
+        T now = before;
+        if (mine) {
+            T a[4], next[4] = {}, kept[5];
+            bool active = t < length;
+            if (k + 1 < s.steps) read_inputs(s, p, s.reverse ? t - 1 : t + 1, n, i, next);
+#pragma unroll
+            for (int q = 0; q < 4; q++) a[q] = bias[q];
+            if (active) {
+                const T *from = state + of * h;
+                if (s.gates == 1) {
+#pragma unroll 4
+                    for (int j = 0; j < h; j++) a[0] += w[j * row + i] * from[j];
+                } else {
+                    for (int j = 0; j < h; j++)
+#pragma unroll
+                        for (int q = 0; q < 4; q++)
+                            if (q < s.gates) a[q] += w[j * row + q * h + i] * from[j];
+                }
+                now = aril_cuda_rnn_unit(s, x, a, before, cell, kept);
+                keep(s, p, t, n, i, kept);
+            }
+            p.y[(t * s.batch + n) * h + i] = active ? now : T(0);
+#pragma unroll
+            for (int q = 0; q < 4; q++) x[q] = next[q];
+        }
+        __syncthreads();
+        if (mine) state[of * h + i] = before = now;
+        __syncthreads();
+    }
+    if (!mine) return;
+    p.hn[n * h + i] = before;
+    if (s.kind == ARIL__LSTM) p.cn[n * h + i] = cell;
+}
+
+/* Threads that fit, and the sequences of a block. */
+static int side_of(const aril_cuda_rnn &s)
+{
+    int64_t side = s.h < 256 ? 256 / s.h : 1;
+    return (int)(side < s.batch ? side : s.batch);
+}
+
+static size_t shared_bytes(const aril_cuda_rnn &s)
+{
+    return (size_t)(s.h * s.gates * s.h + side_of(s) * s.h) * (size_t)aril_cuda_rnn_size(s);
+}
+
+static bool fits(const aril_run *r, const aril_cuda_rnn &s)
+{
+    return s.h <= 1024 && shared_bytes(s) <= aril_cuda_device_of(r)->shared_per_block;
+}
+
+/* ---- a kernel for each step ---- */
+
+/* One step, t. rec: the state before it times W_hh^T, or NULL for zeros. */
+template <typename T> struct one_step {
+    int64_t t;
+    bool first, last;
+    const T *rec, *before;
+    T *next; /* the state after it, if lengths differ */
+};
+
+template <typename T>
+static __global__ void step(const __grid_constant__ aril_cuda_rnn s,
+                            const __grid_constant__ tensors<T> p,
+                            const __grid_constant__ one_step<T> at,
+                            const __grid_constant__ aril_cuda_report report)
+{
+    ARIL_CUDA_LOOP(j, s.batch * s.h)
+    {
+        int64_t n = j / s.h, i = j % s.h;
+        T before = at.before ? at.before[j] : T(0), now = before;
+        T cell = s.kind == ARIL__LSTM ? (at.first ? (p.c0 ? p.c0[j] : T(0)) : p.cn[j]) : T(0);
+        bool active = at.t < aril_cuda_rnn_length(s, n);
+        if (at.first && i == 0) aril_cuda_rnn_check(s, report, n);
+        if (active) {
+            T x[4], a[4], kept[5];
+            read_inputs(s, p, at.t, n, i, x);
+#pragma unroll
+            for (int q = 0; q < 4; q++)
+                if (q < s.gates) {
+                    a[q] = at.rec ? at.rec[(n * s.gates + q) * s.h + i] : T(0);
+                    if (p.b_hh) a[q] += p.b_hh[q * s.h + i];
+                }
+            now = aril_cuda_rnn_unit(s, x, a, before, cell, kept);
+            keep(s, p, at.t, n, i, kept);
+        }
+        p.y[at.t * s.batch * s.h + j] = active ? now : T(0);
+        if (at.next) at.next[j] = now;
+        if (at.last) p.hn[j] = now;
+        if (s.kind == ARIL__LSTM) p.cn[j] = cell;
+    }
+}
+
+/* ---- plans ---- */
+
+static aril_cuda_seq_product product_of(const aril_cuda_rnn &s, int which)
+{
+    int64_t all = s.steps * s.batch, row = s.gates * s.h, in = s.inputs, h = s.h;
+    switch (which) {
+    case ARIL_CUDA_RNN_INPUTS: return { all, row, in, in, 1, 1, in, false, s.wide };
+    case ARIL_CUDA_RNN_STEP: return { s.batch, row, h, h, 1, 1, h, false, s.wide };
+    case ARIL_CUDA_RNN_STATES: return { all, row, h, h, 1, 1, h, false, s.wide };
+    case ARIL_CUDA_RNN_BACK: return { s.batch, h, row, row, 1, h, 1, true, s.wide };
+    case ARIL_CUDA_RNN_DX: return { all, in, row, row, 1, in, 1, false, s.wide };
+    case ARIL_CUDA_RNN_DW_IH: return { row, in, all, 1, row, in, 1, false, s.wide };
+    default: return { row, h, all, 1, row, h, 1, false, s.wide };
+    }
+}
+
+const char *aril_cuda_rnn_plan_new(const aril_run *r, const aril_cuda_rnn &s, uint32_t which,
+                                   size_t used, aril_plan *plan)
+{
+    aril_cuda_rnn_plan *p = new (std::nothrow) aril_cuda_rnn_plan();
+    size_t most = 0;
+    if (!p) return "out of memory";
+    aril_cuda_use(aril_cuda_device_of(r));
+    for (int i = 0; i < ARIL_CUDA_RNN_PRODUCTS; i++) {
+        p->of[i] = product_of(s, i);
+        if (which >> i & 1) aril_cuda_seq_prepare(r, &p->of[i]);
+        if (p->of[i].workspace > most) most = p->of[i].workspace;
+    }
+    p->workspace = (used + 255) / 256 * 256;
+    plan->workspace = p->workspace + most;
+    plan->prepared = p;
+    return nullptr;
+}
+
+void aril_cuda_rnn_plan_free(void *prepared)
+{
+    delete static_cast<aril_cuda_rnn_plan *>(prepared);
+}
+
+/* ---- rows ---- */
+
+struct space {
+    size_t xw, rec, states, total;
+};
+
+static space space_of(const aril_cuda_rnn &s)
+{
+    space at = {};
+    int64_t state = s.batch * s.h;
+    at.xw = aril_cuda_rnn_take(s, &at.total, s.steps * state * s.gates);
+    at.rec = aril_cuda_rnn_take(s, &at.total, state * s.gates);
+    at.states = aril_cuda_rnn_take(s, &at.total, 2 * state);
+    return at;
+}
+
+template <typename T>
+static aril_status run_steps(aril_run *r, const aril_cuda_rnn &s, const tensors<T> &p, T *rec,
+                             T *states)
+{
+    int64_t state = s.batch * s.h;
+    aril_cuda_report report = aril_cuda_report_of(r);
+    aril_status status = ARIL_OK;
+    const T *before = p.h0;
+    for (int64_t k = 0; k < s.steps && status == ARIL_OK; k++) {
+        one_step<T> at = {
+            s.reverse ? s.steps - 1 - k : k, k == 0, k == s.steps - 1, nullptr, before, nullptr
+        };
+        if (before) {
+            at.rec = rec;
+            status = aril_cuda_rnn_multiply(r, ARIL_CUDA_RNN_STEP, before, p.w_hh, rec);
+            if (status < 0) return status;
+        }
+        if (s.len) at.next = states + k % 2 * state;
+        step<T><<<aril_cuda_blocks(r, state, 256), 256, 0, aril_cuda_stream(r)>>>(s, p, at, report);
+        before = s.len ? at.next : p.y + at.t * state;
+        status = aril_cuda_launched(r);
+    }
+    return status;
+}
+
+template <typename T>
+static aril_status run_at_once(aril_run *r, const aril_cuda_rnn &s, const tensors<T> &p)
+{
+    int side = side_of(s), threads = ((int)(side * s.h) + 31) / 32 * 32;
+    aril_cuda_report report = aril_cuda_report_of(r);
+    cudaStream_t stream = aril_cuda_stream(r);
+    aril_status status = aril_cuda_allow_shared(r, all_steps<T>, shared_bytes(s));
+    if (status < 0) return status;
+    all_steps<T>
+        <<<(unsigned)((s.batch + side - 1) / side), threads, shared_bytes(s), stream>>>(s, p, side,
+                                                                                        report);
+    return aril_cuda_launched(r);
+}
+
+template <typename T> static aril_status run_as(aril_run *r, const aril_cuda_rnn &s)
+{
+    space at = space_of(s);
+    char *memory = static_cast<char *>(aril_cuda_host->workspace(r));
+    T *xw = reinterpret_cast<T *>(memory + at.xw);
+    const aril_tensor *reserve = aril_cuda_out(r, RNN_RESERVE);
+    bool kept = s.kind != ARIL__RNN && aril_cuda_attrs<rnn_seq_attrs>(r)->keep[0];
+    tensors<T> p = { xw,
+                     aril_cuda_rnn_in<T>(r, RNN_B_IH),
+                     aril_cuda_rnn_in<T>(r, RNN_B_HH),
+                     aril_cuda_rnn_in<T>(r, RNN_H0),
+                     aril_cuda_rnn_in<T>(r, RNN_C0),
+                     aril_cuda_rnn_in<T>(r, RNN_W_HH),
+                     (T *)aril_cuda_data(aril_cuda_out(r, RNN_Y)),
+                     (T *)aril_cuda_data(aril_cuda_out(r, RNN_HN)),
+                     s.kind == ARIL__LSTM ? (T *)aril_cuda_data(aril_cuda_out(r, RNN_CN)) : nullptr,
+                     kept ? (T *)aril_cuda_data(reserve) : nullptr };
+    aril_status status =
+        aril_cuda_rnn_multiply(r, ARIL_CUDA_RNN_INPUTS, aril_cuda_rnn_in<T>(r, RNN_X),
+                               aril_cuda_rnn_in<T>(r, RNN_W_IH), xw);
+    if (status < 0) return status;
+    if (fits(r, s)) return run_at_once<T>(r, s, p);
+    return run_steps<T>(r, s, p, reinterpret_cast<T *>(memory + at.rec),
+                        reinterpret_cast<T *>(memory + at.states));
+}
+
+static aril_status run(aril_run *r, aril__rnn_kind kind)
+{
+    const rnn_seq_attrs *at = aril_cuda_attrs<rnn_seq_attrs>(r);
+    aril_cuda_rnn s = aril_cuda_rnn_of(r, kind, RNN_W_IH);
+    if (s.batch == 0 || s.h == 0) return ARIL_OK;
+    s.relu = at->relu[0] != 0;
+    s.reverse = at->reverse[0] != 0;
+    s.len = aril_cuda_rnn_in<int64_t>(r, RNN_LEN);
+    return s.wide ? run_as<double>(r, s) : run_as<float>(r, s);
+}
+
+static const char *prepare(const aril_run *r, aril_plan *plan, aril__rnn_kind kind)
+{
+    aril_cuda_rnn s = aril_cuda_rnn_of(r, kind, RNN_W_IH);
+    uint32_t which = 1u << ARIL_CUDA_RNN_INPUTS;
+    if (s.batch > 0 && s.h > 0 && !fits(r, s)) which |= 1u << ARIL_CUDA_RNN_STEP;
+    plan->reserve = aril_cuda_attrs<rnn_seq_attrs>(r)->keep[0] ? aril_cuda_rnn_reserve(s) : 0;
+    return aril_cuda_rnn_plan_new(r, s, which, space_of(s).total, plan);
+}
+
+#define ROW(name, kind)                                                        \
+    const char *aril_cuda_##name##_prepare(const aril_run *r, aril_plan *plan) \
+    {                                                                          \
+        return prepare(r, plan, kind);                                         \
+    }                                                                          \
+    aril_status aril_cuda_##name##_run(aril_run *r)                            \
+    {                                                                          \
+        return run(r, kind);                                                   \
+    }
+ROW(rnn, ARIL__RNN)
+ROW(lstm, ARIL__LSTM)
+ROW(gru, ARIL__GRU)
