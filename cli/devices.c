@@ -25,11 +25,11 @@ static int run(void *values, int n, char **argument)
     return EXIT_DONE;
 }
 
-const command command_devices = {
-    .name = "devices",
-    .summary = "list the available devices",
-    .about =
-        "Plug-ins listed in ARIL_PLUGINS (paths separated by colons) are loaded first. If there is "
-        "no GPU to use, the last line says what is missing.",
-    .run = run
-};
+const command command_devices = { .name = "devices",
+                                  .summary = "list the available devices",
+                                  .about = "This opens all plug-ins: those in the folder aril/ "
+                                           "beside the library, and those listed in "
+                                           "ARIL_PLUGINS (files and folders, separated by colons). "
+                                           "If there is no GPU to use, the last "
+                                           "line says what is missing.",
+                                  .run = run };

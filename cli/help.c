@@ -295,7 +295,8 @@ void help_man_of_all(const command *const *all, int n, FILE *to)
         { "ARIL_DATA", "folders with datasets, separated by colons" },
         { "ARIL_THREADS", "number of threads that compute (default all CPUs)" },
         { "ARIL_LOG", "what to log, such as dispatch" },
-        { "ARIL_PLUGINS", "plug-ins to load at the start: paths separated by colons" },
+        { "ARIL_PLUGINS",
+          "plug-ins to look in for devices: files and folders, separated by colons" },
         { "NO_COLOR", "if set, do not print colors" },
     };
     for (size_t i = 0; i < sizeof variables / sizeof *variables; i++)

@@ -70,14 +70,17 @@ static void print_functions(const aril_op_info *op)
     }
 }
 
-static void print_one(const aril_op_info *op)
+static void print_one(int i)
 {
-    char inputs[32];
+    aril_op_info info = aril_op_at(i), *op = &info;
+    char inputs[32], layout[1024];
     inputs_of(op, inputs, sizeof inputs);
     printf("%s: %s\n  inputs    %s\n  results   %d%s\n  gradient  %s\n", op->name, op->doc, inputs,
            op->outputs, op->view ? ", a view" : "", op->gradient);
     print_functions(op);
     if (op->formula) printf("  formula   %s\n", op->formula);
+    bool read = !op->formula || strstr(op->formula, "p0"); /* all formulas share one layout */
+    if (read && *aril_op_layout(i, layout, sizeof layout)) printf("  attrs     %s\n", layout);
     if (op->autocast) printf("  autocast  %s\n", op->autocast);
     if (op->onnx) printf("  ONNX      %s\n", op->onnx);
     const char *file = op->file;
@@ -190,8 +193,7 @@ static int run(void *values, int n, char **argument)
                 fputs("; `aril ops` lists them\n", stderr);
             return EXIT_USAGE;
         }
-        aril_op_info op = aril_op_at(found);
-        print_one(&op);
+        print_one(found);
     }
     return EXIT_DONE;
 }

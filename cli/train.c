@@ -261,6 +261,11 @@ static bool not_an_option(const char *flag, const char *field, const char *chose
     return false;
 }
 
+static aril_dtype autocast_of(const options *o)
+{
+    return !o->autocast ? 0 : strcmp(o->autocast, "f16") == 0 ? ARIL_F16 : ARIL_BF16;
+}
+
 static aril_optim *optimizer_of(const options *o)
 {
     aril_optim_opts opts = { .lr = given(o->lr),
@@ -272,6 +277,10 @@ static aril_optim *optimizer_of(const options *o)
     if (isnan(o->momentum) && has_option(aril_optim_option_names(o->optimizer), "nesterov") &&
         aril_optim_defaults(o->optimizer).momentum == 0)
         opts.momentum = 0.9;
+    /* Small gradients are 0 in f16. */
+    if (autocast_of(o) == ARIL_F16 &&
+        has_option(aril_optim_option_names(o->optimizer), "loss_scale"))
+        opts.loss_scale = 65536;
     return aril_optim_new(o->optimizer, NULL, opts);
 }
 
@@ -353,11 +362,6 @@ static bool store_measures(training *r)
     r->m.loss = loss;
     r->m.metrics = metrics;
     return loss && metrics;
-}
-
-static aril_dtype autocast_of(const options *o)
-{
-    return !o->autocast ? 0 : strcmp(o->autocast, "f16") == 0 ? ARIL_F16 : ARIL_BF16;
 }
 
 static bool compile(training *r)

@@ -140,6 +140,17 @@ foreach(name golden_nn golden_vision test_optim) # and with rows for some ops on
         ENVIRONMENT "ARIL_TEST_DEVICE=strict;ARIL_STRICT_ROWS=some;${aril_test_environment}")
 endforeach()
 
+# And on the example of a plug-in, as docs/plugins.md recommends to authors of others: it has three rows,
+# so that nearly all ops are decomposed or fall back.
+
+foreach(name ${strict_programs})
+    if(name MATCHES "^(test_ops|golden_)")
+        add_test(NAME mirror_${name} COMMAND ${name})
+        set_tests_properties(mirror_${name} PROPERTIES TIMEOUT 600 SKIP_RETURN_CODE 77
+            ENVIRONMENT "ARIL_TEST_DEVICE=mirror:0;ARIL_PLUGINS=$<TARGET_FILE:plugin_mirror>;${aril_test_environment}")
+    endif()
+endforeach()
+
 # The same tests on a GPU, and those of the plug-in: `make test-cuda`. They skip where there is no GPU.
 
 if(have_cuda)

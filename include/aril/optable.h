@@ -27,6 +27,11 @@ typedef struct aril_op_info {
 ARIL_API int aril_op_count(void);
 ARIL_API aril_op_info aril_op_at(int i);
 
+/* Writes the attributes of the i-th op to `buf`, each with its type and number of elements, as the
+ * `layout` of a plug-in's row declares them: "stride I64 3; groups I64 1; ". Returns `buf`; "" if
+ * the op has none. */
+ARIL_API const char *aril_op_layout(int i, char *buf, size_t size);
+
 ARIL_C_END
 
 #endif

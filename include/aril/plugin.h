@@ -7,6 +7,7 @@
 #ifndef ARIL_PLUGIN_H
 #define ARIL_PLUGIN_H
 
+#include "aril/error.h"
 #include "aril/tensor.h"
 
 ARIL_C_BEGIN

@@ -541,7 +541,11 @@ aril_device aril_device_named(const char *name)
         int k = aril__device_kind(kind);
         if (k >= 0) return (aril_device){ (int16_t)k, (int16_t)index };
     }
-    aril__fail(ARIL_ERR_DEVICE, "device: no device kind '%s'", name ? name : "(null)");
+    aril__fail(
+        ARIL_ERR_DEVICE,
+        "device: no device '%s'; expected \"cpu\", or the kind of a plug-in and an index, such "
+        "as \"cuda:0\" (`aril devices` lists them)",
+        name ? name : "(null)");
     return (aril_device){ -1, -1 };
 }
 

@@ -167,10 +167,12 @@ static aril_dataset *make(const aril_dataset_class *type, const char *what, aril
             return NULL;
         }
         if (!t->storage->device->host_memory) {
+            char name[48];
+            aril_device_name(t->storage->device->id, name, sizeof name);
             aril__fail(ARIL_ERR_DEVICE,
-                       "%s: %s is not in host memory: move it to the CPU, and each batch to the "
-                       "device",
-                       what, aril__part_name(k));
+                       "%s: %s is on %s, but a dataset is kept in host memory: pass aril_to(x, "
+                       "aril_cpu()); fit and evaluate move each batch to the model's device",
+                       what, aril__part_name(k), name);
             return NULL;
         }
     }

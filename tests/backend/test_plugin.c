@@ -305,3 +305,13 @@ TEST(modules_move_to_the_device_and_back)
     aril_module_release(late);
     CHECK_MSG(aril_ok(), "%s", aril_error());
 }
+
+TEST(datasets_are_in_host_memory)
+{
+    ARIL_SCOPE;
+    aril_tensor *x = aril_ones(ARIL_SHAPE(4, 3), ARIL_F32, mirror());
+    CHECK(!aril_dataset_tensors(x, NULL));
+    CHECK_MSG(strstr(aril_error(), "x is on mirror:0, but a dataset is kept in host memory"), "%s",
+              aril_error());
+    aril_clear_error();
+}

@@ -133,8 +133,30 @@ TEST(one_that_cannot_be_opened_is_no_error)
     CHECK_INT(aril_device_count(), 1);
     CHECK(aril_ok());
     CHECK_INT(aril_device_named("none:0").kind, -1);
-    CHECK(strstr(aril_error(), "no device kind 'none"));
+    CHECK(strstr(aril_error(), "no device 'none:0'; expected \"cpu\""));
     aril_clear_error();
+}
+
+/* What a user reads: the path once, the reason, and no source location. */
+TEST(one_that_cannot_be_opened_is_reported)
+{
+    char program[4096], text[400] = "";
+    if (!inner()) {
+        itself(program);
+        CHECK(passes(program, test_name(), "/nowhere/libaril_none.so"));
+        return;
+    }
+    FILE *log = tmpfile();
+    int before = dup(STDERR_FILENO);
+    dup2(fileno(log), STDERR_FILENO);
+    aril_device_count();
+    dup2(before, STDERR_FILENO);
+    close(before);
+    rewind(log);
+    CHECK(fgets(text, sizeof text, log) != NULL);
+    fclose(log);
+    CHECK_STR(text, "aril: ARIL_PLUGINS: /nowhere/libaril_none.so: cannot open shared object file: "
+                    "No such file or directory\n");
 }
 
 /* Things that are no plug-ins, each with a name like one. */

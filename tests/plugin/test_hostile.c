@@ -461,6 +461,8 @@ TEST(a_plugin_is_registered_as_a_whole_or_not_at_all)
     const aril_row unstaged = {
         .op = "relu", .name = "r", .dtypes = ~0u, .native = 1u << ARIL_BF16, .run = run
     };
+    const aril_row without_dtypes = { .op = "relu", .name = "r", .run = run };
+    expect_refusal(plugin_of("half", 1, &without_dtypes, 1), "accepts no dtype");
     expect_refusal(plugin_of("half", 1, without_prepare, 2), "needs `prepare`");
     expect_refusal(plugin_of("half", 1, &unstaged, 1), "is not in `native`");
     expect_refusal(plugin_of("half", 40, NULL, 0), "too many devices");

@@ -194,7 +194,9 @@ void aril__ew_decompose(aril__call *c, aril_tensor **out)
     }
     var[ARIL__VAR_Y] = in_type(c->in[1 + arity], type);
     aril_tensor *y = aril__program_eval(aril__derivatives(base)[which].program, var, c->attrs);
-    out[0] = in_type(y, (aril_dtype)c->in[0]->dtype);
+    /* Truncated first, as kernels for integers do: 0.5 as a bool would be true. */
+    if (!aril__is_float(c->type)) y = in_type(y, ARIL_I64);
+    out[0] = in_type(y, c->type);
 }
 
 /* ---- rows ---- */

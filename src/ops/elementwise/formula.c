@@ -176,9 +176,14 @@ void aril__program_free(aril__formula_code *p)
 
 /* ---- evaluation ---- */
 
+static bool is_constant(const aril_tensor *t)
+{
+    return t && t->storage && t->flags & ARIL__CONSTANT;
+}
+
 static bool is_weak_constant(const aril_tensor *t)
 {
-    return t && t->storage && !(~t->flags & (ARIL__WEAK | ARIL__CONSTANT));
+    return is_constant(t) && t->flags & ARIL__WEAK;
 }
 
 static aril_number value_of(const aril_tensor *t)
@@ -187,8 +192,9 @@ static aril_number value_of(const aril_tensor *t)
                                 : ARIL_NUMBER(*(const int64_t *)aril__ptr(t));
 }
 
-/* All operands are weak scalars: apply would compute in the default type, f32, and lose precision.
- * Compute in f64 instead; the result stays weak and adopts the type of other operands. */
+/* All operands are constants. For weak ones apply would compute in the default type, f32, and lose
+ * precision: compute in f64 instead; the result stays weak and adopts the type of other operands.
+ * It is a constant too, also a condition, so that it joins tensors of any device. */
 static aril_tensor *apply_to_numbers(const aril__op *op, int n, aril_tensor *const *in,
                                      const double *params)
 {
@@ -196,7 +202,8 @@ static aril_tensor *apply_to_numbers(const aril__op *op, int n, aril_tensor *con
     aril__tracer *tracer = th->tracer;
     aril_tensor *exact[3];
     th->tracer = NULL; /* a trace holds the constant result */
-    for (int i = 0; i < n; i++) exact[i] = aril__constant(value_of(in[i]), ARIL_F64);
+    for (int i = 0; i < n; i++)
+        exact[i] = is_weak_constant(in[i]) ? aril__constant(value_of(in[i]), ARIL_F64) : in[i];
     aril_tensor *y = aril__apply1(op, n, exact, params);
     th->tracer = tracer;
     if (!(y->flags & ARIL__POISON))
@@ -214,14 +221,14 @@ aril_tensor *aril__as_number(aril_tensor *y, unsigned flags)
 static aril_tensor *apply_step(const aril__op *op, int n, aril_tensor *const *in,
                                const double *params)
 {
-    bool weak = n <= 3, numbers = true;
+    bool constants = n <= 3, numbers = true;
     unsigned flags = 0;
     for (int i = 0; i < n; i++) {
-        weak = weak && is_weak_constant(in[i]);
+        constants = constants && is_constant(in[i]);
         numbers = numbers && in[i] && in[i]->storage && aril__is_number(in[i]);
         flags |= in[i] ? in[i]->flags : 0u;
     }
-    if (weak) return apply_to_numbers(op, n, in, params);
+    if (constants) return apply_to_numbers(op, n, in, params);
     aril_tensor *y = aril__apply1(op, n, in, params);
     return numbers ? aril__as_number(y, flags) : y;
 }

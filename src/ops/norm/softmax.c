@@ -2,6 +2,8 @@
 
 #include "aril/math.h"
 #include "aril/reduce.h"
+#include "aril/create.h"
+#include "ops/norm/norm.h"
 #include "ops/table/apply.h"
 #include "ops/table/element.h"
 #include "ops/table/sample.h"
@@ -127,18 +129,26 @@ static aril_tensor *sum_along(const void *attrs, aril_tensor *x)
     return aril_sum(x, ARIL_KEEPDIM((int)((const struct softmax_attrs *)attrs)->axis[0]));
 }
 
+/* In f32 or f64, as the kernels compute: the differences below cancel most of 8 bits. */
+static aril_tensor *computed(aril_tensor *x)
+{
+    return aril_cast(x, aril__stat_dtype(x));
+}
+
 /* y * (g - sum(g * y)) */
 static void softmax_grad_decompose(aril__call *c, aril_tensor **out)
 {
-    aril_tensor *g = c->in[0], *y = c->in[1];
-    out[0] = aril_mul(y, aril_sub(g, sum_along(c->attrs, aril_mul(g, y))));
+    aril_tensor *g = computed(c->in[0]), *y = computed(c->in[1]);
+    aril_tensor *dx = aril_mul(y, aril_sub(g, sum_along(c->attrs, aril_mul(g, y))));
+    out[0] = aril_cast(dx, (aril_dtype)c->in[0]->dtype);
 }
 
 /* g - exp(y) * sum(g) */
 static void log_softmax_grad_decompose(aril__call *c, aril_tensor **out)
 {
-    aril_tensor *g = c->in[0], *y = c->in[1];
-    out[0] = aril_sub(g, aril_mul(aril_exp(y), sum_along(c->attrs, g)));
+    aril_tensor *g = computed(c->in[0]), *y = computed(c->in[1]);
+    aril_tensor *dx = aril_sub(g, aril_mul(aril_exp(y), sum_along(c->attrs, g)));
+    out[0] = aril_cast(dx, (aril_dtype)c->in[0]->dtype);
 }
 
 static const aril__sample softmax_samples[] = {

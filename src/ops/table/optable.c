@@ -2,6 +2,7 @@
 
 #include "ops/elementwise/formula.h"
 #include "ops/table/op.h"
+#include "ops/table/rows.h"
 
 int aril_op_count(void)
 {
@@ -37,4 +38,13 @@ aril_op_info aril_op_at(int i)
                            .random = op->flags & RANDOM,
                            .backward = (f && f->is_grad) || op->flags & GRADIENT,
                            .file = op->file };
+}
+
+const char *aril_op_layout(int i, char *buf, size_t size)
+{
+    if (!buf || size == 0) return "";
+    buf[0] = '\0';
+    if (i >= 0 && i < aril__n_ops) return aril__layout_text(aril__ops[i], buf, size);
+    aril__fail(ARIL_ERR_INDEX, "op_layout: index %d is out of range for %d ops", i, aril__n_ops);
+    return buf;
 }

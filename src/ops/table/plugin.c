@@ -307,6 +307,11 @@ static aril_status check_row(const char *path, int i, const aril_row *row)
         return aril__fail(ARIL_ERR_PLUGIN, "plug-in %s: row %d is for '%s', %s", path, i,
                           row->op ? row->op : "(null)",
                           op ? "but has no name or no run function" : "which is not an op");
+    if (!row->dtypes)
+        return aril__fail(ARIL_ERR_PLUGIN,
+                          "plug-in %s: its row for %s accepts no dtype; set bit t of `dtypes` for "
+                          "each dtype t",
+                          path, row->op);
     if (op && row->layout && strcmp(row->layout, aril__layout_text(op, text, sizeof text)) != 0)
         return aril__fail(ARIL_ERR_PLUGIN,
                           "plug-in %s: its row for %s expects attributes '%s', but they are '%s'",
@@ -427,7 +432,7 @@ aril_status aril_plugin_load(const char *path)
     if (s == ARIL_OK) opened[n_opened++] = handle;
     pthread_mutex_unlock(&lock);
     if (s == ARIL_OK)
-        aril__log(ARIL__LOG_PLUGIN, "%s: %d devices of kind %s, %d rows", p.name, p.n_devices,
-                  p.kind, p.n_rows);
+        aril__log(ARIL__LOG_PLUGIN, "%s: %d device%s of kind %s, %d row%s", p.name, p.n_devices,
+                  p.n_devices == 1 ? "" : "s", p.kind, p.n_rows, p.n_rows == 1 ? "" : "s");
     return s;
 }

@@ -142,6 +142,16 @@ static void keep_reason(candidate *c)
         if (!strchr(at + 4, ' ')) *at = '\0';
 }
 
+/* The reason without the path, which messages begin with, the system's once more. */
+static const char *reason_alone(const candidate *c)
+{
+    const char *why = c->why;
+    size_t n = strlen(c->path);
+    if (strncmp(why, "plug-in ", 8) == 0 && strncmp(why + 8, c->path, n) == 0) why += 8 + n + 2;
+    if (strncmp(why, c->path, n) == 0 && why[n] == ':') why += n + 2;
+    return why;
+}
+
 /* A plug-in that cannot be opened is no error of the call that looked for it. One that the user
  * listed is reported; why an installed one could not be opened is said when its device is asked
  * for, since it may well be installed where there is no such device. */
@@ -153,7 +163,7 @@ static void try_open(candidate *c)
     c->tried = true;
     if (aril_plugin_load(c->path) < 0) {
         keep_reason(c);
-        if (c->listed) aril_report(stderr);
+        if (c->listed) report(c->path, reason_alone(c));
         aril__log(ARIL__LOG_PLUGIN, "%s: not opened: %s", c->path, c->why);
     }
     aril_clear_error();

@@ -116,6 +116,17 @@ TEST(gradient_ops_are_marked)
     }
 }
 
+TEST(layouts_of_attributes_are_listed)
+{
+    char text[100];
+    for (int i = 0; i < aril_op_count(); i++)
+        if (strcmp(aril_op_at(i).name, "sum") == 0)
+            CHECK_STR(aril_op_layout(i, text, sizeof text), "mask I64 1; keep I64 1; ");
+    CHECK_STR(aril_op_layout(-1, text, sizeof text), "");
+    CHECK(strstr(aril_error(), "op_layout: index -1 is out of range"));
+    aril_clear_error();
+}
+
 TEST(onnx_names_look_like_names)
 {
     for (int i = 0; i < aril__n_ops; i++) {
