@@ -10,16 +10,16 @@
 
 /* ---- late errors ---- */
 
-static _Thread_local unsigned told;
+static _Thread_local unsigned n_reported; /* late errors of this thread */
 
 unsigned aril__late_errors(void)
 {
-    return told;
+    return n_reported;
 }
 
 static aril__cold aril_status late_error(const aril__device *d, aril_late_error *e, aril_status s)
 {
-    told++;
+    n_reported++;
     e->op[sizeof e->op - 1] = e->text[sizeof e->text - 1] = '\0'; /* strncpy may have filled them */
     aril_status code = aril__foreign_code(e->code < 0 ? e->code : s, ARIL_ERR_DEVICE);
     return aril__fail(code, "%s: %s (reported late)", e->op[0] ? e->op : d->kind_name,

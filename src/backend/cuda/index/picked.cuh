@@ -43,20 +43,20 @@ static __device__ __forceinline__ int64_t aril_cuda_locate(const aril_cuda_locat
                                                            int64_t *row)
 {
     int64_t at = 0, number = 0;
-    bool fine = true;
+    bool valid = true;
 #pragma unroll 1
     for (int k = 0; k < l.n; k++) {
         int64_t i = l.index[k][l.spread[k].offset(b)], size = l.size[k];
         int64_t w = i < 0 && l.from_end ? i + size : i;
         if (w < 0 || w >= size) {
             aril_cuda_fail(l.report, ARIL_CUDA_BAD_INDEX, i, size, l.axis[k]);
-            fine = false;
+            valid = false;
         }
         at += w * l.stride[k];
         number = number * size + w;
     }
     *row = number;
-    return fine && number != l.padding ? at : ARIL_CUDA_SKIP;
+    return valid && number != l.padding ? at : ARIL_CUDA_SKIP;
 }
 
 /* Writes the offset of each of n positions, and (unless NULL) its row as a key: `rows` if it is

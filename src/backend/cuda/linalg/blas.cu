@@ -189,7 +189,7 @@ static bool describe(prepared *q)
     cublasOperation_t second = a.transposed ? CUBLAS_OP_T : CUBLAS_OP_N;
     cublasLtEpilogue_t bias = CUBLASLT_EPILOGUE_BIAS;
     cudaDataType_t scale = q->type == ARIL_F64 ? CUDA_R_64F : CUDA_R_32F;
-    bool fine =
+    bool ok =
         q->lt->cublasLtMatmulDescInit_internal(&q->task, sizeof q->task, compute_type(q->type),
                                                scale) == CUBLAS_STATUS_SUCCESS &&
         set(q, &q->task, CUBLASLT_MATMUL_DESC_TRANSA, &first, sizeof first) &&
@@ -198,7 +198,7 @@ static bool describe(prepared *q)
         lay_out(q, &q->a, a.transposed ? p.m : p.k, a.transposed ? p.k : p.m, a.ld, q->a_step) &&
         lay_out(q, &q->c, p.n, p.m, c.ld, q->c_step);
     q->task_with_bias = q->task;
-    return fine && set(q, &q->task_with_bias, CUBLASLT_MATMUL_DESC_EPILOGUE, &bias, sizeof bias);
+    return ok && set(q, &q->task_with_bias, CUBLASLT_MATMUL_DESC_EPILOGUE, &bias, sizeof bias);
 }
 
 /* ---- algorithms ---- */

@@ -134,9 +134,9 @@ static __global__ void align(problem p, void *out, int dtype)
 {
     sample a;
     int64_t i = blockIdx.x;
-    bool fine = sample_of(p, i, &a);
+    bool valid = sample_of(p, i, &a);
     double loss = 0;
-    if (fine) { /* the same for the block */
+    if (valid) { /* the same for the block */
         loss = forward(p, a);
         if (p.beta) backward(p, a);
         if (!p.beta && p.zero_infinity && isinf(loss)) loss = 0;
@@ -151,8 +151,8 @@ static __global__ void spread(problem p, const double *losses, const void *g, vo
     int64_t i = blockIdx.x % p.n, t = blockIdx.x / p.n, to = (t * p.n + i) * p.c;
     double loss = losses[i], slope = -aril_cuda_load<double>(g, i, p.dtype);
     sample a;
-    bool fine = sample_of(p, i, &a);
-    bool nothing = !fine || t >= a.times || (p.zero_infinity && isinf(loss));
+    bool valid = sample_of(p, i, &a);
+    bool nothing = !valid || t >= a.times || (p.zero_infinity && isinf(loss));
     /* In the reference classes without a state get -g * 0. */
     for (int64_t c = threadIdx.x; c < p.c; c += blockDim.x)
         aril_cuda_store<double>(out, to + c, p.dtype, slope * 0);

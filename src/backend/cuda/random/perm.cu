@@ -66,7 +66,7 @@ struct sampling {
 };
 
 /* Checks a row: true if samples can be drawn from it. All threads of the block take part. */
-static __device__ bool row_is_fine(const sampling &s, int64_t row)
+static __device__ bool row_is_valid(const sampling &s, int64_t row)
 {
     double total = 0;
     int bad = 0, positive = 0; /* positive: up to n of a thread */
@@ -129,7 +129,7 @@ static __global__ void __launch_bounds__(THREADS)
 {
     for (int64_t row = blockIdx.x; row < s.rows; row += gridDim.x) {
         double *sum = sums + row * s.k;
-        if (!row_is_fine(s, row)) {
+        if (!row_is_valid(s, row)) {
             clear_row(s, row);
             continue;
         }
@@ -179,10 +179,10 @@ static __global__ void __launch_bounds__(THREADS)
     take_first(const __grid_constant__ sampling s, const uint32_t *order)
 {
     for (int64_t row = blockIdx.x; row < s.rows; row += gridDim.x) {
-        bool fine = row_is_fine(s, row);
-        for (int64_t d = threadIdx.x; d < s.n && fine; d += blockDim.x)
+        bool valid = row_is_valid(s, row);
+        for (int64_t d = threadIdx.x; d < s.n && valid; d += blockDim.x)
             s.out[row * s.n + d] = (int64_t)order[row * s.k + d] - row * s.k;
-        if (!fine) clear_row(s, row);
+        if (!valid) clear_row(s, row);
     }
 }
 

@@ -7,7 +7,7 @@
 
 void aril_cuda_lines_cut(aril_cuda_lines *l)
 {
-    const int64_t CHUNK = 4096, MOST = 512;
+    const int64_t CHUNK = 4096, MAX_CHUNKS = 512;
     int64_t n = l->along.count, lines = l->lines.count;
     bool adjacent = l->along.ndim && l->along.stride[0][0] == 1;
     l->alone = n <= 32 || (lines >= 4096 && !adjacent);
@@ -15,7 +15,7 @@ void aril_cuda_lines_cut(aril_cuda_lines *l)
     l->chunk = n;
     l->chunks = 1;
     if (l->alone || lines >= 256 || n < 2 * CHUNK) return;
-    int64_t chunk = (n + MOST - 1) / MOST;
+    int64_t chunk = (n + MAX_CHUNKS - 1) / MAX_CHUNKS;
     l->chunk = chunk < CHUNK ? CHUNK : (chunk + 255) / 256 * 256;
     l->chunks = (int)((n + l->chunk - 1) / l->chunk);
 }

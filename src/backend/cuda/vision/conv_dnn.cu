@@ -12,7 +12,7 @@
 
 enum { X = 1, W, Y, BIAS, BEFORE_BIAS }; /* tensors of the graph */
 enum { VARIANTS = 2 };                   /* addresses in multiples of 16 bytes, and others */
-static const int64_t MOST_WORKSPACE = (int64_t)2 << 30;
+static const int64_t MAX_WORKSPACE = (int64_t)2 << 30;
 
 struct variant {
     int made;  /* atomic: the rest is valid */
@@ -292,7 +292,7 @@ static const char *describe(const aril_run *r, prepared *q, aril_cuda_conv_role 
         if (role != ARIL_CUDA_CONV_Y && q->end[i] != q->d.begin[i]) return "asymmetric padding";
     }
     choose_orders(r, q, plan);
-    make_variant(q, 0, MOST_WORKSPACE);
+    make_variant(q, 0, MAX_WORKSPACE);
     if (!q->at[0].plan.plan) return "cuDNN has no deterministic engine";
     q->workspace = (size_t)q->at[0].plan.workspace;
     plan->workspace = q->turned_bytes + q->workspace;

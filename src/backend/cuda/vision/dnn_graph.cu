@@ -7,9 +7,9 @@
 cudnnBackendDescriptor_t aril_cuda_graph_new(aril_cuda_graph *g, cudnnBackendDescriptorType_t type)
 {
     cudnnBackendDescriptor_t d = nullptr;
-    g->fine = g->fine && g->n < aril_cuda_graph::MOST &&
+    g->ok = g->ok && g->n < aril_cuda_graph::MAX_DESCRIPTORS &&
               g->lib->cudnnBackendCreateDescriptor(type, &d) == CUDNN_STATUS_SUCCESS;
-    if (g->fine) g->made[g->n++] = d;
+    if (g->ok) g->made[g->n++] = d;
     return d;
 }
 
@@ -17,13 +17,13 @@ void aril_cuda_graph_set(aril_cuda_graph *g, cudnnBackendDescriptor_t d,
                          cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type,
                          int64_t n, const void *values)
 {
-    g->fine = g->fine &&
+    g->ok = g->ok &&
               g->lib->cudnnBackendSetAttribute(d, name, type, n, values) == CUDNN_STATUS_SUCCESS;
 }
 
 void aril_cuda_graph_finish(aril_cuda_graph *g, cudnnBackendDescriptor_t d)
 {
-    g->fine = g->fine && g->lib->cudnnBackendFinalize(d) == CUDNN_STATUS_SUCCESS;
+    g->ok = g->ok && g->lib->cudnnBackendFinalize(d) == CUDNN_STATUS_SUCCESS;
 }
 
 void aril_cuda_graph_end(aril_cuda_graph *g)
@@ -92,14 +92,14 @@ static bool build(const aril_cuda_dnn *lib, cudnnHandle_t handle, cudnnBackendDe
     /* Newer versions take the handle when the plan is executed. */
     (void)lib->cudnnBackendSetAttribute(plan, CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE,
                                         1, &handle);
-    bool fine =
+    bool ok =
         lib->cudnnBackendSetAttribute(plan, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG,
                                       CUDNN_TYPE_BACKEND_DESCRIPTOR, 1,
                                       &config) == CUDNN_STATUS_SUCCESS &&
         lib->cudnnBackendFinalize(plan) == CUDNN_STATUS_SUCCESS &&
         lib->cudnnBackendGetAttribute(plan, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE,
                                       CUDNN_TYPE_INT64, 1, &n, &workspace) == CUDNN_STATUS_SUCCESS;
-    if (!fine || workspace > rules->workspace) {
+    if (!ok || workspace > rules->workspace) {
         lib->cudnnBackendDestroyDescriptor(plan);
         return false;
     }
@@ -124,8 +124,8 @@ static bool try_mode(aril_cuda_graph *g, cudnnHandle_t handle, cudnnBackendDescr
                         CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &graph);
     aril_cuda_graph_set(g, heuristics, CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, 1, &mode);
     aril_cuda_graph_finish(g, heuristics);
-    if (!g->fine) {
-        g->fine = true; /* the next mode may know the graph */
+    if (!g->ok) {
+        g->ok = true; /* the next mode may know the graph */
         return false;
     }
     while (made < ENGINES &&
@@ -153,13 +153,13 @@ bool aril_cuda_graph_plan(aril_cuda_graph *g, cudnnHandle_t handle, int n,
     *plan = {};
     cudnnBackendDescriptor_t graph =
         aril_cuda_graph_new(g, CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
-    if (g->fine)
+    if (g->ok)
         (void)g->lib->cudnnBackendSetAttribute(graph, CUDNN_ATTR_OPERATIONGRAPH_HANDLE,
                                                CUDNN_TYPE_HANDLE, 1, &handle);
     aril_cuda_graph_set(g, graph, CUDNN_ATTR_OPERATIONGRAPH_OPS, CUDNN_TYPE_BACKEND_DESCRIPTOR, n,
                         operations);
     aril_cuda_graph_finish(g, graph);
-    if (!g->fine) return false;
+    if (!g->ok) return false;
     return try_mode(g, handle, graph, CUDNN_HEUR_MODE_A, rules, plan) ||
            try_mode(g, handle, graph, CUDNN_HEUR_MODE_INSTANT, rules, plan) ||
            try_mode(g, handle, graph, CUDNN_HEUR_MODE_FALLBACK, rules, plan);

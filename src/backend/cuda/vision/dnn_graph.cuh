@@ -7,13 +7,13 @@
 #ifdef ARIL_CUDA_CUDNN
 
 /* Descriptors of one graph while it is built: all are destroyed together. The first failure makes
- * `fine` false, and what follows does nothing. */
+ * `ok` false, and what follows does nothing. */
 struct aril_cuda_graph {
-    enum { MOST = 64 };
+    enum { MAX_DESCRIPTORS = 64 };
     const aril_cuda_dnn *lib;
-    bool fine;
+    bool ok;
     int n;
-    cudnnBackendDescriptor_t made[MOST];
+    cudnnBackendDescriptor_t made[MAX_DESCRIPTORS];
 };
 
 cudnnBackendDescriptor_t aril_cuda_graph_new(aril_cuda_graph *g, cudnnBackendDescriptorType_t type);
