@@ -155,7 +155,7 @@ endforeach()
 
 if(have_cuda)
     set(cuda_environment "ARIL_PLUGINS=$<TARGET_FILE:aril_cuda>;${aril_test_environment}")
-    foreach(name ${strict_programs} test_precision)
+    foreach(name ${strict_programs} test_precision test_coverage test_sequence_sizes)
         add_test(NAME cuda_${name} COMMAND ${name} ${strict_arguments_${name}} CONFIGURATIONS Cuda)
         set_tests_properties(cuda_${name} PROPERTIES TIMEOUT 600 SKIP_RETURN_CODE 77 LABELS cuda
             ENVIRONMENT "ARIL_TEST_DEVICE=cuda:0;${cuda_environment}")
