@@ -32,10 +32,10 @@ ARIL_API aril_device aril_device_at(int i);
 /* A one-line description of a device, such as "cpu: 2 threads, 24 GB". */
 ARIL_API const char *aril_device_describe(aril_device device, char *buf, size_t size);
 
-/* Lets GPUs compute products and convolutions of f32 in TF32, whose factors have 11 significant bits
- * instead of 24: several times faster on NVIDIA's tensor cores, and less exact. Sums stay f32. Off
- * unless it is allowed here, or by ARIL_TF32=1 in the environment; for all threads of the process,
- * from the next operation on. */
+/* Lets GPUs compute products and convolutions of f32 in TF32, whose factors have 11 significant
+ * bits instead of 24: several times faster on NVIDIA's tensor cores, and less exact. Sums stay f32.
+ * Off unless it is allowed here, or by ARIL_TF32=1 in the environment; for all threads of the
+ * process, from the next operation on. */
 ARIL_API void aril_allow_tf32(bool allow);
 ARIL_API bool aril_tf32_allowed(void);
 

@@ -1,5 +1,5 @@
-/* Attention, recurrent layers and Fourier transforms at sizes where kernels cut the work into tiles,
- * on the device of ARIL_TEST_DEVICE: compared with f64 on the CPU. */
+/* Attention, recurrent layers and Fourier transforms at sizes where kernels cut the work into
+ * tiles, on the device of ARIL_TEST_DEVICE: compared with f64 on the CPU. */
 #include <aril/aril.h>
 
 #include "support/compare.h"
