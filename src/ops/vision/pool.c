@@ -14,6 +14,7 @@
 extern const aril__op aril__op_max_pool_grad, aril__op_max_pool_pick;
 
 ATTR_LIST(pool, POOL_ATTRS)
+ATTR_LIST(max_pool_grad, MAX_POOL_GRAD_ATTRS)
 
 /* ---- windows ---- */
 
@@ -468,9 +469,37 @@ static aril_status max_unpool_infer(aril__call *c)
         .size = { __VA_ARGS__ } \
     }
 
+#define ANY_WINDOWS                                    \
+    &(const struct max_pool_grad_attrs)                \
+    {                                                  \
+        .stride = { 1, 1, 1 }, .dilation = { 1, 1, 1 } \
+    }
+
+/* The windows of max_pool over x, for its gradient. The padding before an unknown number of elements
+ * may not be known either. */
+static struct max_pool_grad_attrs windows_of(const struct pool_attrs *a, const aril_tensor *x)
+{
+    struct max_pool_grad_attrs to = *ANY_WINDOWS;
+    for (int i = 0; i < x->ndim - 2; i++) {
+        aril__slide w = aril__pool_window(a, i, x->dim[2 + i]);
+        to.kernel[i] = a->same[0] && x->dim[2 + i] < 0 ? 0 : w.kernel;
+        to.stride[i] = w.stride;
+        to.dilation[i] = w.dilation;
+        to.begin[i] = w.begin;
+    }
+    return to;
+}
+
 VJP(max_pool)
 {
-    if (c->g[0]) GRAD(0, aril__op(&aril__op_max_pool_grad, c->g[0], c->y[1], c->x[0]));
+    struct max_pool_grad_attrs a = windows_of(c->attrs, c->x[0]);
+    if (c->g[0]) GRAD(0, aril__op_with(&a, &aril__op_max_pool_grad, c->g[0], c->y[1], c->x[0]));
+}
+
+VJP(adaptive_max_pool)
+{
+    const aril__op *back = &aril__op_max_pool_grad;
+    if (c->g[0]) GRAD(0, aril__op_with(ANY_WINDOWS, back, c->g[0], c->y[1], c->x[0]));
 }
 
 /* PyTorch pools volumes in f32 in autocast regions. */
@@ -505,7 +534,7 @@ static const aril__sample adaptive_max_pool_samples[] = {
 OP(adaptive_max_pool, .doc = "max pooling to a given output size, and the indices of the maxima",
    .min_in = 1, .max_in = 1, .n_out = 2, .cast = CAST_BY_CALL, .cast_of = pool_cast,
    .flags = STRIDED | KEEPS_CHANNELS, .types = DT_FLOAT | DT_INT, .infer = pool_infer,
-   .ref = max_pool_ref, .vjp = max_pool_vjp, .saves = { OUT(1) | LIKE(0) },
+   .ref = max_pool_ref, .vjp = adaptive_max_pool_vjp, .saves = { OUT(1) | LIKE(0) },
    .samples = adaptive_max_pool_samples, WITH_ATTRS(pool));
 
 VJP(max_pool_grad)
@@ -513,22 +542,38 @@ VJP(max_pool_grad)
     if (c->g[0]) GRAD(0, aril__op(&aril__op_max_pool_pick, c->g[0], c->x[1]));
 }
 
+/* Windows that all cover the whole image. */
+#define WHOLE_WINDOWS                          \
+    &(const struct max_pool_grad_attrs)        \
+    {                                          \
+        { 6, 7, 0 }, { 1, 1, 1 }, { 1, 1, 1 }, \
+        {                                      \
+            1, 2, 0                            \
+        }                                      \
+    }
+
 static const aril__sample max_pool_grad_samples[] = {
-    { .in = { "[2,2,2,3]", "i20[2,2,2,3]", "[2,2,4,5]" }, .flags = SAMPLE_BATCH },
-    { .in = { "[1,2,3]", "i5[1,2,3]", "[1,2,5]" } },
-    { .in = { "[1,2,1,2,1]", "i8[1,2,1,2,1]", "[1,2,2,2,2]" } },
-    { .in = { "[0,2,3]", "i5[0,2,3]", "[0,2,5]" } },
+    { .in = { "[2,2,2,3]", "i25[2,2,2,3]", "[2,2,5,5]" },
+      .attrs = WHOLE_WINDOWS,
+      .flags = SAMPLE_BATCH },
+    { .in = { "[2,2,2,3]", "i20[2,2,2,3]", "[2,2,4,5]" },
+      .attrs = ANY_WINDOWS,
+      .flags = SAMPLE_BATCH },
+    { .in = { "[1,2,3]", "i5[1,2,3]", "[1,2,5]" }, .attrs = ANY_WINDOWS },
+    { .in = { "[1,2,1,2,1]", "i8[1,2,1,2,1]", "[1,2,2,2,2]" }, .attrs = ANY_WINDOWS },
+    { .in = { "[0,2,3]", "i5[0,2,3]", "[0,2,5]" }, .attrs = ANY_WINDOWS },
     SAMPLE_END
 };
 OP(max_pool_grad, .doc = "gradient of max pooling: sums by index, in the shape of the third input",
    .min_in = 3, .max_in = 3, .n_out = 1, .shape_only = IN(2),
    .flags = GRADIENT | STRIDED | KEEPS_CHANNELS, .types = DT_FLOAT | DT_INT,
    .infer = max_pool_grad_infer, .ref = max_pool_grad_ref, .vjp = max_pool_grad_vjp,
-   .saves = { IN(1) }, .samples = max_pool_grad_samples);
+   .saves = { IN(1) }, .samples = max_pool_grad_samples, WITH_ATTRS(max_pool_grad));
 
 VJP(max_pool_pick)
 {
-    if (c->g[0]) GRAD(0, aril__op(&aril__op_max_pool_grad, c->g[0], c->x[1], c->x[0]));
+    const aril__op *back = &aril__op_max_pool_grad;
+    if (c->g[0]) GRAD(0, aril__op_with(ANY_WINDOWS, back, c->g[0], c->x[1], c->x[0]));
 }
 
 static const aril__sample max_pool_pick_samples[] = { { .in = { "[2,2,4,5]", "i20[2,2,2,3]" },

@@ -34,6 +34,15 @@ extern const aril__op aril__op_adaptive_avg_pool, aril__op_adaptive_avg_pool_gra
     A(pool, I64, 1, divisor, 0, NULL) A(pool, I64, 3, size, 0, NULL)
 ATTRS(pool, POOL_ATTRS)
 
+/* The windows that the indices of max_pool_grad come from, which lets an element look for its
+ * gradient in the windows around it alone; kernel 0: not known. `begin` is the padding before. */
+#define MAX_POOL_GRAD_ATTRS(A)                  \
+    A(max_pool_grad, I64, 3, kernel, 0, NULL)   \
+    A(max_pool_grad, I64, 3, stride, 1, NULL)   \
+    A(max_pool_grad, I64, 3, dilation, 1, NULL) \
+    A(max_pool_grad, I64, 3, begin, 0, NULL)
+ATTRS(max_pool_grad, MAX_POOL_GRAD_ATTRS)
+
 /* The window of spatial dimension i over `in` elements. */
 aril__slide aril__pool_window(const struct pool_attrs *a, int i, int64_t in);
 

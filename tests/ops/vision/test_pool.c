@@ -52,7 +52,15 @@ static void check_pools(aril_shape shape, bool last, const struct pool_attrs *a)
     CHECK_INT(aril__apply(max, 1, &x, a, out), ARIL_OK);
     aril_tensor *g = ordered(normal(aril_shape_of(out[0])), last);
     test_rows_agree(back, 2, (aril_tensor *[]){ g, x }, a);
-    test_rows_agree(&aril__op_max_pool_grad, 3, (aril_tensor *[]){ g, out[1], x }, NULL);
+    struct max_pool_grad_attrs windows = { .stride = { 1, 1, 1 }, .dilation = { 1, 1, 1 } };
+    for (int i = 0; i < shape.ndim - 2 && !adaptive; i++) {
+        aril__slide w = aril__pool_window(a, i, shape.dim[2 + i]);
+        windows.kernel[i] = w.kernel;
+        windows.stride[i] = w.stride;
+        windows.dilation[i] = w.dilation;
+        windows.begin[i] = w.begin;
+    }
+    test_rows_agree(&aril__op_max_pool_grad, 3, (aril_tensor *[]){ g, out[1], x }, &windows);
     test_rows_agree(&aril__op_max_pool_pick, 2, (aril_tensor *[]){ x, out[1] }, NULL);
     struct pool_attrs unpool = { .size = { 1, 1, 1 } };
     memcpy(unpool.size, shape.dim + 2, (size_t)(shape.ndim - 2) * sizeof *shape.dim);

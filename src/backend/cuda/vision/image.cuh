@@ -47,6 +47,16 @@ static inline bool aril_cuda_channels_inner(const aril_cuda_image &m)
     return m.dim[1] > 1 && m.stride[1] == 1 && aril_cuda_area(m) > 1;
 }
 
+/* Whether V adjacent elements along dimension `by` are an aligned vector wherever they begin at a
+ * multiple of V. */
+static inline bool aril_cuda_in_vectors(const aril_cuda_image &m, int by, int V, int bytes)
+{
+    if (m.stride[by] != 1 || m.dim[by] % V || (uintptr_t)m.data % ((size_t)V * bytes)) return false;
+    for (int d = 0; d < 5; d++)
+        if (d != by && m.dim[d] > 1 && m.stride[d] % V) return false;
+    return true;
+}
+
 /* From a position to its indices, in the memory order of an image. */
 struct aril_cuda_walk {
     aril_cuda_divisor c, d0, d1, d2;

@@ -62,6 +62,7 @@ struct job {
     int64_t from_stride[5], to_stride[5], index_stride[5];
     aril_cuda_walk walk; /* over the elements of the result */
     uint32_t n;
+    int channels; /* that a thread takes, at once */
 };
 
 static __device__ __forceinline__ int64_t place(const int64_t stride[5], uint32_t n, uint32_t c,
@@ -122,6 +123,52 @@ template <typename S> static __global__ void __launch_bounds__(ARIL_CUDA_THREADS
             }
         static_cast<S *>(j.to)[place(j.to_stride, n, c, o)] = aril_cuda_from<S>(best);
         j.indices[place(j.index_stride, n, c, o)] = index;
+    }
+}
+
+/* The same for V adjacent channels. */
+template <typename S, int V>
+static __global__ void __launch_bounds__(ARIL_CUDA_THREADS) max_pool_channels(job j)
+{
+    typedef typename aril_cuda_type<S>::compute C;
+    typedef aril_cuda_vector<S, V> group;
+    typedef aril_cuda_vector<int64_t, 2> pair;
+    ARIL_CUDA_LOOP(i, j.n)
+    {
+        uint32_t n, c, o[3];
+        j.walk.split(i, &n, &c, o);
+        c *= V;
+        aril_cuda_taps t0 = aril_cuda_taps_of(j.p.along[0], (int)o[0]);
+        aril_cuda_taps t1 = aril_cuda_taps_of(j.p.along[1], (int)o[1]);
+        aril_cuda_taps t2 = aril_cuda_taps_of(j.p.along[2], (int)o[2]);
+        const S *x = static_cast<const S *>(j.from) + n * j.from_stride[0] + c;
+        C best[V];
+        int index[V];
+#pragma unroll
+        for (int l = 0; l < V; l++) best[l] = lowest<C>(), index[l] = -1;
+        for (int a = 0, p0 = t0.first; a < t0.n; a++, p0 += t0.step)
+            for (int b = 0, p1 = t1.first; b < t1.n; b++, p1 += t1.step) {
+                const S *row = x + p0 * j.from_stride[2] + p1 * j.from_stride[3];
+                int base = (p0 * j.p.along[1].in + p1) * j.p.along[2].in;
+                for (int e = 0, p2 = t2.first; e < t2.n; e++, p2 += t2.step) {
+                    group v = *reinterpret_cast<const group *>(row + p2 * j.from_stride[4]);
+#pragma unroll
+                    for (int l = 0; l < V; l++) {
+                        C value = aril_cuda_to<C>(v.at[l]);
+                        bool take = index[l] < 0 || is_larger(value, best[l]);
+                        best[l] = take ? value : best[l];
+                        index[l] = take ? base + p2 : index[l];
+                    }
+                }
+            }
+        group y;
+#pragma unroll
+        for (int l = 0; l < V; l++) y.at[l] = aril_cuda_from<S>(best[l]);
+        *reinterpret_cast<group *>(static_cast<S *>(j.to) + place(j.to_stride, n, c, o)) = y;
+        int64_t *indices = j.indices + place(j.index_stride, n, c, o);
+#pragma unroll
+        for (int l = 0; l < V; l += 2)
+            *reinterpret_cast<pair *>(indices + l) = { index[l], index[l + 1] };
     }
 }
 
@@ -273,10 +320,32 @@ template <typename S> static void launch_max(aril_run *r, const job &j)
                   aril_cuda_stream(r)>>>(j);
 }
 
+template <typename S> static void launch_max_channels(aril_run *r, const job &j)
+{
+    enum { V = sizeof(S) < 8 ? 4 : 2 };
+    unsigned blocks = aril_cuda_blocks(r, j.n, ARIL_CUDA_THREADS, 16);
+    max_pool_channels<S, V><<<blocks, ARIL_CUDA_THREADS, 0, aril_cuda_stream(r)>>>(j);
+}
+
+/* Adjacent channels that one thread takes: 1, or those of launch_max_channels. */
+static int channels_at_once(const aril_cuda_image &x, const aril_cuda_image &y,
+                            const aril_cuda_image &indices, aril_dtype type)
+{
+    int bytes = aril_cuda_size(type), V = bytes < 8 ? 4 : 2;
+    bool fits = y.dim[1] * aril_cuda_area(y) <= ARIL_CUDA_MOST; /* or parts would cut groups */
+    return aril_cuda_is_float(type) && fits && aril_cuda_channels_inner(y) &&
+                   aril_cuda_in_vectors(x, 1, V, bytes) && aril_cuda_in_vectors(y, 1, V, bytes) &&
+                   aril_cuda_in_vectors(indices, 1, 2, 8)
+               ? V
+               : 1;
+}
+
 static void launch_any(aril_run *r, const job &j, kind k)
 {
     aril_dtype type = aril_cuda_host->dtype(aril_cuda_out(r, 0));
-    if (k == MAX && type == ARIL_I64)
+    if (k == MAX && j.channels > 1)
+        ARIL_CUDA_SWITCH_FLOAT(type, S, launch_max_channels<S>(r, j));
+    else if (k == MAX && type == ARIL_I64)
         launch_max<int64_t>(r, j);
     else if (k == MAX && type == ARIL_U64)
         launch_max<uint64_t>(r, j);
@@ -291,10 +360,12 @@ static aril_status run_as(aril_run *r, kind k, bool adaptive)
     aril_cuda_image from = aril_cuda_image_at(aril_cuda_in(r, 0));
     aril_cuda_image to = aril_cuda_image_at(aril_cuda_out(r, 0)), indices = to;
     int spatial = aril_cuda_host->ndim(aril_cuda_in(r, 0)) - 2;
-    int bytes = aril_cuda_size(aril_cuda_host->dtype(aril_cuda_out(r, 0)));
+    aril_dtype type = aril_cuda_host->dtype(aril_cuda_out(r, 0));
+    int bytes = aril_cuda_size(type);
     if (k == MAX) indices = aril_cuda_image_at(aril_cuda_out(r, 1));
     if (aril_cuda_area(to) == 0) return ARIL_OK;
     job j = {};
+    j.channels = k == MAX ? channels_at_once(from, to, indices, type) : 1;
     j.p = shape_of(r, k == AVG_GRAD ? to : from, k == AVG_GRAD ? from : to, spatial, adaptive);
     for (int d = 0; d < 5; d++) {
         j.from_stride[d] = from.stride[d];
@@ -307,8 +378,8 @@ static aril_status run_as(aril_run *r, kind k, bool adaptive)
                                    j.to = aril_cuda_part_of(to, p, bytes);
                                    j.indices =
                                        static_cast<int64_t *>(aril_cuda_part_of(indices, p, 8));
-                                   j.walk = aril_cuda_walk_of(to, p.c);
-                                   j.n = (uint32_t)(p.n * p.c * aril_cuda_area(to));
+                                   j.walk = aril_cuda_walk_of(to, p.c / j.channels);
+                                   j.n = (uint32_t)(p.n * (p.c / j.channels) * aril_cuda_area(to));
                                    launch_any(r, j, k);
                                    return aril_cuda_launched(r);
                                });

@@ -57,6 +57,10 @@ aril_status aril_cuda_adaptive_avg_pool_run(aril_run *r);
 aril_status aril_cuda_avg_pool_grad_run(aril_run *r);
 aril_status aril_cuda_adaptive_avg_pool_grad_run(aril_run *r);
 
+/* max_pool_grad with known windows, where that suits: pool_grad.cu. */
+bool aril_cuda_pool_windows_known(const aril_run *r);
+aril_status aril_cuda_pool_gather_run(aril_run *r);
+
 /* Ops that take indices: pool_index.cu. */
 const char *aril_cuda_pool_index_prepare(const aril_run *r, aril_plan *plan);
 const char *aril_cuda_max_unpool_prepare(const aril_run *r, aril_plan *plan);

@@ -217,7 +217,7 @@ const char *aril_cuda_pool_index_prepare(const aril_run *r, aril_plan *plan)
 
 const char *aril_cuda_max_pool_grad_prepare(const aril_run *r, aril_plan *plan)
 {
-    return prepare(r, plan, true);
+    return aril_cuda_pool_windows_known(r) ? sizes_fit(r, plan) : prepare(r, plan, true);
 }
 
 const char *aril_cuda_max_unpool_prepare(const aril_run *r, aril_plan *plan)
@@ -352,7 +352,7 @@ static aril_status spread(aril_run *r, bool sums)
 
 aril_status aril_cuda_max_pool_grad_run(aril_run *r)
 {
-    return spread(r, true);
+    return aril_cuda_pool_windows_known(r) ? aril_cuda_pool_gather_run(r) : spread(r, true);
 }
 
 aril_status aril_cuda_max_unpool_run(aril_run *r)

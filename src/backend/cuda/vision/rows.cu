@@ -68,6 +68,7 @@ const aril_row aril_cuda_vision_rows[] = {
       .dtypes = NUMBERS,
       .native = WIDE,
       .strided = true,
+      .layout = ARIL_CUDA_LAYOUT(MAX_POOL_GRAD_ATTRS),
       .prepare = aril_cuda_max_pool_grad_prepare,
       .run = aril_cuda_max_pool_grad_run },
     { .op = "max_pool_pick",
