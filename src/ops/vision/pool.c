@@ -475,8 +475,8 @@ static aril_status max_unpool_infer(aril__call *c)
         .stride = { 1, 1, 1 }, .dilation = { 1, 1, 1 } \
     }
 
-/* The windows of max_pool over x, for its gradient. The padding before an unknown number of elements
- * may not be known either. */
+/* The windows of max_pool over x, for its gradient. The padding before an unknown number of
+ * elements may not be known either. */
 static struct max_pool_grad_attrs windows_of(const struct pool_attrs *a, const aril_tensor *x)
 {
     struct max_pool_grad_attrs to = *ANY_WINDOWS;
