@@ -154,6 +154,7 @@ static const aril_row good_rows[] = {
     { .op = "relu", .name = "hostile_relu", .dtypes = ~0u, .prepare = prepare, .run = run },
     { .op = "cumsum", .name = "hostile_cumsum", .dtypes = ~0u, .prepare = prepare, .run = run },
     { .op = "nonzero", .name = "hostile_nonzero", .dtypes = ~0u, .run = run },
+    { .op = "tanh", .name = "hostile_tanh", .dtypes = ~0u, .strided = true, .run = run },
     { .op = "gru_seq",
       .name = "hostile_gru",
       .dtypes = ~0u,
@@ -196,7 +197,7 @@ static aril_plugin plugin_of(const char *kind, int n_devices, const aril_row *ro
 static aril_device hostile(void)
 {
     if (aril__device_kind("hostile") < 0) {
-        offered = plugin_of("hostile", 1, good_rows, 5);
+        offered = plugin_of("hostile", 1, good_rows, sizeof good_rows / sizeof *good_rows);
         if (aril__plugin_add("hostile.so", open_offered) < 0)
             test_fail(__FILE__, __LINE__, "%s", aril_error());
     }
@@ -273,6 +274,7 @@ TEST(every_status_but_ok_is_an_error_with_a_message)
         aril_tensor *x = six(hostile());
         answer.run = codes[i];
         expect_error(aril_relu(x), expected, "relu: hostile_relu failed with status");
+        expect_error(aril_tanh(x), expected, "tanh: hostile_tanh failed with status");
         expect_error(aril_relu(aril_slice(x, 0, 0, 6, 2)), expected, "hostile_relu failed");
         hostile();
         answer.from_host = codes[i];

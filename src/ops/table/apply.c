@@ -661,7 +661,7 @@ static inline aril_tensor *apply_alike(const aril__op *op, int n_in, aril_tensor
                     .alike = true,
                     .type = type,
                     .device = in[0]->storage->device };
-    aril_status s = row->run(&r);
+    aril_status s = aril__run_direct(row, &r);
     if (aril__likely(s == ARIL_OK) && wants)
         s = aril__tape_hook.record(th, op, n_in, in, attrs, 1, &y, NULL);
     if (aril__unlikely(s < 0)) {

@@ -307,10 +307,20 @@ static inline aril_status launch_row(const aril__row *row, aril__run *r, const a
     return aril__run_staged(&k, r);
 }
 
+/* The status that a row returned, which may be a plug-in's. */
+static inline aril_status checked(aril_status s, const aril__row *row, const aril__run *r)
+{
+    return aril__likely(s == ARIL_OK) ? s : aril__foreign_error(s, r->op->name, row->name);
+}
+
 static inline aril_status run_row(const aril__row *row, aril__run *r, const aril__plan *plan)
 {
-    aril_status s = launch_row(row, r, plan);
-    return aril__likely(s == ARIL_OK) ? s : aril__foreign_error(s, r->op->name, row->name);
+    return checked(launch_row(row, r, plan), row, r);
+}
+
+aril_status aril__run_direct(const aril__row *row, aril__run *r)
+{
+    return checked(row->run(r), row, r);
 }
 
 /* Logs one line per call: what runs, on which shapes, and why faster rows declined. */

@@ -32,6 +32,9 @@ bool aril__rows_prepare(const aril__device *d, const aril__op *op, aril_dtype ty
  * workspace; NULL if the one to run is not of this kind. */
 const aril__row *aril__row_direct(const aril__device *d, const aril__op *op, aril_dtype type);
 
+/* Runs such a row; what it returns may come from a plug-in, and is checked. */
+aril_status aril__run_direct(const aril__row *row, aril__run *r);
+
 /* The size of a reserve: `bytes`, rounded up, plus the number of its format. So the shape of a
  * reserve says what it holds: no value has to be read from a device to find out, and copies keep
  * it. 0 without a format. */
