@@ -5,9 +5,6 @@
 #include "backend/cuda/norm/rows.cuh"
 #include "backend/cuda/reduce/stats.cuh"
 
-struct nothing {
-};
-
 static uintptr_t address(const aril_tensor *t)
 {
     return t ? (uintptr_t)aril_cuda_data(t) : 0;
@@ -73,39 +70,14 @@ template <typename Unit> struct normalizing_channels {
 
 /* ---- statistics ---- */
 
-template <typename Reader> struct measuring_channels {
+template <typename Reader> struct measuring_channels : aril_cuda_measuring<Reader> {
     typedef typename Reader::C C;
     typedef aril_cuda_moments<C> acc;
-    typedef typename Reader::raw raw;
-    typedef nothing mine;
-    enum { lanes = Reader::lanes };
-    Reader x;
     C *mean, *invstd;
     aril_cuda_result running_mean, running_var;
     const int64_t *batches; /* NULL: `momentum` */
     double n, momentum, eps;
 
-    __device__ raw load(int64_t at, int64_t) const
-    {
-        return x.load(at);
-    }
-    __device__ nothing begin(int64_t) const
-    {
-        return {};
-    }
-    __device__ acc neutral() const
-    {
-        return { 0, 0, 0 };
-    }
-    __device__ acc combine(acc a, acc b) const
-    {
-        return aril_cuda_moments_merge(a, b);
-    }
-    __device__ void add(acc (&a)[lanes], const raw (&v)[ARIL_CUDA_REDUCE_UNROLL], int m, int64_t,
-                        int, nothing) const
-    {
-        aril_cuda_moments_add<Reader>(a, v, m);
-    }
     /* Running variances are unbiased. An empty batch leaves running values as they are. */
     __device__ void finish(int64_t c, int64_t, int64_t, int64_t, acc a) const
     {

@@ -3,9 +3,6 @@
 #include "backend/cuda/norm/rows.cuh"
 #include "backend/cuda/reduce/stats.cuh"
 
-struct nothing {
-};
-
 struct groups {
     aril_cuda_channels l;
     int64_t groups, each; /* of a sample; channels of a group */
@@ -91,38 +88,13 @@ static void launch_each(const aril_run *r, const Op &op, const aril_cuda_channel
 
 /* ---- group_norm ---- */
 
-template <typename Reader> struct measuring_groups {
+template <typename Reader> struct measuring_groups : aril_cuda_measuring<Reader> {
     typedef typename Reader::C C;
     typedef aril_cuda_moments<C> acc;
-    typedef typename Reader::raw raw;
-    typedef nothing mine;
-    enum { lanes = Reader::lanes };
-    Reader x;
     C *mean, *invstd;
     int64_t n;
     double eps;
 
-    __device__ raw load(int64_t at, int64_t) const
-    {
-        return x.load(at);
-    }
-    __device__ nothing begin(int64_t) const
-    {
-        return {};
-    }
-    __device__ acc neutral() const
-    {
-        return { 0, 0, 0 };
-    }
-    __device__ acc combine(acc a, acc b) const
-    {
-        return aril_cuda_moments_merge(a, b);
-    }
-    __device__ void add(acc (&a)[lanes], const raw (&v)[ARIL_CUDA_REDUCE_UNROLL], int m, int64_t,
-                        int, nothing) const
-    {
-        aril_cuda_moments_add<Reader>(a, v, m);
-    }
     __device__ void finish(int64_t i, int64_t, int64_t, int64_t, acc a) const
     {
         mean[i] = a.mean;

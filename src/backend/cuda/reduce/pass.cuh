@@ -36,6 +36,10 @@ template <typename C_, typename S, int N> struct aril_cuda_typed {
     }
 };
 
+/* What a thread keeps in passes that need nothing of their own. */
+struct aril_cuda_nothing {
+};
+
 /* Reads elements of a dtype known when the kernel runs. */
 template <typename C_> struct aril_cuda_dynamic {
     typedef C_ C;

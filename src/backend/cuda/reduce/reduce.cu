@@ -15,10 +15,6 @@ aril_cuda_reduction aril_cuda_reduction_of_run(const aril_run *r, bool vectors, 
     return l;
 }
 
-/* What a thread of these ops keeps: nothing. */
-struct nothing {
-};
-
 /* ---- sum, mean, prod ---- */
 
 /* Divided by n for the mean; n = 1 otherwise. */
@@ -26,7 +22,7 @@ template <typename Reader> struct adding {
     typedef typename Reader::C C;
     typedef C acc;
     typedef typename Reader::raw raw;
-    typedef nothing mine;
+    typedef aril_cuda_nothing mine;
     enum { lanes = Reader::lanes };
     Reader x;
     aril_cuda_result y;
@@ -37,7 +33,7 @@ template <typename Reader> struct adding {
     {
         return x.load(at);
     }
-    __device__ nothing begin(int64_t) const
+    __device__ aril_cuda_nothing begin(int64_t) const
     {
         return {};
     }
@@ -50,7 +46,7 @@ template <typename Reader> struct adding {
         return a + b;
     }
     __device__ void add(C (&a)[lanes], const raw (&v)[ARIL_CUDA_REDUCE_UNROLL], int m, int64_t, int,
-                        nothing) const
+                        aril_cuda_nothing) const
     {
 #pragma unroll
         for (int u = 0; u < ARIL_CUDA_REDUCE_UNROLL; u++)
@@ -69,7 +65,7 @@ template <typename Reader> struct multiplying {
     typedef typename Reader::C C;
     typedef C acc;
     typedef typename Reader::raw raw;
-    typedef nothing mine;
+    typedef aril_cuda_nothing mine;
     enum { lanes = Reader::lanes };
     Reader x;
     aril_cuda_result y;
@@ -78,7 +74,7 @@ template <typename Reader> struct multiplying {
     {
         return x.load(at);
     }
-    __device__ nothing begin(int64_t) const
+    __device__ aril_cuda_nothing begin(int64_t) const
     {
         return {};
     }
@@ -91,7 +87,7 @@ template <typename Reader> struct multiplying {
         return a * b;
     }
     __device__ void add(C (&a)[lanes], const raw (&v)[ARIL_CUDA_REDUCE_UNROLL], int m, int64_t, int,
-                        nothing) const
+                        aril_cuda_nothing) const
     {
 #pragma unroll
         for (int u = 0; u < ARIL_CUDA_REDUCE_UNROLL; u++)
@@ -186,7 +182,7 @@ template <typename C_> struct choosing {
     typedef C_ C;
     typedef best<C> acc;
     typedef C raw;
-    typedef nothing mine;
+    typedef aril_cuda_nothing mine;
     enum { lanes = 1 };
     aril_cuda_dynamic<C> x;
     aril_cuda_axes red;
@@ -204,7 +200,7 @@ template <typename C_> struct choosing {
     {
         return x.load(at);
     }
-    __device__ nothing begin(int64_t) const
+    __device__ aril_cuda_nothing begin(int64_t) const
     {
         return {};
     }
@@ -219,7 +215,7 @@ template <typename C_> struct choosing {
         return !beats(a.value, b.value) && b.at < a.at ? b : a;
     }
     __device__ void add(acc (&a)[1], const raw (&v)[ARIL_CUDA_REDUCE_UNROLL], int m, int64_t k,
-                        int step, nothing) const
+                        int step, aril_cuda_nothing) const
     {
 #pragma unroll
         for (int u = 0; u < ARIL_CUDA_REDUCE_UNROLL; u++)
@@ -297,7 +293,7 @@ enum wanted { ANY, ALL, COUNT };
 struct counting {
     typedef int64_t acc;
     typedef bool raw; /* nonzero; NaN is */
-    typedef nothing mine;
+    typedef aril_cuda_nothing mine;
     enum { lanes = 1 };
     const void *x;
     int dtype;
@@ -312,7 +308,7 @@ struct counting {
                          set = aril_cuda_type<S>::value(static_cast<const S *>(x)[at]) != 0);
         return set;
     }
-    __device__ nothing begin(int64_t) const
+    __device__ aril_cuda_nothing begin(int64_t) const
     {
         return {};
     }
@@ -325,7 +321,7 @@ struct counting {
         return a + b;
     }
     __device__ void add(int64_t (&a)[1], const bool (&v)[ARIL_CUDA_REDUCE_UNROLL], int m, int64_t,
-                        int, nothing) const
+                        int, aril_cuda_nothing) const
     {
 #pragma unroll
         for (int u = 0; u < ARIL_CUDA_REDUCE_UNROLL; u++)

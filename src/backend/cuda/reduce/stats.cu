@@ -3,9 +3,6 @@
 #include "backend/cuda/reduce/reduce.cuh"
 #include "backend/cuda/reduce/stats.cuh"
 
-struct nothing {
-};
-
 /* ---- logsumexp ---- */
 
 /* The largest element so far, and the sum of exponentials relative to it. NaN stays in `top`. */
@@ -17,7 +14,7 @@ template <typename Reader> struct log_summing {
     typedef typename Reader::C C;
     typedef exponents<C> acc;
     typedef typename Reader::raw raw;
-    typedef nothing mine;
+    typedef aril_cuda_nothing mine;
     enum { lanes = Reader::lanes };
     Reader x;
     aril_cuda_result y;
@@ -26,7 +23,7 @@ template <typename Reader> struct log_summing {
     {
         return x.load(at);
     }
-    __device__ nothing begin(int64_t) const
+    __device__ aril_cuda_nothing begin(int64_t) const
     {
         return {};
     }
@@ -43,7 +40,7 @@ template <typename Reader> struct log_summing {
                              : acc{ b.top, b.sum + a.sum * exp(a.top - b.top) };
     }
     __device__ void add(acc (&a)[lanes], const raw (&v)[ARIL_CUDA_REDUCE_UNROLL], int m, int64_t,
-                        int, nothing) const
+                        int, aril_cuda_nothing) const
     {
 #pragma unroll
         for (int u = 0; u < ARIL_CUDA_REDUCE_UNROLL; u++)
@@ -74,39 +71,14 @@ aril_status aril_cuda_logsumexp_run(aril_run *r)
 
 /* ---- var, std, var_mean, std_mean ---- */
 
-template <typename Reader> struct varying {
+template <typename Reader> struct varying : aril_cuda_measuring<Reader> {
     typedef typename Reader::C C;
     typedef aril_cuda_moments<C> acc;
-    typedef typename Reader::raw raw;
-    typedef nothing mine;
-    enum { lanes = Reader::lanes };
-    Reader x;
     aril_cuda_result y, mean;
     int64_t n;
     double less; /* the correction */
     bool root;
 
-    __device__ raw load(int64_t at, int64_t) const
-    {
-        return x.load(at);
-    }
-    __device__ nothing begin(int64_t) const
-    {
-        return {};
-    }
-    __device__ acc neutral() const
-    {
-        return { 0, 0, 0 };
-    }
-    __device__ acc combine(acc a, acc b) const
-    {
-        return aril_cuda_moments_merge(a, b);
-    }
-    __device__ void add(acc (&a)[lanes], const raw (&v)[ARIL_CUDA_REDUCE_UNROLL], int m, int64_t,
-                        int, nothing) const
-    {
-        aril_cuda_moments_add<Reader>(a, v, m);
-    }
     __device__ void finish(int64_t, int64_t, int64_t at, int64_t at_mean, acc a) const
     {
         double left = (double)n - less;
@@ -153,7 +125,7 @@ static __device__ __noinline__ double power(double v, double p)
 template <typename Reader> struct norming {
     typedef double acc;
     typedef typename Reader::raw raw;
-    typedef nothing mine;
+    typedef aril_cuda_nothing mine;
     enum { lanes = Reader::lanes };
     Reader x;
     aril_cuda_result y;
@@ -164,7 +136,7 @@ template <typename Reader> struct norming {
     {
         return x.load(at);
     }
-    __device__ nothing begin(int64_t) const
+    __device__ aril_cuda_nothing begin(int64_t) const
     {
         return {};
     }
@@ -186,7 +158,7 @@ template <typename Reader> struct norming {
         return how == OTHER ? power(v, p) : v;
     }
     __device__ void add(double (&a)[lanes], const raw (&v)[ARIL_CUDA_REDUCE_UNROLL], int m, int64_t,
-                        int, nothing) const
+                        int, aril_cuda_nothing) const
     {
 #pragma unroll
         for (int u = 0; u < ARIL_CUDA_REDUCE_UNROLL; u++)

@@ -27,6 +27,13 @@ static inline int64_t aril_cuda_rnn_size(const aril_cuda_rnn &s)
     return s.wide ? 8 : 4;
 }
 
+/* The sequences of a block in kernels that do all steps: as many as have threads. */
+static inline int aril_cuda_rnn_side(const aril_cuda_rnn &s)
+{
+    int64_t side = s.h < 256 ? 256 / s.h : 1;
+    return (int)(side < s.batch ? side : s.batch);
+}
+
 static inline size_t aril_cuda_rnn_reserve(const aril_cuda_rnn &s)
 {
     if (s.kind == ARIL__RNN) return 0;

@@ -99,15 +99,9 @@ static __global__ void all_steps(const __grid_constant__ aril_cuda_rnn s,
     if (s.kind == ARIL__LSTM) p.dc[n * h + i] = dc;
 }
 
-static int side_of(const aril_cuda_rnn &s)
-{
-    int64_t side = s.h < 256 ? 256 / s.h : 1;
-    return (int)(side < s.batch ? side : s.batch);
-}
-
 static size_t shared_bytes(const aril_cuda_rnn &s)
 {
-    return (size_t)(s.gates * s.h * (s.h + side_of(s))) * (size_t)aril_cuda_rnn_size(s);
+    return (size_t)(s.gates * s.h * (s.h + aril_cuda_rnn_side(s))) * (size_t)aril_cuda_rnn_size(s);
 }
 
 static bool fits(const aril_run *r, const aril_cuda_rnn &s)
@@ -246,7 +240,7 @@ static aril_status run_steps(aril_run *r, const aril_cuda_rnn &s, const tensors<
 template <typename T>
 static aril_status run_at_once(aril_run *r, const aril_cuda_rnn &s, const tensors<T> &p)
 {
-    int side = side_of(s), threads = ((int)(side * s.h) + 31) / 32 * 32;
+    int side = aril_cuda_rnn_side(s), threads = ((int)(side * s.h) + 31) / 32 * 32;
     aril_cuda_report report = aril_cuda_report_of(r);
     cudaStream_t stream = aril_cuda_stream(r);
     aril_status status = aril_cuda_allow_shared(r, all_steps<T>, shared_bytes(s));
