@@ -58,6 +58,23 @@ template <typename C_> struct aril_cuda_dynamic {
     }
 };
 
+/* What passes over the elements of one reader share. */
+template <typename Reader> struct aril_cuda_reading {
+    typedef typename Reader::raw raw;
+    typedef aril_cuda_nothing mine;
+    enum { lanes = Reader::lanes };
+    Reader x;
+
+    __device__ raw load(int64_t at, int64_t) const
+    {
+        return x.load(at);
+    }
+    __device__ mine begin(int64_t) const
+    {
+        return {};
+    }
+};
+
 /* The results of a thread group, combined along x or along y of the block; valid in the threads
  * with x or y 0. */
 template <typename Op>

@@ -18,25 +18,15 @@ aril_cuda_reduction aril_cuda_reduction_of_run(const aril_run *r, bool vectors, 
 /* ---- sum, mean, prod ---- */
 
 /* Divided by n for the mean; n = 1 otherwise. */
-template <typename Reader> struct adding {
+template <typename Reader> struct adding : aril_cuda_reading<Reader> {
     typedef typename Reader::C C;
     typedef C acc;
     typedef typename Reader::raw raw;
-    typedef aril_cuda_nothing mine;
     enum { lanes = Reader::lanes };
-    Reader x;
     aril_cuda_result y;
     bool mean;
     int64_t n;
 
-    __device__ raw load(int64_t at, int64_t) const
-    {
-        return x.load(at);
-    }
-    __device__ aril_cuda_nothing begin(int64_t) const
-    {
-        return {};
-    }
     __device__ C neutral() const
     {
         return 0;
@@ -61,23 +51,13 @@ template <typename Reader> struct adding {
     }
 };
 
-template <typename Reader> struct multiplying {
+template <typename Reader> struct multiplying : aril_cuda_reading<Reader> {
     typedef typename Reader::C C;
     typedef C acc;
     typedef typename Reader::raw raw;
-    typedef aril_cuda_nothing mine;
     enum { lanes = Reader::lanes };
-    Reader x;
     aril_cuda_result y;
 
-    __device__ raw load(int64_t at, int64_t) const
-    {
-        return x.load(at);
-    }
-    __device__ aril_cuda_nothing begin(int64_t) const
-    {
-        return {};
-    }
     __device__ C neutral() const
     {
         return 1;

@@ -10,23 +10,13 @@ template <typename C> struct exponents {
     C top, sum;
 };
 
-template <typename Reader> struct log_summing {
+template <typename Reader> struct log_summing : aril_cuda_reading<Reader> {
     typedef typename Reader::C C;
     typedef exponents<C> acc;
     typedef typename Reader::raw raw;
-    typedef aril_cuda_nothing mine;
     enum { lanes = Reader::lanes };
-    Reader x;
     aril_cuda_result y;
 
-    __device__ raw load(int64_t at, int64_t) const
-    {
-        return x.load(at);
-    }
-    __device__ aril_cuda_nothing begin(int64_t) const
-    {
-        return {};
-    }
     __device__ acc neutral() const
     {
         return { -(C)INFINITY, 0 };
@@ -122,24 +112,14 @@ static __device__ __noinline__ double power(double v, double p)
 }
 
 /* Powers of f32 are summed in f64, where they do not overflow. */
-template <typename Reader> struct norming {
+template <typename Reader> struct norming : aril_cuda_reading<Reader> {
     typedef double acc;
     typedef typename Reader::raw raw;
-    typedef aril_cuda_nothing mine;
     enum { lanes = Reader::lanes };
-    Reader x;
     aril_cuda_result y;
     double p;
     order how;
 
-    __device__ raw load(int64_t at, int64_t) const
-    {
-        return x.load(at);
-    }
-    __device__ aril_cuda_nothing begin(int64_t) const
-    {
-        return {};
-    }
     __device__ double neutral() const
     {
         return how == LOWEST ? INFINITY : 0;

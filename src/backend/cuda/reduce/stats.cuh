@@ -47,22 +47,12 @@ static __device__ __forceinline__ void aril_cuda_moments_add(
 }
 
 /* What passes that measure moments share: all but what they do with the result, `finish`. */
-template <typename Reader> struct aril_cuda_measuring {
+template <typename Reader> struct aril_cuda_measuring : aril_cuda_reading<Reader> {
     typedef typename Reader::C C;
     typedef aril_cuda_moments<C> acc;
     typedef typename Reader::raw raw;
-    typedef aril_cuda_nothing mine;
     enum { lanes = Reader::lanes };
-    Reader x;
 
-    __device__ raw load(int64_t at, int64_t) const
-    {
-        return x.load(at);
-    }
-    __device__ mine begin(int64_t) const
-    {
-        return {};
-    }
     __device__ acc neutral() const
     {
         return { 0, 0, 0 };
@@ -72,7 +62,7 @@ template <typename Reader> struct aril_cuda_measuring {
         return aril_cuda_moments_merge(a, b);
     }
     __device__ void add(acc (&a)[lanes], const raw (&v)[ARIL_CUDA_REDUCE_UNROLL], int m, int64_t,
-                        int, mine) const
+                        int, aril_cuda_nothing) const
     {
         aril_cuda_moments_add<Reader>(a, v, m);
     }
