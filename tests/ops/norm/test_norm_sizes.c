@@ -71,6 +71,7 @@ TEST(batch_norm)
             const int64_t *d = images[i];
             norm_case((norm_how){ .order = o }, d[0], d[1], d[2], d[3]);
             norm_case((norm_how){ .order = o, .activation = ARIL_RELU }, d[0], d[1], d[2], d[3]);
+            norm_case((norm_how){ .order = o, .activation = ARIL_RELU6 }, d[0], d[1], d[2], d[3]);
         }
 }
 

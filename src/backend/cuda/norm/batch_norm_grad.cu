@@ -7,14 +7,15 @@
 #include "backend/cuda/norm/channels.cuh"
 #include "backend/cuda/norm/rows.cuh"
 
-/* Where the derivative of the activation comes from: there is none, from y, or (relu) from x. ANY:
- * decided when the kernel runs, where speed matters less than the number of kernels. */
+/* Where the derivative of the activation comes from: there is none, from y, or (relu, relu6) from
+ * x. ANY: decided when the kernel runs, where speed matters less than the number of kernels. */
 enum source { NONE, BY_Y, BY_X, ANY };
 
 /* Operands that both passes read. */
 struct operands {
     const void *x, *g, *y;
     int dtype, act;
+    float most; /* where the activation becomes constant; NaN: nowhere */
     aril_cuda_param mean, invstd, weight, bias;
 };
 
@@ -35,7 +36,10 @@ template <typename Unit, source From> struct reading {
     {
         C h = Unit::get(g, l);
         if (From == NONE || (From == ANY && !o.act)) return h;
-        if (From == BY_X || (From == ANY && !o.y)) return d * scale + shift > 0 ? h : C(0);
+        if (From == BY_X || (From == ANY && !o.y)) {
+            C z = d * scale + shift;
+            return z > 0 && !(z >= o.most) ? h : C(0);
+        }
         return aril_cuda_activate_grad(o.act, h, Unit::get(y, l));
     }
 };
@@ -215,10 +219,15 @@ aril_status aril_cuda_batch_norm_grad_run(aril_run *r)
                    y ? aril_cuda_data(y) : nullptr,
                    dtype,
                    (int)*aril_cuda_host->attr_i64(r, "activation"),
+                   NAN,
                    aril_cuda_param_of(r, 3),
                    aril_cuda_param_of(r, 4),
                    aril_cuda_param_of(r, 2),
                    aril_cuda_param_of(r, 6) };
+    if (o.act == ARIL_RELU6 && o.bias.base) { /* there was no residual: y need not be read */
+        o.y = nullptr;
+        o.most = 6;
+    }
     aril_cuda_channels l = aril_cuda_channels_of(x);
     uintptr_t bases = 0;
     for (int i = 0; i < 7; i++)
