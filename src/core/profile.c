@@ -16,7 +16,7 @@ enum {
 };
 
 aril__profile aril__the_profile = { .lock = PTHREAD_MUTEX_INITIALIZER };
-const char aril__outside[] = "(outside)", aril__waiting[] = "(waiting)";
+const char aril__outside_ops[] = "(outside)", aril__waiting[] = "(waiting)";
 
 static atomic_uint current; /* number of the profile that is running or was the last */
 static atomic_bool by_shape, traces;

@@ -73,6 +73,7 @@ void aril__profile_devices_mark(uint64_t mark)
 
 void aril__profile_devices_wait(void)
 {
+    if (!atomic_load(&all.n)) return;
     aril__span span = aril__span_begin(aril__waiting, aril__waiting);
     for (int i = 0, n = atomic_load(&all.n); i < n; i++) {
         const aril__device *d = all.at[i].device;
@@ -171,7 +172,7 @@ void aril__profile_devices_end(aril__profile *p)
 {
     int n = atomic_load(&all.n);
     atomic_store(&all.on, false);
-    all.outside = (aril__sum){ .key = aril__outside };
+    all.outside = (aril__sum){ .key = aril__outside_ops };
     for (int i = 0; i < n; i++) {
         const aril__device *d = all.at[i].device;
         if (all.at[i].on) d->ops.profile_end(d->self, collect, &(collector){ p, i });

@@ -14,7 +14,7 @@ enum {
 };
 
 /* The name of time, and of work of devices, between calls of Aril. */
-extern const char aril__outside[];
+extern const char aril__outside_ops[];
 
 /* Totals of one kernel under one key (and shapes). */
 typedef struct aril__sum {

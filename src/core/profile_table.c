@@ -105,7 +105,7 @@ aril_status aril__profile_make_rows(const aril__profile *p)
     }
     filled = join_sums(sums, filled);
     sums[filled] = aril__profile_outside_work();
-    sums[filled].key = aril__outside;
+    sums[filled].key = aril__outside_ops;
     sums[filled].shapes = "";
     sums[filled++].ns = total - in_spans;
     qsort(sums, (size_t)filled, sizeof *sums, sums_by_time);
