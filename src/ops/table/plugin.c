@@ -258,6 +258,9 @@ static const slot capturing[] = {
     SLOT(capture_begin), SLOT(capture_end), SLOT(replay), SLOT(recording_free), { 0 }
 };
 static const slot ranges[] = { SLOT(range_begin), SLOT(range_end), { 0 } };
+static const slot profiling[] = {
+    SLOT(profile_begin), SLOT(profile_mark), SLOT(profile_end), { 0 }
+};
 
 static bool has_slot(const aril_device_ops *ops, const slot *s)
 {
@@ -289,7 +292,8 @@ static aril_status check_group(const char *path, const aril_device_ops *ops, con
 
 static aril_status check_devices(const char *path, const aril_device_ops *ops)
 {
-    static const slot *const optional[] = { queues, events, pinned, compiling, capturing, ranges };
+    static const slot *const optional[] = { queues,    events, pinned,   compiling,
+                                            capturing, ranges, profiling };
     if (ops->size != sizeof *ops)
         return aril__fail(ARIL_ERR_PLUGIN, "plug-in %s: aril_device_ops.size is %u, expected %zu",
                           path, ops->size, sizeof *ops);
