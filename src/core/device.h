@@ -27,7 +27,8 @@ struct aril__device {
     bool host_memory; /* the host can read and write the memory directly */
     aril__device_ops ops;
     void *self;
-    aril_queue *queue; /* of all its work; NULL: the device has no queues */
+    aril_queue *queue;  /* of all its work; NULL: the device has no queues */
+    aril_limits limits; /* all 0: unknown, or the CPU's */
 
     pthread_mutex_t lock;      /* guards everything below */
     struct aril__arena *arena; /* for large blocks; NULL: they are cached by size too */
@@ -49,6 +50,9 @@ void aril__devices_close(void);
  * or the device is already registered. */
 aril__device *aril__device_register(const char *kind_name, int index, const aril__device_ops *ops,
                                     void *self, bool host_memory);
+
+/* The i-th registered device, or NULL; opens no plug-ins. */
+aril__device *aril__device_registered(int i);
 
 /* The number of a kind, or -1. */
 int aril__device_kind(const char *kind_name);
