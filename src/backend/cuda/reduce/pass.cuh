@@ -135,9 +135,8 @@ template <typename Op> static constexpr int aril_cuda_reduce_resident()
 /* Partial results [split][result], or, with one split, the results. The splits take turns with
  * `unroll` steps of a block, so that all of them read the same part of memory at a time. */
 template <typename Op, bool Row>
-static __global__ void
-    __launch_bounds__(ARIL_CUDA_REDUCE_THREADS, aril_cuda_reduce_resident<Op>())
-        aril_cuda_reduce_pass(const __grid_constant__ Op op,
+static __global__ void __launch_bounds__(ARIL_CUDA_REDUCE_THREADS, aril_cuda_reduce_resident<Op>())
+    aril_cuda_reduce_pass(const __grid_constant__ Op op,
                           const __grid_constant__ aril_cuda_reduction r, typename Op::acc *partial)
 {
     typedef typename Op::acc acc;
