@@ -157,4 +157,7 @@ void print_wrapped(FILE *to, const char *text, int indent);
 /* The terminal width of a stream; 80 if it is not a terminal. */
 int terminal_width(FILE *to);
 
+/* src/backend/cuda/rows.list: lines of "OP ROW ROW ...". */
+extern const char cuda_rows_text[];
+
 #endif

@@ -153,8 +153,8 @@ aril_status aril_cuda_launch(void *self, aril_queue *queue, aril_program *progra
 
 /* ---- rows: rows.cu ---- */
 
-/* All rows, collected from the rooms. */
-const aril_row *aril_cuda_rows(int *n);
+/* All rows, collected from the rooms. Exported for scripts/cuda-rows, which needs no GPU. */
+__attribute__((visibility("default"))) const aril_row *aril_cuda_rows(int *n);
 
 ARIL_C_END
 
