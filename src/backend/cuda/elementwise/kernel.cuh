@@ -2,8 +2,8 @@
  *
  * A block handles a tile of consecutive elements, a thread `unroll` chunks of 4. If the innermost
  * dimension allows it, a chunk is 4 neighbours, read and written as vectors; otherwise, and at the
- * end, neighbouring threads handle neighbouring elements. All reads of a thread come before its first write, so the result may be in the
- * memory of an input. */
+ * end, neighbouring threads handle neighbouring elements. All reads of a thread come before its
+ * first write, so the result may be in the memory of an input. */
 #ifndef ARIL_CUDA_ELEMENTWISE_KERNEL_CUH
 #define ARIL_CUDA_ELEMENTWISE_KERNEL_CUH
 
@@ -43,8 +43,8 @@ static __device__ __forceinline__ int32_t aril_cuda_ew_offset(const aril_cuda_ew
 
 /* Elements first, first + step ... of operand j; those beyond the end repeat the first. */
 template <typename T>
-static __device__ __noinline__ aril_cuda_ew_chunk<T>
-aril_cuda_ew_gather(const aril_cuda_ew_args<T> &a, int j, uint32_t first, uint32_t step)
+static __device__ __noinline__ aril_cuda_ew_chunk<T> aril_cuda_ew_gather(
+    const aril_cuda_ew_args<T> &a, int j, uint32_t first, uint32_t step)
 {
     aril_cuda_ew_chunk<T> x;
     int32_t at[ARIL_CUDA_EW_CHUNK];
@@ -78,40 +78,44 @@ static __device__ __noinline__ void aril_cuda_ew_scatter(const aril_cuda_ew_args
 
 /* Reads and writes 4 neighbours, for the dtypes of aril_cuda_ew_is_native. */
 template <typename T> struct aril_cuda_ew_vectors;
-#define ARIL_CUDA_EW_VECTORS(T, ...)                                                              \
-    template <> struct aril_cuda_ew_vectors<T> {                                                  \
-        static __device__ __forceinline__ void load(const void *p, int32_t at, int dtype,         \
-                                                    bool splat, T *x)                             \
-        {                                                                                         \
-            switch (dtype) { __VA_ARGS__(ARIL_CUDA_EW_LOAD_CASE, T) }                             \
-        }                                                                                         \
-        static __device__ __forceinline__ void store(void *p, int32_t at, int dtype, const T *x)  \
-        {                                                                                         \
-            switch (dtype) { __VA_ARGS__(ARIL_CUDA_EW_STORE_CASE, T) }                            \
-        }                                                                                         \
+#define ARIL_CUDA_EW_VECTORS(T, ...)                                                             \
+    template <> struct aril_cuda_ew_vectors<T> {                                                 \
+        static __device__ __forceinline__ void load(const void *p, int32_t at, int dtype,        \
+                                                    bool splat, T *x)                            \
+        {                                                                                        \
+            switch (dtype) {                                                                     \
+                __VA_ARGS__(ARIL_CUDA_EW_LOAD_CASE, T)                                           \
+            }                                                                                    \
+        }                                                                                        \
+        static __device__ __forceinline__ void store(void *p, int32_t at, int dtype, const T *x) \
+        {                                                                                        \
+            switch (dtype) {                                                                     \
+                __VA_ARGS__(ARIL_CUDA_EW_STORE_CASE, T)                                          \
+            }                                                                                    \
+        }                                                                                        \
     };
-#define ARIL_CUDA_EW_LOAD_CASE(S, T)                                          \
-    case aril_cuda_type<S>::dtype: {                                          \
-        const S *e = static_cast<const S *>(p) + at;                          \
-        if (splat) {                                                          \
-            x[0] = x[1] = x[2] = x[3] = aril_cuda_to<T>(*e);                  \
-        } else {                                                              \
-            aril_cuda_vector<S, 4> v =                                        \
-                *reinterpret_cast<const aril_cuda_vector<S, 4> *>(e);         \
-            for (int k = 0; k < 4; k++) x[k] = aril_cuda_to<T>(v.at[k]);      \
-        }                                                                     \
-        break;                                                                \
-    }
-#define ARIL_CUDA_EW_STORE_CASE(S, T)                                                        \
+#define ARIL_CUDA_EW_LOAD_CASE(S, T)                                                         \
     case aril_cuda_type<S>::dtype: {                                                         \
-        aril_cuda_vector<S, 4> v;                                                            \
-        for (int k = 0; k < 4; k++) v.at[k] = aril_cuda_from<S>(x[k]);                       \
-        *reinterpret_cast<aril_cuda_vector<S, 4> *>(static_cast<S *>(p) + at) = v;           \
+        const S *e = static_cast<const S *>(p) + at;                                         \
+        if (splat) {                                                                         \
+            x[0] = x[1] = x[2] = x[3] = aril_cuda_to<T>(*e);                                 \
+        } else {                                                                             \
+            aril_cuda_vector<S, 4> v = *reinterpret_cast<const aril_cuda_vector<S, 4> *>(e); \
+            for (int k = 0; k < 4; k++) x[k] = aril_cuda_to<T>(v.at[k]);                     \
+        }                                                                                    \
         break;                                                                               \
     }
-#define ARIL_CUDA_EW_SINGLE(X, T) X(float, T) X(aril_cuda_f16, T) X(aril_cuda_bf16, T) X(aril_cuda_bool, T)
-#define ARIL_CUDA_EW_DOUBLE(X, T) X(double, T) X(aril_cuda_bool, T)
-#define ARIL_CUDA_EW_SIGNED(X, T) X(int64_t, T) X(int32_t, T) X(aril_cuda_bool, T)
+#define ARIL_CUDA_EW_STORE_CASE(S, T)                                              \
+    case aril_cuda_type<S>::dtype: {                                               \
+        aril_cuda_vector<S, 4> v;                                                  \
+        for (int k = 0; k < 4; k++) v.at[k] = aril_cuda_from<S>(x[k]);             \
+        *reinterpret_cast<aril_cuda_vector<S, 4> *>(static_cast<S *>(p) + at) = v; \
+        break;                                                                     \
+    }
+#define ARIL_CUDA_EW_SINGLE(X, T) \
+    X(float, T) X(aril_cuda_f16, T) X(aril_cuda_bf16, T) X(aril_cuda_bool, T)
+#define ARIL_CUDA_EW_DOUBLE(X, T)   X(double, T) X(aril_cuda_bool, T)
+#define ARIL_CUDA_EW_SIGNED(X, T)   X(int64_t, T) X(int32_t, T) X(aril_cuda_bool, T)
 #define ARIL_CUDA_EW_UNSIGNED(X, T) X(uint64_t, T) X(aril_cuda_bool, T)
 ARIL_CUDA_EW_VECTORS(float, ARIL_CUDA_EW_SINGLE)
 ARIL_CUDA_EW_VECTORS(double, ARIL_CUDA_EW_DOUBLE)
@@ -132,9 +136,9 @@ static constexpr bool aril_cuda_ew_starts(const char *text, const char *with)
 }
 static constexpr bool aril_cuda_ew_is_quick(const char *text)
 {
-    const char *const small[] = { "k_abs",      "k_sign",    "k_maximum", "k_minimum", "k_isnan",
-                                  "k_isinf",    "k_isfinite", "k_square",  "k_sqrt",    "k_floor",
-                                  "k_ceil",     "k_round",   "k_trunc",   "k_copysign" };
+    const char *const small[] = { "k_abs",   "k_sign",     "k_maximum", "k_minimum", "k_isnan",
+                                  "k_isinf", "k_isfinite", "k_square",  "k_sqrt",    "k_floor",
+                                  "k_ceil",  "k_round",    "k_trunc",   "k_copysign" };
     for (; *text; text++) {
         bool known = false;
         if (aril_cuda_ew_starts(text, "aril_cuda_")) return false;
@@ -152,12 +156,13 @@ template <typename T, int N> struct aril_cuda_ew_inputs {
 
 /* Defined in kernels.inc: a switch over the formulas. */
 template <typename T, int N, bool Quick>
-static __device__ __forceinline__ aril_cuda_ew_chunk<T>
-aril_cuda_ew_eval(int formula, const aril_cuda_ew_inputs<T, N> &v, const T *p, int &bad);
+static __device__ __forceinline__ aril_cuda_ew_chunk<T> aril_cuda_ew_eval(
+    int formula, const aril_cuda_ew_inputs<T, N> &v, const T *p, int &bad);
 
 template <typename T, int N>
-static __device__ __noinline__ aril_cuda_ew_chunk<T>
-aril_cuda_ew_call(int formula, aril_cuda_ew_inputs<T, N> v, const T *p, int *bad)
+static __device__ __noinline__ aril_cuda_ew_chunk<T> aril_cuda_ew_call(int formula,
+                                                                       aril_cuda_ew_inputs<T, N> v,
+                                                                       const T *p, int *bad)
 {
     int found = ARIL_CUDA_FINE;
     aril_cuda_ew_chunk<T> y = aril_cuda_ew_eval<T, N, false>(formula, v, p, found);

@@ -19,7 +19,8 @@ template <typename T> static bool aril_cuda_ew_native(int dtype)
     return dtype == ARIL_U64;
 }
 
-/* Whether operand j is read in aligned vectors, or is one element, along the innermost dimension. */
+/* Whether operand j is read in aligned vectors, or is one element, along the innermost
+ * dimension. */
 template <typename T>
 static bool aril_cuda_ew_takes(const aril_cuda_loops &l, const aril_cuda_ew_args<T> &a, int j)
 {
@@ -43,15 +44,13 @@ static bool aril_cuda_ew_vectorizes(const aril_cuda_loops &l, const aril_cuda_ew
 }
 
 template <typename T>
-static aril_status aril_cuda_ew_launch(aril_run *r, const void *kernel, const aril_cuda_loops &piece,
-                          aril_cuda_ew_args<T> a)
+static aril_status aril_cuda_ew_launch(aril_run *r, const void *kernel,
+                                       const aril_cuda_loops &piece, aril_cuda_ew_args<T> a)
 {
-    const int64_t tile =
-        ARIL_CUDA_EW_CHUNK * ARIL_CUDA_EW_THREADS * aril_cuda_ew_unroll<T>::value;
+    const int64_t tile = ARIL_CUDA_EW_CHUNK * ARIL_CUDA_EW_THREADS * aril_cuda_ew_unroll<T>::value;
     a.n = (uint32_t)aril_cuda_loops_numel(&piece);
     for (int j = 0; j < piece.n; j++)
-        if (a.base[j])
-            a.base[j] = (char *)a.base[j] + piece.offset[j] * aril_cuda_size(a.dtype[j]);
+        if (a.base[j]) a.base[j] = (char *)a.base[j] + piece.offset[j] * aril_cuda_size(a.dtype[j]);
     a.nest = aril_cuda_nest_of<1 + ARIL_CUDA_EW_INPUTS>(piece);
     a.vectors = aril_cuda_ew_vectorizes(piece, a);
     for (int j = 0; j < piece.n; j++) a.splat[j] = aril_cuda_loops_step(&piece, j) == 0;
@@ -62,7 +61,8 @@ static aril_status aril_cuda_ew_launch(aril_run *r, const void *kernel, const ar
 }
 
 /* Runs the kernel of a formula on the first `n_in` inputs of the run, broadcast to its result. */
-template <typename T> static aril_status aril_cuda_ew_run(aril_run *r, int formula, const void *kernel, int n_in)
+template <typename T>
+static aril_status aril_cuda_ew_run(aril_run *r, int formula, const void *kernel, int n_in)
 {
     aril_tensor *out = aril_cuda_out(r, 0);
     aril_cuda_ew_args<T> a = {};
@@ -88,8 +88,9 @@ template <typename T> static aril_status aril_cuda_ew_run(aril_run *r, int formu
     for (int k = 0; k < 3 && p; k++) a.p[k] = (T)p[k];
     a.report = aril_cuda_report_of(r);
     aril_cuda_loops_merge(&l, 0);
-    return aril_cuda_each_piece(
-        &l, [&](const aril_cuda_loops &piece) { return aril_cuda_ew_launch<T>(r, kernel, piece, a); });
+    return aril_cuda_each_piece(&l, [&](const aril_cuda_loops &piece) {
+        return aril_cuda_ew_launch<T>(r, kernel, piece, a);
+    });
 }
 
 #endif

@@ -5,8 +5,8 @@
 #include "backend/cuda/shape/shape.cuh"
 
 template <typename T, int N, bool Quick>
-static __device__ __forceinline__ aril_cuda_ew_chunk<T>
-aril_cuda_ew_eval(int, const aril_cuda_ew_inputs<T, N> &v, const T *, int &)
+static __device__ __forceinline__ aril_cuda_ew_chunk<T> aril_cuda_ew_eval(
+    int, const aril_cuda_ew_inputs<T, N> &v, const T *, int &)
 {
     aril_cuda_ew_chunk<T> y;
     for (int k = 0; k < ARIL_CUDA_EW_CHUNK; k++) y.at[k] = v.at[0][k];
@@ -30,9 +30,9 @@ static aril_status put_number(aril_run *r, const aril_tensor *number)
     aril_tensor *out = aril_cuda_out(r, 0);
     int from = aril_cuda_host->dtype(number), to = aril_cuda_host->dtype(out);
     alignas(8) char element[8];
-    ARIL_CUDA_SWITCH_COMPUTE(from, C,
-                             aril_cuda_store<C>(element, 0, to,
-                                                aril_cuda_load<C>(aril_cuda_data(number), 0, from)));
+    ARIL_CUDA_SWITCH_COMPUTE(
+        from, C,
+        aril_cuda_store<C>(element, 0, to, aril_cuda_load<C>(aril_cuda_data(number), 0, from)));
     return aril_cuda_fill(r, out, element);
 }
 
