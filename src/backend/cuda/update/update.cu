@@ -37,13 +37,13 @@
 #include "ops/update/optimizers.def"
 
 /* Each switch below has a case for each rule. */
-#define FACTS(rule, facts) \
+#define RETURN_FACTS(rule, facts) \
     case ARIL__RULE_##rule: return facts;
 
 static __host__ __device__ unsigned facts_of(int64_t rule)
 {
     switch (rule) {
-#define RULE_ROW(rule, facts, ...) FACTS(rule, facts)
+#define RULE_ROW(rule, facts, ...) RETURN_FACTS(rule, facts)
 #include "ops/update/optimizers.def"
     default: return 0;
     }
