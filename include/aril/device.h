@@ -52,6 +52,15 @@ ARIL_API aril_limits aril_device_limits(aril_device device);
 ARIL_API void aril_allow_tf32(bool allow);
 ARIL_API bool aril_tf32_allowed(void);
 
+/* Lets operations on GPUs time the kernels that can serve them, when they first meet a combination
+ * of shapes, and keep the fastest. This takes up to a second for each combination and writes the
+ * choice to a file, which later processes use, with tuning or without: ARIL_TUNING_FILE, or
+ * aril/tuning in the user's cache folder (XDG_CACHE_HOME, else ~/.cache). The choice may change
+ * results in the last bits. Off unless it is switched on here, or by ARIL_TUNING=1 in the
+ * environment; for all threads of the process, from the next operation on. */
+ARIL_API void aril_set_tuning(bool on);
+ARIL_API bool aril_tuning(void);
+
 /* Waits until the device has finished all queued work; returns any error that occurred there. */
 ARIL_API aril_status aril_synchronize(aril_device device);
 

@@ -258,6 +258,18 @@ typedef struct aril_host {
     /* Whether products and convolutions of f32 may be computed in TF32 (aril_allow_tf32). Plans may
      * depend on it: all are made anew when it changes. */
     bool (*tf32_allowed)(void);
+    /* Whether the same call must give the same bits each time (aril_set_deterministic). Plans may
+     * depend on it. */
+    bool (*deterministic)(void);
+    /* Tuning. `tuning`: rows may time their ways to do a call in `prepare`, on memory of their own
+     * (aril_set_tuning). `tuned` copies the choice that was recorded under a key, in this process
+     * or another, and is false if there is none; it is asked whether tuning is on or not. `tune`
+     * records one. A key names everything that the times depend on: op, shapes, dtypes, orders,
+     * device, versions of libraries. Keys and choices are printable text of less than 256 bytes
+     * without tabs. */
+    bool (*tuning)(void);
+    bool (*tuned)(const char *key, char *choice, size_t size);
+    void (*tune)(const char *key, const char *choice);
 } aril_host;
 
 /* Filled in by the plug-in. Everything it points to must stay valid for the life of the process. */

@@ -2,7 +2,8 @@
  * types. Other kernels use them too, so that an activation is the same number everywhere.
  *
  * Functions of integers that may fail take a last argument `bad`, which gets a reason: formulas
- * call them through the macros at the end of this file, with a variable of that name in scope. */
+ * call them through the macros at the end of this file, with a variable of that name in scope. The
+ * result is then x: an element that is changed in place keeps its value. */
 #ifndef ARIL_CUDA_FORMULAS_CUH
 #define ARIL_CUDA_FORMULAS_CUH
 
@@ -257,12 +258,12 @@ ARIL_CUDA_K double aril_cuda_fmod(double x, double y, int &)
 ARIL_CUDA_K int64_t aril_cuda_fmod(int64_t x, int64_t y, int &bad)
 {
     if (y == 0) bad = ARIL_CUDA_BAD_DIVISION;
-    return y == 0 || y == -1 ? 0 : x % y;
+    return y == 0 ? x : y == -1 ? 0 : x % y;
 }
 ARIL_CUDA_K uint64_t aril_cuda_fmod(uint64_t x, uint64_t y, int &bad)
 {
     if (y == 0) bad = ARIL_CUDA_BAD_DIVISION;
-    return y == 0 ? 0 : x % y;
+    return y == 0 ? x : x % y;
 }
 
 /* Python's rule: the remainder has the divisor's sign. */
@@ -286,14 +287,14 @@ template <typename T> ARIL_CUDA_K T aril_cuda_floor_div(T x, T y, int &bad)
 ARIL_CUDA_K int64_t aril_cuda_floor_div(int64_t x, int64_t y, int &bad)
 {
     if (y == 0) bad = ARIL_CUDA_BAD_DIVISION;
-    if (y == 0) return 0;
+    if (y == 0) return x;
     if (y == -1) return (int64_t)(0 - (uint64_t)x); /* the only quotient that can overflow */
     return x / y - (x % y != 0 && (x < 0) != (y < 0));
 }
 ARIL_CUDA_K uint64_t aril_cuda_floor_div(uint64_t x, uint64_t y, int &bad)
 {
     if (y == 0) bad = ARIL_CUDA_BAD_DIVISION;
-    return y == 0 ? 0 : x / y;
+    return y == 0 ? x : x / y;
 }
 
 ARIL_CUDA_K2_CALL(power, powf(x, y), pow(x, y))
@@ -309,7 +310,7 @@ template <typename T> ARIL_CUDA_K T aril_cuda_pow(T x, T y, int &bad)
 {
     if (y < T(0)) {
         bad = ARIL_CUDA_BAD_POWER;
-        return 0;
+        return x;
     }
     uint64_t result = 1, base = (uint64_t)x;
     for (uint64_t n = (uint64_t)y; n; n >>= 1) {

@@ -6,6 +6,9 @@
 #include "ops/elementwise/formula.h"
 #include "ops/shape/copy.h"
 #include "ops/table/stage.h"
+#include "ops/table/tuning.h"
+
+#include "aril/parallel.h"
 
 #include <dlfcn.h>
 #include <stdarg.h>
@@ -189,6 +192,11 @@ static aril_status host_alloc_out(aril_run *r, int i, aril_dtype dtype, int ndim
     return aril__run_alloc(r, i, dtype, ndim, dim);
 }
 
+static bool host_deterministic(void)
+{
+    return aril_deterministic() != ARIL_NOT_DETERMINISTIC;
+}
+
 static aril_host host = { .size = sizeof host,
                           .version = ARIL_PLUGIN_VERSION,
                           .fail = host_fail,
@@ -215,7 +223,11 @@ static aril_host host = { .size = sizeof host,
                           .queue = host_queue,
                           .op = host_op,
                           .formula = host_formula,
-                          .tf32_allowed = aril_tf32_allowed };
+                          .tf32_allowed = aril_tf32_allowed,
+                          .deterministic = host_deterministic,
+                          .tuning = aril_tuning,
+                          .tuned = aril__tuned,
+                          .tune = aril__tune };
 
 /* ---- loading ---- */
 
