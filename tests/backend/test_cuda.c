@@ -9,6 +9,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 /* The GPU; NULL, after skipping the test, if there is none. */
 static aril__device *gpu(void)
@@ -330,4 +331,69 @@ TEST(long_rows_agree_with_the_cpu)
             }
         }
     }
+}
+
+/* ---- profiles ---- */
+
+static const aril_profile_kernel *slowest_kernel(const char *op)
+{
+    const aril_profile_kernel *k;
+    int n = aril_profile_kernels(&k);
+    for (int i = 0; i < n; i++)
+        if (strcmp(k[i].op, op) == 0) return &k[i];
+    return NULL;
+}
+
+static const aril_profile_row *profile_row(const char *name)
+{
+    const aril_profile_row *rows;
+    int n = aril_profile_rows(&rows);
+    for (int i = 0; i < n; i++)
+        if (strcmp(rows[i].name, name) == 0) return &rows[i];
+    return NULL;
+}
+
+TEST(profiles_show_kernels_with_their_times)
+{
+    ARIL_SCOPE;
+    aril__device *d = gpu();
+    if (!d) return;
+    aril_tensor *a = aril_randn(ARIL_SHAPE(2048, 2048), ARIL_F32, d->id);
+    aril_matmul(a, a); /* opens the library */
+    CHECK_INT(aril_profile_begin((aril_profile_opts){ 0 }), ARIL_OK);
+    for (int i = 0; i < 5; i++) aril_exp(aril_matmul(a, a));
+    CHECK_INT(aril_profile_end(), ARIL_OK);
+    const aril_profile_device *measured;
+    CHECK(aril_profile_devices(&measured) >= 1);
+    if (measured->missing[0]) SKIP("%s", measured->missing);
+    const aril_profile_row *m = profile_row("matmul"), *e = profile_row("exp");
+    const aril_profile_kernel *k = slowest_kernel("matmul"), *x = slowest_kernel("exp");
+    CHECK(m && e && k && x);
+    CHECK(k->name[0] && k->calls % 5 == 0 && x->calls == 5);
+    /* Nothing is faster than the limits; clocks may differ by a little. */
+    CHECK(m->least_seconds > 0 && m->device_seconds > 0.9 * m->least_seconds);
+    CHECK(e->least_seconds > 0 && m->device_seconds < 100 * m->least_seconds);
+    CHECK(measured->busy_seconds > 0 && measured->busy_seconds <= measured->seconds);
+    CHECK_NEAR(measured->busy_seconds, m->device_seconds + e->device_seconds,
+               0.1 * measured->busy_seconds + 1e-4);
+}
+
+/* A profile of the whole process ends after the driver has begun to. */
+TEST(a_profile_may_last_until_the_process_ends)
+{
+    if (!gpu()) return;
+    char self[512] = "", trace[] = "/tmp/aril-trace-XXXXXX", command[1200], *text;
+    int fd = mkstemp(trace);
+    CHECK(fd >= 0 && readlink("/proc/self/exe", self, sizeof self - 1) > 0);
+    close(fd);
+    snprintf(command, sizeof command,
+             "ARIL_PROFILE='%s' '%s' long_rows_agree_with_the_cpu >/dev/null 2>&1", trace, self);
+    CHECK_INT(system(command), 0);
+    FILE *f = fopen(trace, "r");
+    text = calloc(1, 1 << 24);
+    CHECK(f && text && fread(text, 1, (1 << 24) - 1, f) > 0);
+    fclose(f);
+    unlink(trace);
+    CHECK(strstr(text, "\"cuda:0\""));
+    free(text);
 }

@@ -3,6 +3,7 @@
 #include "backend/cuda/device/device.h"
 
 #include <dlfcn.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -135,6 +136,7 @@ static struct {
     call *calls;
     size_t n, capacity, n_calls, capacity_calls;
     bool sorted;        /* the calls, by correlation */
+    atomic_bool ended;  /* the process is: CUPTI cannot be called any more */
     name *names[SLOTS]; /* they stay for the life of the process */
 } records = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
@@ -364,6 +366,18 @@ static void disable(size_t n)
     for (size_t i = 0; i < n; i++) cupti.cuptiActivityDisable(kinds[i]);
 }
 
+/* At the end of the process, before CUPTI's own functions for that: a profile that is still on is
+ * passed on later, from what was recorded until now. */
+static void collect_last(void)
+{
+    if (records.profiled) {
+        cudaDeviceSynchronize();
+        disable(sizeof kinds / sizeof *kinds);
+        cupti.cuptiActivityFlushAll(CUPTI_ACTIVITY_FLAG_FLUSH_FORCED);
+    }
+    atomic_store(&records.ended, true);
+}
+
 static const char *enable(void)
 {
     static char why[TEXT];
@@ -379,6 +393,8 @@ static const char *enable(void)
         disable(i);
         return why;
     }
+    static bool registered;
+    if (!registered) registered = atexit(collect_last) == 0; /* after CUPTI's: runs before */
     cupti.cuptiGetTimestamp(&stamp);
     clock_gettime(CLOCK_MONOTONIC, &now);
     records.to_clock = (int64_t)now.tv_sec * 1000000000 + now.tv_nsec - (int64_t)stamp;
@@ -409,7 +425,7 @@ void aril_cuda_profile_mark(void *self, uint64_t mark)
 {
     static _Thread_local uint64_t current;
     (void)self; /* CUPTI's numbers are for all devices */
-    if (mark == current) return;
+    if (mark == current || atomic_load_explicit(&records.ended, memory_order_relaxed)) return;
     if (current)
         cupti.cuptiActivityPopExternalCorrelationId(CUPTI_EXTERNAL_CORRELATION_KIND_CUSTOM0, NULL);
     if (mark)
@@ -420,9 +436,12 @@ void aril_cuda_profile_mark(void *self, uint64_t mark)
 void aril_cuda_profile_end(void *self, void (*found)(void *ctx, const aril_work *work), void *ctx)
 {
     const aril_cuda_device *d = self;
-    aril_cuda_use(d);
-    cudaDeviceSynchronize();
-    cupti.cuptiActivityFlushAll(0);
+    bool ended = atomic_load(&records.ended);
+    if (!ended) {
+        aril_cuda_use(d);
+        cudaDeviceSynchronize();
+        cupti.cuptiActivityFlushAll(0);
+    }
     pthread_mutex_lock(&records.lock);
     for (size_t i = 0; i < records.n; i++) {
         done *r = &records.at[i];
@@ -433,8 +452,10 @@ void aril_cuda_profile_end(void *self, void (*found)(void *ctx, const aril_work 
     bool last = --records.profiled == 0;
     pthread_mutex_unlock(&records.lock);
     if (!last) return;
-    disable(sizeof kinds / sizeof *kinds);
-    cupti.cuptiActivityFlushAll(CUPTI_ACTIVITY_FLAG_FLUSH_FORCED);
+    if (!ended) {
+        disable(sizeof kinds / sizeof *kinds);
+        cupti.cuptiActivityFlushAll(CUPTI_ACTIVITY_FLAG_FLUSH_FORCED);
+    }
     pthread_mutex_lock(&records.lock);
     free(records.at);
     free(records.calls);
