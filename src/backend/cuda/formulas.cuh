@@ -120,38 +120,19 @@ ARIL_CUDA_K uint64_t k_abs(uint64_t x)
 {
     return x;
 }
-ARIL_CUDA_K int64_t k_floor(int64_t x)
-{
-    return x;
-}
-ARIL_CUDA_K uint64_t k_floor(uint64_t x)
-{
-    return x;
-}
-ARIL_CUDA_K int64_t k_ceil(int64_t x)
-{
-    return x;
-}
-ARIL_CUDA_K uint64_t k_ceil(uint64_t x)
-{
-    return x;
-}
-ARIL_CUDA_K int64_t k_round(int64_t x)
-{
-    return x;
-}
-ARIL_CUDA_K uint64_t k_round(uint64_t x)
-{
-    return x;
-}
-ARIL_CUDA_K int64_t k_trunc(int64_t x)
-{
-    return x;
-}
-ARIL_CUDA_K uint64_t k_trunc(uint64_t x)
-{
-    return x;
-}
+#define ARIL_CUDA_K_INTEGER(name)             \
+    ARIL_CUDA_K int64_t k_##name(int64_t x)   \
+    {                                         \
+        return x;                             \
+    }                                         \
+    ARIL_CUDA_K uint64_t k_##name(uint64_t x) \
+    {                                         \
+        return x;                             \
+    }
+ARIL_CUDA_K_INTEGER(floor)
+ARIL_CUDA_K_INTEGER(ceil)
+ARIL_CUDA_K_INTEGER(round)
+ARIL_CUDA_K_INTEGER(trunc)
 
 template <typename T> ARIL_CUDA_K bool k_isnan(T x)
 {

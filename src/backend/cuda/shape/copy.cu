@@ -7,6 +7,16 @@ enum { THREADS = 256, UNROLL = 4, TILE_ROWS = 8, TRANSPOSES_FROM = 8 };
 
 /* ---- word by word ---- */
 
+/* F(W), with the type W of that size. */
+#define FOR_WORD(size, F)       \
+    switch (size) {             \
+    case 1: F(uint8_t); break;  \
+    case 2: F(uint16_t); break; \
+    case 4: F(uint32_t); break; \
+    case 8: F(uint2); break;    \
+    default: F(uint4);          \
+    }
+
 /* Operand 0 is the destination, 1 the source. A thread moves UNROLL words, a block's width
  * apart. */
 template <typename W>
@@ -80,13 +90,7 @@ static aril_status copy_piece(const aril_run *r, const aril_cuda_loops &l, char 
 #define LAUNCH(W) \
     copy_words<W> \
         <<<word_blocks(n), THREADS, 0, stream>>>((W *)to, (const W *)from, (uint32_t)n, nest)
-    switch (size) {
-    case 1: LAUNCH(uint8_t); break;
-    case 2: LAUNCH(uint16_t); break;
-    case 4: LAUNCH(uint32_t); break;
-    case 8: LAUNCH(uint2); break;
-    default: LAUNCH(uint4);
-    }
+    FOR_WORD(size, LAUNCH)
 #undef LAUNCH
     return aril_cuda_launched(r);
 }
@@ -218,13 +222,7 @@ static aril_status fill_piece(const aril_run *r, const aril_cuda_loops &l, char 
 #define LAUNCH(W) \
     fill_words<W> \
         <<<word_blocks(n), THREADS, 0, stream>>>((W *)to, *(const W *)word, (uint32_t)n, nest)
-    switch (size) {
-    case 1: LAUNCH(uint8_t); break;
-    case 2: LAUNCH(uint16_t); break;
-    case 4: LAUNCH(uint32_t); break;
-    case 8: LAUNCH(uint2); break;
-    default: LAUNCH(uint4);
-    }
+    FOR_WORD(size, LAUNCH)
 #undef LAUNCH
     return aril_cuda_launched(r);
 }
