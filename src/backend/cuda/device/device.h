@@ -62,8 +62,20 @@ void aril_cuda_use(const aril_cuda_device *d);
 
 /* ---- opening: open.c ---- */
 
-/* Opens a shared library by the first of the names that is found; NULL if none is. */
-void *aril_cuda_open_library(const char *const *names);
+/* Opens a shared library by the first of the files that is found. NULL if none is, with what to
+ * install in `why`. */
+void *aril_cuda_open_library(const char *name, const char *const *files, char *why, size_t size);
+
+/* A function of a library, and where its address goes. */
+typedef struct aril_cuda_function {
+    const char *name;
+    void *to; /* a pointer to a pointer to a function */
+} aril_cuda_function;
+
+/* Finds all functions of a list, which ends with {0}. False if one is missing, with its name in
+ * `why`. */
+bool aril_cuda_find_functions(void *handle, const char *library, const aril_cuda_function *list,
+                              char *why, size_t size);
 /* The file that holds a function, for descriptions; "" if unknown. */
 const char *aril_cuda_file_of(void *function, char *buf, size_t size);
 

@@ -337,26 +337,17 @@ static void open_cupti(void)
 {
     static const char *const names[] = { LIBRARY, "/usr/local/cuda/lib64/" LIBRARY,
                                          "/usr/local/cuda/extras/CUPTI/lib64/" LIBRARY, NULL };
-    void *handle = aril_cuda_open_library(names);
-    if (!handle) {
-        const char *error = dlerror();
-        snprintf(cupti.why, sizeof cupti.why,
-                 "CUPTI was not found: install " LIBRARY " of the CUDA toolkit, or name its "
-                 "directory in LD_LIBRARY_PATH (%s)",
-                 error ? error : "no error");
-        return;
-    }
-#define F(name)                                                                       \
-    {                                                                                 \
-        void *symbol = dlsym(handle, #name);                                          \
-        memcpy(&cupti.name, &symbol, sizeof symbol);                                  \
-        if (!symbol && !cupti.why[0])                                                 \
-            snprintf(cupti.why, sizeof cupti.why, "CUPTI has no function %s", #name); \
-    }
-    FUNCTIONS(F)
+    static const aril_cuda_function functions[] = {
+#define F(name) { #name, &cupti.name },
+        FUNCTIONS(F)
 #undef F
-    if (!cupti.why[0] &&
-        cupti.cuptiActivityRegisterCallbacks(give_buffer, take_buffer) != CUPTI_SUCCESS)
+            { 0 }
+    };
+    void *handle = aril_cuda_open_library("CUPTI", names, cupti.why, sizeof cupti.why);
+    if (!handle ||
+        !aril_cuda_find_functions(handle, "CUPTI", functions, cupti.why, sizeof cupti.why))
+        return;
+    if (cupti.cuptiActivityRegisterCallbacks(give_buffer, take_buffer) != CUPTI_SUCCESS)
         snprintf(cupti.why, sizeof cupti.why,
                  "CUPTI cannot be used: another profiler may be using it");
 }
