@@ -79,13 +79,10 @@ void aril_cuda_profile_end(void *self, void (*found)(void *ctx, const aril_work 
 
 #include <cupti.h>
 
-#if CUPTI_API_VERSION >= 130000
-typedef CUpti_ActivityKernel10 kernel_record;
-typedef CUpti_ActivityMemcpy6 copy_record;
-#else
-typedef CUpti_ActivityKernel9 kernel_record;
-typedef CUpti_ActivityMemcpy5 copy_record;
-#endif
+/* Records have the form of the library that is found; later forms begin with these. */
+typedef CUpti_ActivityKernel4 kernel_record;
+typedef CUpti_ActivityMemcpy copy_record;
+typedef CUpti_ActivityMemset fill_record;
 
 enum { BUFFER = 4 << 20, ALIGNED = 8, TEXT = 512 };
 
@@ -254,7 +251,7 @@ static void add_copy(const copy_record *c)
         c->start, c->end);
 }
 
-static void add_fill(const CUpti_ActivityMemset4 *f)
+static void add_fill(const fill_record *f)
 {
     add((done){ .work = { .kind = ARIL_WORK_FILL,
                           .name = "fill",
@@ -279,7 +276,7 @@ static void add_record(const CUpti_Activity *r)
     case CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL:
     case CUPTI_ACTIVITY_KIND_KERNEL: add_kernel((const kernel_record *)r); break;
     case CUPTI_ACTIVITY_KIND_MEMCPY: add_copy((const copy_record *)r); break;
-    case CUPTI_ACTIVITY_KIND_MEMSET: add_fill((const CUpti_ActivityMemset4 *)r); break;
+    case CUPTI_ACTIVITY_KIND_MEMSET: add_fill((const fill_record *)r); break;
     case CUPTI_ACTIVITY_KIND_EXTERNAL_CORRELATION:
         add_call((const CUpti_ActivityExternalCorrelation *)r);
         break;
@@ -327,16 +324,15 @@ static uint64_t mark_of(uint32_t correlation)
 
 /* ---- CUPTI ---- */
 
-#if CUDART_VERSION >= 13000 /* records have the form of the library's own version */
-#define LIBRARY "libcupti.so.13"
-#else
-#define LIBRARY "libcupti.so.12"
-#endif
-
 static void open_cupti(void)
 {
-    static const char *const names[] = { LIBRARY, "/usr/local/cuda/lib64/" LIBRARY,
-                                         "/usr/local/cuda/extras/CUPTI/lib64/" LIBRARY, NULL };
+    static const char *const names[] = { "libcupti.so.13",
+                                         "libcupti.so.12",
+                                         "/usr/local/cuda/lib64/libcupti.so.13",
+                                         "/usr/local/cuda/lib64/libcupti.so.12",
+                                         "/usr/local/cuda/extras/CUPTI/lib64/libcupti.so.13",
+                                         "/usr/local/cuda/extras/CUPTI/lib64/libcupti.so.12",
+                                         NULL };
     static const aril_cuda_function functions[] = {
 #define F(name) { #name, &cupti.name },
         FUNCTIONS(F)
