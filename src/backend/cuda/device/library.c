@@ -60,6 +60,30 @@ cublasLtHandle_t aril_cuda_blas_handle(aril_cuda_device *d)
     return found;
 }
 
+bool aril_cuda_blas_choose(const aril_cuda_blas *lt, cublasLtHandle_t handle, aril_cuda_blas_task t,
+                           uint32_t alignment, size_t workspace,
+                           cublasLtMatmulHeuristicResult_t *best)
+{
+    static const cublasLtMatmulPreferenceAttributes_t aligned[] = {
+        CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
+        CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES
+    };
+    cublasLtMatmulPreferenceOpaque_t want;
+    uint32_t reduction = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
+    int n = 0;
+    if (lt->cublasLtMatmulPreferenceInit_internal(&want, sizeof want) != CUBLAS_STATUS_SUCCESS)
+        return false;
+    lt->cublasLtMatmulPreferenceSetAttribute(&want, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
+                                             &workspace, sizeof workspace);
+    lt->cublasLtMatmulPreferenceSetAttribute(&want, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
+                                             &reduction, sizeof reduction);
+    for (size_t i = 0; i < sizeof aligned / sizeof *aligned; i++)
+        lt->cublasLtMatmulPreferenceSetAttribute(&want, aligned[i], &alignment, sizeof alignment);
+    cublasStatus_t s = lt->cublasLtMatmulAlgoGetHeuristic(handle, &t.task, &t.a, &t.b, &t.c, &t.c,
+                                                          &want, 1, best, &n);
+    return s == CUBLAS_STATUS_SUCCESS && n > 0 && best->state == CUBLAS_STATUS_SUCCESS;
+}
+
 /* ---- cuDNN ---- */
 
 #ifdef ARIL_CUDA_CUDNN
