@@ -3,6 +3,7 @@
 
 #include "core/foreign.h"
 #include "core/log.h"
+#include "core/queues.h"
 #include "ops/elementwise/formula.h"
 #include "ops/shape/copy.h"
 #include "ops/table/stage.h"
@@ -155,9 +156,18 @@ static bool host_number(const aril_run *r, int i, aril_host_number *value)
     return true;
 }
 
-static aril_queue *host_queue(const aril_run *r)
+/* Orders the work of a run after what other queues do with a tensor of its device. */
+static void order(const aril_run *r, aril_tensor *t, bool writes)
 {
-    return r->device->queue;
+    if (t && t->storage && t->storage->device == r->device) aril__order_use(t->storage, writes);
+}
+
+aril_queue *aril__run_queue(const aril_run *r)
+{
+    if (aril__one_queue()) return r->device->queue;
+    for (int i = 0; i < r->n_in; i++) order(r, r->in[i], aril__changes(r->op, i));
+    for (int i = 0; i < r->n_out; i++) order(r, r->out[i], true);
+    return aril__queue(r->device);
 }
 
 static const char *host_op(const aril_run *r)
@@ -212,7 +222,7 @@ static aril_host host = { .size = sizeof host,
                           .strides = host_strides,
                           .numel = aril_numel,
                           .number = host_number,
-                          .queue = host_queue,
+                          .queue = aril__run_queue,
                           .op = host_op,
                           .formula = host_formula,
                           .tf32_allowed = aril_tf32_allowed };
