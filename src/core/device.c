@@ -5,6 +5,7 @@
 #include "core/log.h"
 #include "core/memory.h"
 #include "core/parallel.h"
+#include "core/profile.h"
 #include "core/queues.h"
 #include "core/thread.h"
 
@@ -165,6 +166,8 @@ static aril__device *new_device(aril_device id, const char *kind_name, const ari
         free(d);
         return NULL;
     }
+    if (ops->limits) ops->limits(self, &d->limits);
+    d->limits.source[sizeof d->limits.source - 1] = '\0';
     pthread_mutex_init(&d->lock, NULL);
     return d;
 }
@@ -230,6 +233,7 @@ static int register_batch(const batch *b)
     pthread_mutex_lock(&registry.lock);
     int kind = add_devices(b);
     pthread_mutex_unlock(&registry.lock);
+    if (kind >= 0) aril__profile_devices_added();
     return kind;
 }
 
@@ -278,6 +282,11 @@ aril__device *aril__device_find(aril_device id)
     aril__device *d = find_or_open(id);
     if (!d) no_device(id);
     return d;
+}
+
+aril__device *aril__device_registered(int i)
+{
+    return i < devices() ? registry.devices[i] : NULL;
 }
 
 void aril__devices_shutdown(void)
@@ -666,6 +675,15 @@ const char *aril_device_describe(aril_device device, char *buf, size_t size)
     if (d && d->ops.describe) d->ops.describe(d->self, text, sizeof text);
     snprintf(buf, size, "%s: %s", name, d ? text : "not available");
     return buf;
+}
+
+aril_limits aril_device_limits(aril_device device)
+{
+    aril__self();
+    const aril__device *d = aril__device_find(device);
+    if (!d) return (aril_limits){ .bytes = 0 };
+    if (d != aril__cpu_device) return d->limits;
+    return (aril_limits){ .f32 = aril_machine_peak(), .source = "measured" };
 }
 
 aril_status aril_synchronize(aril_device device)

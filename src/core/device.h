@@ -31,6 +31,7 @@ struct aril__device {
     void *self;
     aril_queue *queue; /* its own, number 0; NULL: the device has no queues */
     _Atomic(aril_queue *) streams[ARIL__MAX_QUEUES]; /* those of streams, by number: queues.h */
+    aril_limits limits;                              /* all 0: unknown, or the CPU's */
 
     pthread_mutex_t lock;      /* guards everything below */
     struct aril__arena *arena; /* for large blocks; NULL: they are cached by size too */
@@ -52,6 +53,9 @@ void aril__devices_close(void);
  * or the device is already registered. */
 aril__device *aril__device_register(const char *kind_name, int index, const aril__device_ops *ops,
                                     void *self, bool host_memory);
+
+/* The i-th registered device, or NULL; opens no plug-ins. */
+aril__device *aril__device_registered(int i);
 
 /* The number of a kind, or -1. */
 int aril__device_kind(const char *kind_name);

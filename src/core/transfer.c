@@ -5,6 +5,7 @@
 #include "core/foreign.h"
 #include "core/late.h"
 #include "core/memory.h"
+#include "core/profile.h"
 #include "core/queues.h"
 
 #include <stdlib.h>
@@ -48,9 +49,19 @@ static inline aril_status checked(aril__device *d, const char *function, aril_st
     return aril__likely(s == ARIL_OK) ? s : failed(d, function, s);
 }
 
+/* Time in which the host waits for the device has a row of its own in profiles. */
+static aril__span begin_waiting(const aril__device *d)
+{
+    return aril__unlikely(aril__profiling() && d->queue)
+               ? aril__span_begin(aril__waiting, aril__waiting)
+               : (aril__span){ -1, 0 };
+}
+
 aril_status aril__device_wait(aril__device *d)
 {
+    aril__span span = begin_waiting(d);
     aril_status s = d->ops.synchronize ? d->ops.synchronize(d->self) : ARIL_OK;
+    aril__span_end(span);
     s = checked(d, "synchronize", s);
     return s < 0 ? s : poll(d);
 }
@@ -77,7 +88,9 @@ aril_status aril__device_write(aril__device *d, void *dst, const void *src, size
 
 aril_status aril__device_read(aril__device *d, void *dst, const void *src, size_t bytes)
 {
+    aril__span span = begin_waiting(d);
     aril_status s = d->ops.to_host(d->self, aril__queue(d), dst, src, bytes, false);
+    aril__span_end(span);
     s = checked(d, "to_host", s);
     return s < 0 ? s : poll(d);
 }

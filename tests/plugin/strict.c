@@ -9,6 +9,7 @@
 #include "plugin/strict.h"
 
 #include "aril/aril.h"
+#include "core/clock.h"
 #include "ops/shape/copy.h"
 #include "ops/table/apply.h"
 #include "ops/table/rows.h"
@@ -37,6 +38,9 @@ typedef struct strict {
     extent *holes;            /* of the pool, by address */
     aril_late_error late;     /* the first since the last poll */
     aril_queue *queues;
+    bool profiled;
+    aril_work *done; /* since the profile began */
+    int n_done;
 } strict;
 
 static strict device[DEVICES];
@@ -49,6 +53,7 @@ static struct {
         char *at;
         size_t bytes;
     } * pinned;
+    bool refuses_profiles;
 } shared = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
 /* ---- memory ---- */
@@ -149,8 +154,10 @@ typedef struct job {
     size_t bytes;
     aril_event *event;
     uint64_t mark;
-    void *data;     /* freed with it */
-    const char *op; /* a permanent name */
+    void *data;       /* freed with it */
+    const char *op;   /* a permanent name */
+    const char *what; /* name of the work in profiles; NULL: it is not work */
+    uint64_t profile_mark;
 } job;
 
 struct aril_queue {
@@ -204,6 +211,29 @@ static void note_late(strict *d, aril_status code, const char *op, const char *t
     pthread_mutex_unlock(&d->lock);
 }
 
+static _Thread_local uint64_t thread_mark;
+
+/* Runs a job, and keeps its times while the device is profiled. */
+static void run_job(job *j)
+{
+    strict *d = j->device;
+    int64_t begin = aril__nanoseconds();
+    j->run(j);
+    int64_t ns = aril__nanoseconds() - begin;
+    pthread_mutex_lock(&d->lock);
+    if (d->profiled && j->what) {
+        d->done = realloc(d->done, (size_t)(d->n_done + 1) * sizeof *d->done);
+        d->done[d->n_done++] = (aril_work){ .kind = j->bytes ? ARIL_WORK_COPY : ARIL_WORK_KERNEL,
+                                            .name = j->what,
+                                            .mark = j->profile_mark,
+                                            .begin = begin,
+                                            .ns = ns,
+                                            .queue = 7,
+                                            .bytes = (double)j->bytes };
+    }
+    pthread_mutex_unlock(&d->lock);
+}
+
 static void *work(void *arg)
 {
     aril_queue *q = arg;
@@ -215,7 +245,7 @@ static void *work(void *arg)
         q->first = j->next;
         if (!q->first) q->end = &q->first;
         pthread_mutex_unlock(&q->lock);
-        j->run(j);
+        run_job(j);
         job_release(j);
         pthread_mutex_lock(&q->lock);
         q->done++;
@@ -256,6 +286,7 @@ static void put(aril_queue *q, void (*run)(job *), job given)
     *j = given;
     j->run = run;
     j->device = q->device;
+    j->profile_mark = thread_mark;
     atomic_init(&j->refs, 1);
     put_job(q, j);
 }
@@ -421,20 +452,26 @@ static aril_status from_host(void *self, aril_queue *q, void *dst, const void *s
     shared.count.copies_async += async;
     pthread_mutex_unlock(&shared.lock);
     put(q, move_bytes,
-        (job){ .dst = seen(d, dst), .src = staged ? staged : src, .bytes = bytes, .data = staged });
+        (job){ .dst = seen(d, dst),
+               .src = staged ? staged : src,
+               .bytes = bytes,
+               .data = staged,
+               .what = "copy to device" });
     return ARIL_OK;
 }
 
 static aril_status to_host(void *self, aril_queue *q, void *dst, const void *src, size_t bytes,
                            bool async)
 {
-    put(q, move_bytes, (job){ .dst = dst, .src = seen(self, src), .bytes = bytes });
+    put(q, move_bytes,
+        (job){ .dst = dst, .src = seen(self, src), .bytes = bytes, .what = "copy to host" });
     return async ? ARIL_OK : queue_wait(self, q);
 }
 
 static aril_status copy(void *self, aril_queue *q, void *dst, const void *src, size_t bytes)
 {
-    put(q, move_bytes, (job){ .dst = seen(self, dst), .src = seen(self, src), .bytes = bytes });
+    put(q, move_bytes,
+        (job){ .dst = seen(self, dst), .src = seen(self, src), .bytes = bytes, .what = "copy" });
     return ARIL_OK;
 }
 
@@ -601,6 +638,50 @@ static void range_end(void *self)
     shared.count.ranges--;
 }
 
+/* ---- profiles ---- */
+
+static void limits(void *self, aril_limits *l)
+{
+    (void)self;
+    *l = (aril_limits){ .bytes = 1e12, .f32 = 1e12, .source = "invented" };
+}
+
+static const char *profile_begin(void *self)
+{
+    strict *d = self;
+    if (shared.refuses_profiles) return "it does not feel like it";
+    synchronize(d);
+    pthread_mutex_lock(&d->lock);
+    d->profiled = true;
+    d->n_done = 0;
+    pthread_mutex_unlock(&d->lock);
+    return NULL;
+}
+
+static void profile_mark(void *self, uint64_t mark)
+{
+    (void)self;
+    thread_mark = mark;
+}
+
+static void profile_end(void *self, void (*found)(void *ctx, const aril_work *work), void *ctx)
+{
+    strict *d = self;
+    synchronize(d);
+    pthread_mutex_lock(&d->lock);
+    for (int i = 0; i < d->n_done; i++) found(ctx, &d->done[i]);
+    free(d->done);
+    d->done = NULL;
+    d->n_done = 0;
+    d->profiled = false;
+    pthread_mutex_unlock(&d->lock);
+}
+
+void strict_refuse_profiles(bool refuse)
+{
+    shared.refuses_profiles = refuse;
+}
+
 /* ---- ops ---- */
 
 /* A run with headers, attributes and numbers of its own, in one block. */
@@ -714,6 +795,8 @@ static aril_status run_dynamic(strict *d, aril__run *r, op_job *o)
     job *queued = malloc(sizeof *queued);
     *queued = j;
     queued->run = run_op;
+    queued->what = "strict kernel";
+    queued->profile_mark = thread_mark;
     atomic_init(&queued->refs, 2);
     put_job(q, queued);
     queue_wait(d, q);
@@ -737,7 +820,7 @@ static aril_status run_row(aril__run *r)
     strict *d = r->device->self;
     op_job *o = describe_run(d, r);
     if (r->op->flags & DYNAMIC) return run_dynamic(d, r, o);
-    put(aril__run_queue(r), run_op, (job){ .data = o, .op = r->op->name });
+    put(aril__run_queue(r), run_op, (job){ .data = o, .op = r->op->name, .what = "strict kernel" });
     return ARIL_OK;
 }
 
@@ -790,6 +873,7 @@ const aril_device_ops *strict_ops(void)
                                          .to_host = to_host,
                                          .copy = copy,
                                          .describe = describe,
+                                         .limits = limits,
                                          .copy_from = copy_from,
                                          .queue_new = queue_new,
                                          .queue_free = queue_free,
@@ -811,7 +895,10 @@ const aril_device_ops *strict_ops(void)
                                          .replay = replay,
                                          .recording_free = recording_free,
                                          .range_begin = range_begin,
-                                         .range_end = range_end };
+                                         .range_end = range_end,
+                                         .profile_begin = profile_begin,
+                                         .profile_mark = profile_mark,
+                                         .profile_end = profile_end };
     return &ops;
 }
 

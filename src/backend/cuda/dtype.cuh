@@ -13,6 +13,7 @@
 
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
+#include <string.h>
 
 #define ARIL_CUDA_FN static __host__ __device__ __forceinline__
 
@@ -256,6 +257,41 @@ template <typename C> ARIL_CUDA_FN void aril_cuda_store(void *base, int64_t i, i
 
 template <typename S, int N> struct alignas(sizeof(S) * N) aril_cuda_vector {
     S at[N];
+};
+
+/* N elements of f16, bf16 or f32 in whole registers, converted in pairs: what is loaded well before
+ * its use then takes half the registers. */
+template <typename S, int N> struct alignas(sizeof(S) * N) aril_cuda_packed {
+    static_assert(sizeof(S) == 4 || (sizeof(S) == 2 && N % 2 == 0), "whole registers");
+    uint32_t word[sizeof(S) * N / 4];
+
+    __device__ __forceinline__ float get(int i) const
+    {
+        if constexpr (sizeof(S) == 4) {
+            return __uint_as_float(word[i]);
+        } else if constexpr (aril_cuda_type<S>::dtype == ARIL_BF16) {
+            return __uint_as_float(i % 2 ? word[i / 2] & 0xffff0000u : word[i / 2] << 16);
+        } else {
+            __half2 pair;
+            memcpy(&pair, &word[i / 2], 4);
+            return i % 2 ? __high2float(pair) : __low2float(pair);
+        }
+    }
+    __device__ __forceinline__ void put(const float (&x)[N])
+    {
+#pragma unroll
+        for (int i = 0; i < (int)(sizeof(S) * N / 4); i++) {
+            if constexpr (sizeof(S) == 4) {
+                word[i] = __float_as_uint(x[i]);
+            } else if constexpr (aril_cuda_type<S>::dtype == ARIL_BF16) {
+                __nv_bfloat162 pair = __floats2bfloat162_rn(x[2 * i], x[2 * i + 1]);
+                memcpy(&word[i], &pair, 4);
+            } else {
+                __half2 pair = __floats2half2_rn(x[2 * i], x[2 * i + 1]);
+                memcpy(&word[i], &pair, 4);
+            }
+        }
+    }
 };
 
 #endif

@@ -7,6 +7,9 @@
 #include "ops/elementwise/formula.h"
 #include "ops/shape/copy.h"
 #include "ops/table/stage.h"
+#include "ops/table/tuning.h"
+
+#include "aril/parallel.h"
 
 #include <dlfcn.h>
 #include <stdarg.h>
@@ -199,6 +202,11 @@ static aril_status host_alloc_out(aril_run *r, int i, aril_dtype dtype, int ndim
     return aril__run_alloc(r, i, dtype, ndim, dim);
 }
 
+static bool host_deterministic(void)
+{
+    return aril_deterministic() != ARIL_NOT_DETERMINISTIC;
+}
+
 static aril_host host = { .size = sizeof host,
                           .version = ARIL_PLUGIN_VERSION,
                           .fail = host_fail,
@@ -225,7 +233,11 @@ static aril_host host = { .size = sizeof host,
                           .queue = aril__run_queue,
                           .op = host_op,
                           .formula = host_formula,
-                          .tf32_allowed = aril_tf32_allowed };
+                          .tf32_allowed = aril_tf32_allowed,
+                          .deterministic = host_deterministic,
+                          .tuning = aril_tuning,
+                          .tuned = aril__tuned,
+                          .tune = aril__tune };
 
 /* ---- loading ---- */
 
@@ -256,6 +268,9 @@ static const slot capturing[] = {
     SLOT(capture_begin), SLOT(capture_end), SLOT(replay), SLOT(recording_free), { 0 }
 };
 static const slot ranges[] = { SLOT(range_begin), SLOT(range_end), { 0 } };
+static const slot profiling[] = {
+    SLOT(profile_begin), SLOT(profile_mark), SLOT(profile_end), { 0 }
+};
 
 static bool has_slot(const aril_device_ops *ops, const slot *s)
 {
@@ -287,7 +302,8 @@ static aril_status check_group(const char *path, const aril_device_ops *ops, con
 
 static aril_status check_devices(const char *path, const aril_device_ops *ops)
 {
-    static const slot *const optional[] = { queues, events, pinned, compiling, capturing, ranges };
+    static const slot *const optional[] = { queues,    events, pinned,   compiling,
+                                            capturing, ranges, profiling };
     if (ops->size != sizeof *ops)
         return aril__fail(ARIL_ERR_PLUGIN, "plug-in %s: aril_device_ops.size is %u, expected %zu",
                           path, ops->size, sizeof *ops);

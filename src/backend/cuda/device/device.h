@@ -122,6 +122,13 @@ void aril_cuda_recording_free(void *self, aril_recording *recording);
 void aril_cuda_range_begin(void *self, const char *name);
 void aril_cuda_range_end(void *self);
 
+/* ---- limits and times of work: profile.c ---- */
+
+void aril_cuda_limits(void *self, aril_limits *limits);
+const char *aril_cuda_profile_begin(void *self);
+void aril_cuda_profile_mark(void *self, uint64_t mark);
+void aril_cuda_profile_end(void *self, void (*found)(void *ctx, const aril_work *work), void *ctx);
+
 /* ---- errors: errors.c ---- */
 
 aril_status aril_cuda_errors_new(aril_cuda_device *d);

@@ -149,6 +149,7 @@ static const aril_device_ops device_ops = { .size = sizeof device_ops,
                                             .close = close_device,
                                             .trim = aril_cuda_trim,
                                             .pool_info = aril_cuda_pool_info,
+                                            .limits = aril_cuda_limits,
                                             .copy_from = aril_cuda_copy_from,
                                             .queue_new = aril_cuda_queue_new,
                                             .queue_free = aril_cuda_queue_free,
@@ -170,7 +171,10 @@ static const aril_device_ops device_ops = { .size = sizeof device_ops,
                                             .replay = aril_cuda_replay,
                                             .recording_free = aril_cuda_recording_free,
                                             .range_begin = aril_cuda_range_begin,
-                                            .range_end = aril_cuda_range_end };
+                                            .range_end = aril_cuda_range_end,
+                                            .profile_begin = aril_cuda_profile_begin,
+                                            .profile_mark = aril_cuda_profile_mark,
+                                            .profile_end = aril_cuda_profile_end };
 
 __attribute__((visibility("default"))) aril_status aril_plugin_open(const aril_host *host,
                                                                     aril_plugin *out);

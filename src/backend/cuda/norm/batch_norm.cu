@@ -24,6 +24,7 @@ template <typename C> struct affine {
 /* From given statistics: 1 / sqrt(var + eps) (`var` set), or invstd as it is. */
 template <typename Unit> struct normalizing_channels {
     typedef Unit unit;
+    enum { unroll = 4 };
     typedef typename Unit::C C;
     typedef affine<C> coef;
     struct raw {
@@ -37,11 +38,16 @@ template <typename Unit> struct normalizing_channels {
     C eps;
     int64_t *batches; /* to count up; NULL: none */
 
-    __device__ coef coefs(int64_t c) const
+    template <int K> __device__ void coefs(int64_t c, coef (&k)[K]) const
     {
-        C s = spread.at<C>(c, 1);
-        if (var) s = 1 / sqrt(s + eps);
-        return { mean.at<C>(c, 0), s * weight.at<C>(c, 1), bias.at<C>(c, 0) };
+        C m[K], s[K], w[K], b[K];
+        Unit::params(mean, c, m, 0);
+        Unit::params(spread, c, s, 1);
+        Unit::params(weight, c, w, 1);
+        Unit::params(bias, c, b, 0);
+#pragma unroll
+        for (int l = 0; l < K; l++)
+            k[l] = { m[l], (var ? 1 / sqrt(s[l] + eps) : s[l]) * w[l], b[l] };
     }
     __device__ raw load(int64_t at) const
     {
@@ -50,12 +56,12 @@ template <typename Unit> struct normalizing_channels {
         if (residual) v.residual = Unit::load(residual, at, dtype);
         return v;
     }
-    template <int N> __device__ void store(int64_t at, const raw &v, const coef (&k)[N]) const
+    template <int K> __device__ void store(int64_t at, const raw &v, const coef (&k)[K]) const
     {
         C out[Unit::lanes];
 #pragma unroll
         for (int l = 0; l < Unit::lanes; l++) {
-            const coef &a = k[N == 1 ? 0 : l];
+            const coef &a = k[K == 1 ? 0 : l];
             C e = (Unit::get(v.x, l) - a.mean) * a.scale + a.shift;
             if (residual) e += Unit::get(v.residual, l);
             out[l] = aril_cuda_activate(act, e);
@@ -150,7 +156,8 @@ aril_status aril_cuda_batch_norm_run(aril_run *r)
     aril_tensor *y = aril_cuda_out(r, 0);
     aril_cuda_channels l = aril_cuda_channels_of(t);
     int dtype = aril_cuda_host->dtype(t), size = aril_cuda_size(dtype);
-    uintptr_t bases = address(t) | address(y) | address(residual);
+    uintptr_t bases = address(t) | address(y) | address(residual) | address(aril_cuda_in(r, 1)) |
+                      address(aril_cuda_in(r, 2));
     double momentum = *aril_cuda_host->attr_f64(r, "momentum");
     bool on_host = host_batches(r, &momentum);
     int64_t *batches =
@@ -210,7 +217,9 @@ aril_status aril_cuda_batch_norm_eval_run(aril_run *r)
     aril_cuda_channels l = aril_cuda_channels_of(t);
     int dtype = aril_cuda_host->dtype(t), act = (int)*aril_cuda_host->attr_i64(r, "activation");
     double eps = *aril_cuda_host->attr_f64(r, "eps");
-    int lanes = aril_cuda_channels_lanes(l, address(t) | address(y) | address(residual), dtype);
+    uintptr_t bases = address(t) | address(y) | address(residual);
+    for (int i = 1; i <= 4; i++) bases |= address(aril_cuda_in(r, i));
+    int lanes = aril_cuda_channels_lanes(l, bases, dtype);
     aril_cuda_with_unit(dtype, lanes, [&](auto unit) {
         typedef decltype(unit) Unit;
         normalizing_channels<Unit> op = { aril_cuda_data(t),

@@ -9,7 +9,7 @@ static __device__ __forceinline__ aril_cuda_ew_chunk<T>
 aril_cuda_ew_eval(int, const aril_cuda_ew_inputs<T, N> &v, const T *, int &)
 {
     aril_cuda_ew_chunk<T> y;
-    for (int k = 0; k < ARIL_CUDA_EW_CHUNK; k++) y.at[k] = v.at[0][k];
+    for (int k = 0; k < aril_cuda_ew_chunk<T>::size; k++) y.at[k] = v.at[0][k];
     return y;
 }
 
