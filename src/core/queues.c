@@ -148,7 +148,10 @@ static bool add_pending(aril__storage *s, uint32_t users)
 
 void aril__collect_pending(aril__device *d, bool all)
 {
+    enum { EVERY = 64 }; /* asking for an event takes longer than an allocation */
+    static atomic_uint calls;
     if (!atomic_load_explicit(&some_pending, memory_order_relaxed)) return;
+    if (!all && atomic_fetch_add_explicit(&calls, 1, memory_order_relaxed) % EVERY) return;
     if (all) d->ops.synchronize(d->self);
     pending *done = NULL;
     pthread_mutex_lock(&queues_lock);

@@ -38,12 +38,19 @@ static inline aril_status aril__before_use(aril__storage *s, bool writes)
     return aril__one_queue() ? ARIL_OK : aril__order_use(s, writes);
 }
 
+/* Whether work in the queue of number `here` need not wait: nearly always. */
+static inline bool aril__is_ordered(const aril__storage *s, int here, bool writes)
+{
+    return atomic_load_explicit(&s->writer, memory_order_relaxed) == here &&
+           !(writes && atomic_load_explicit(&s->readers, memory_order_relaxed));
+}
+
 /* Frees the memory of a storage for reuse by the queue that it came from, now or when other queues
  * are done with it. */
 void aril__storage_free_memory(aril__storage *s);
 
-/* Frees what waits for queues of the device that are done by now; `all`: waits for them. Without
- * the device's lock. */
+/* Now and then frees what waits for queues of the device that are done by now; `all`: waits for
+ * them. Without the device's lock. */
 void aril__collect_pending(aril__device *d, bool all);
 
 #endif

@@ -160,17 +160,20 @@ static bool host_number(const aril_run *r, int i, aril_host_number *value)
 }
 
 /* Orders the work of a run after what other queues do with a tensor of its device. */
-static void order(const aril_run *r, aril_tensor *t, bool writes)
+static inline void order(const aril_run *r, int here, const aril_tensor *t, bool writes)
 {
-    if (t && t->storage && t->storage->device == r->device) aril__order_use(t->storage, writes);
+    aril__storage *s = t ? t->storage : NULL;
+    if (s && s->device == r->device && aril__unlikely(!aril__is_ordered(s, here, writes)))
+        aril__order_use(s, writes);
 }
 
 aril_queue *aril__run_queue(const aril_run *r)
 {
     if (aril__one_queue()) return r->device->queue;
-    for (int i = 0; i < r->n_in; i++) order(r, r->in[i], aril__changes(r->op, i));
-    for (int i = 0; i < r->n_out; i++) order(r, r->out[i], true);
-    return aril__queue(r->device);
+    int here = aril__queue_number(r->device);
+    for (int i = 0; i < r->n_in; i++) order(r, here, r->in[i], aril__changes(r->op, i));
+    for (int i = 0; i < r->n_out; i++) order(r, here, r->out[i], true);
+    return aril__queue_numbered(r->device, here);
 }
 
 static const char *host_op(const aril_run *r)
