@@ -52,12 +52,17 @@ TEST(description)
 
 /* ---- memory ---- */
 
+static bool cache_is_off(void)
+{
+    const char *cache = getenv("ARIL_CUDA_CACHE");
+    return cache && strcmp(cache, "0") == 0;
+}
+
 TEST(freed_blocks_are_reused_by_their_queue)
 {
     aril__device *d = gpu();
-    const char *cache = getenv("ARIL_CUDA_CACHE");
     if (!d) return;
-    if (cache && strcmp(cache, "0") == 0) SKIP("the cache is off");
+    if (cache_is_off()) SKIP("the cache is off");
     static const size_t sizes[] = { 1, 512, 100000, 3 << 20, 64 << 20 };
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         void *p = d->ops.alloc(d->self, d->queue, sizes[i]);
@@ -101,22 +106,85 @@ TEST(blocks_do_not_overlap)
     }
 }
 
+TEST(statistics_of_the_pool)
+{
+    aril__device *d = gpu();
+    if (!d) return;
+    if (cache_is_off()) SKIP("the cache is off");
+    ARIL_SCOPE;
+    enum { MB = 1 << 20 };
+    aril_memory_trim(d->id);
+    aril_memory_stats before = aril_memory(d->id);
+    aril_tensor *two[2], *dropped;
+    for (int i = 0; i < 2; i++)
+        two[i] = aril_zeros(ARIL_SHAPE(48 * MB), ARIL_F32, d->id); /* 192 MB each */
+    dropped = aril_zeros(ARIL_SHAPE(32 * MB), ARIL_F32, d->id);
+    aril_drop(dropped);
+    aril_memory_stats after = aril_memory(d->id);
+    CHECK_INT(after.live - before.live, (int64_t)2 * 192 * MB);
+    CHECK(after.cached >= (int64_t)128 * MB);
+    CHECK(after.peak >= before.live + (int64_t)(2 * 192 + 128) * MB);
+    CHECK(after.misses >= before.misses + 3);
+    aril_memory_block largest[3];
+    int n = aril_memory_largest(d->id, 3, largest);
+    bool listed = false;
+    for (int i = 0; i < n; i++)
+        listed = listed || (largest[i].bytes == (int64_t)192 * MB && largest[i].count == 2);
+    CHECK(listed);
+    aril_memory_trim(d->id);
+    CHECK(aril_memory(d->id).cached < after.cached - (int64_t)127 * MB);
+    CHECK_NEAR(aril_item(aril_add(aril_slice(two[0], 0, 0, 1, 1), aril_slice(two[1], 0, 0, 1, 1))),
+               0, 0);
+}
+
 TEST(out_of_memory_is_an_error_that_passes)
 {
     aril__device *d = gpu();
     if (!d) return;
     ARIL_SCOPE;
     aril_tensor *kept = aril_ones(ARIL_SHAPE(1000), ARIL_F32, d->id);
-    aril_tensor *cached = aril_ones(ARIL_SHAPE(1 << 24), ARIL_F32, d->id);
-    aril_drop(cached);
+    aril_tensor *big = aril_zeros(ARIL_SHAPE((int64_t)1 << 28), ARIL_F32, d->id); /* 1 GiB */
     aril_tensor *huge = aril_zeros(ARIL_SHAPE((int64_t)1 << 42), ARIL_F32, d->id);
     CHECK_INT(aril_tensor_status(huge), ARIL_ERR_MEMORY);
     CHECK(strstr(aril_error(), "out of memory: 17592186044416 bytes"));
-    CHECK(strstr(aril_error(), "in use"));
+    CHECK(strstr(aril_error(), "in use (the largest: 1 x 1.000 GiB"));
+    CHECK(strstr(aril_error(), "GiB are free; use a smaller batch"));
     aril_clear_error();
+    aril_drop(big);
     aril_tensor *small = aril_add(kept, aril_ones(ARIL_SHAPE(1000), ARIL_F32, d->id));
     CHECK_NEAR(aril_item(aril_amax(small, ARIL_ALL)), 2, 0);
     CHECK(aril_ok());
+}
+
+/* Bytes that the driver has left, as an error tells them. */
+static double free_gib(aril_device device)
+{
+    double left = 0;
+    aril_zeros(ARIL_SHAPE((int64_t)1 << 42), ARIL_F32, device);
+    const char *text = strstr(aril_error(), "cached in pieces; ");
+    if (text) sscanf(text, "cached in pieces; %lf", &left);
+    aril_clear_error();
+    return left;
+}
+
+/* More than the driver has left, and less than it has with what is cached. */
+TEST(the_cache_is_emptied_before_memory_runs_out)
+{
+    aril__device *d = gpu();
+    if (!d) return;
+    if (cache_is_off()) SKIP("the cache is off");
+    ARIL_SCOPE;
+    aril_memory_trim(d->id);
+    double left = free_gib(d->id);
+    CHECK(left > 0);
+    for (int i = 0; i < 3; i++) {
+        ARIL_SCOPE;
+        int64_t n = (int64_t)((0.55 + 0.1 * i) * left * 0x1p28); /* of 4 bytes */
+        aril_tensor *t = aril_zeros(ARIL_SHAPE(n), ARIL_F32, d->id);
+        CHECK_MSG(aril_tensor_status(t) == ARIL_OK, "%s", aril_error());
+    }
+    CHECK(aril_memory(d->id).cached > (int64_t)(0.5 * left * 0x1p30));
+    aril_memory_trim(d->id);
 }
 
 /* ---- copies, queues, events ---- */

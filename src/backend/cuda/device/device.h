@@ -86,6 +86,7 @@ void aril_cuda_pool_delete(aril_cuda_pool *p);
 void *aril_cuda_alloc(void *self, aril_queue *queue, size_t bytes);
 void aril_cuda_free(void *self, aril_queue *queue, void *memory, size_t bytes);
 void aril_cuda_trim(void *self);
+void aril_cuda_pool_info(void *self, aril_pool_info *info);
 /* Memory freed by a queue that ends may be used by others. */
 void aril_cuda_pool_forget(aril_cuda_pool *p, aril_queue *queue);
 
@@ -95,7 +96,6 @@ typedef struct aril_cuda_pool_stats {
     size_t cached;                 /* reserved - in_use */
     int64_t allocations, driver_allocations, trims;
 } aril_cuda_pool_stats;
-aril_cuda_pool_stats aril_cuda_pool_stats_of(aril_cuda_device *d);
 
 void *aril_cuda_pinned_alloc(void *self, size_t bytes);
 void aril_cuda_pinned_free(void *self, void *memory, size_t bytes);

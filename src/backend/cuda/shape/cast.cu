@@ -44,6 +44,7 @@ aril_status aril_cuda_copy_run(aril_run *r)
     int dtype = aril_cuda_host->dtype(in);
     if (aril_cuda_host->number(r, 0, &n)) return put_number(r, in);
     if (dtype == aril_cuda_host->dtype(out)) return aril_cuda_copy_strided(r, out, in);
+    if (!computes(dtype) || !computes(aril_cuda_host->dtype(out))) return aril_cuda_narrow_run(r);
     aril_status s = ARIL_OK;
     ARIL_CUDA_SWITCH_COMPUTE(dtype, C, s = convert<C>(r));
     return s;
@@ -54,11 +55,14 @@ aril_status aril_cuda_cast_run(aril_run *r)
     return aril_cuda_copy_run(r);
 }
 
-/* Elements of less than a byte are copied by the host; those that only store are not converted. */
+/* Elements of less than a byte are converted, but copied by the host. */
 const char *aril_cuda_cast_prepare(const aril_run *r, aril_plan *)
 {
     const aril_tensor *in = aril_cuda_in(r, 0), *out = aril_cuda_out(r, 0);
     int from = aril_cuda_host->dtype(in), to = out ? aril_cuda_host->dtype(out) : from;
     if (from == to) return aril_cuda_size(from) ? nullptr : "elements of less than a byte";
-    return computes(from) && computes(to) ? nullptr : "a dtype that only stores";
+    if (computes(from) && computes(to)) return nullptr;
+    aril_host_number n;
+    if (aril_cuda_host->number(r, 0, &n)) return "a number in a dtype that only stores";
+    return aril_cuda_narrow_declines(out, in);
 }
