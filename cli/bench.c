@@ -312,6 +312,8 @@ static int run(void *values, int n, char **argument)
     if (o->shapes) o->profile = true;
     if (!check_device(o->device)) return report("bench");
     if (o->device) o->on = aril_device_named(o->device);
+    const char *tuning = getenv("ARIL_TUNING");
+    if (!tuning || !*tuning) aril_set_tuning(true); /* the steps of the warm-up take the time */
     bench_cases *cases = open_cases(o->cases);
     if (!cases) return EXIT_FAILED;
     int status = EXIT_USAGE;
