@@ -116,9 +116,12 @@ static void measure(session *s, double seconds, int min, bench_samples *samples,
     *faults = steps ? (double)(bench_faults() - before) / steps : 0;
 }
 
-static void print_head(double peak)
+static void print_head(double peak, aril_device on)
 {
-    printf("%d threads, peak %.0f GFLOP/s in f32\n\n", aril_threads(), peak);
+    double launch = aril_launch_time(on);
+    printf("%d threads, peak %.0f GFLOP/s in f32", aril_threads(), peak);
+    if (launch > 0) printf("; a bare kernel launch takes %.2f us", 1e6 * launch);
+    printf("\n\n");
     printf("%-26s %9s %9s %9s %9s %6s %8s %8s %8s\n", "case", "median", "quarter", "3/4", "GFLOP/s",
            "peak", "GB/s", "faults", "MB");
 }
@@ -189,7 +192,7 @@ static int run_all(const options *o, const bench_cases *cases)
     }
     double peak = 1e-9 * aril_machine_peak();
     bool first = true;
-    print_head(peak);
+    print_head(peak, o->on);
     if (json) fputs("[", json);
     for (int i = 0; i < cases->n_cases && aril_ok(); i++) {
         if (!chosen(o, cases->at[i])) continue;

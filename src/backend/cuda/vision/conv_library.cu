@@ -37,6 +37,16 @@ static bool is_channels_last(const aril_cuda_image &m)
     return true;
 }
 
+static bool is_contiguous(const aril_cuda_image &m)
+{
+    int64_t step = 1;
+    for (int d = 4; d >= 0; d--) {
+        if (m.dim[d] != 1 && m.stride[d] != step) return false;
+        step *= m.dim[d];
+    }
+    return true;
+}
+
 /* The padding after an input for which cuDNN counts the same windows: that before it, if possible,
  * as more engines take it. False if the input is cut instead. */
 static bool end_of(const aril_cuda_conv &d, int i, int64_t *end)
@@ -109,9 +119,13 @@ static const char *describe(const aril_run *r, prepared *q, aril_cuda_conv_role 
     t->library = !why;
     if (why && !aril_cuda_conv_is_product(t->d)) return why;
     choose_orders(r, q, plan);
+    int image = role == ARIL_CUDA_CONV_W ? 1 : 0; /* the input that x is, if it is one */
+    t->x_first = t->last && role != ARIL_CUDA_CONV_X && is_contiguous(t->d.x);
     if (!aril_cuda_conv_choose(r, t, &q->at[0].way))
         return why ? why : "cuDNN has no deterministic engine";
     q->at[0].made = 1;
+    if (q->at[0].way.kind == ARIL_CUDA_CONV_PACKED && t->x_first)
+        plan->in[image].order = ARIL_ORDER_CONTIGUOUS;
     q->workspace = q->at[0].way.workspace;
     plan->workspace = q->turned_bytes + q->workspace;
     return nullptr;
@@ -196,7 +210,9 @@ static const variant *variant_of(prepared *q, uintptr_t addresses)
     if (!__atomic_load_n(&q->at[i].made, __ATOMIC_ACQUIRE)) {
         pthread_mutex_lock(&q->lock);
         if (!q->at[i].made) {
-            aril_cuda_conv_choose_unaligned(&q->task, q->workspace, &q->at[i].way);
+            /* Engines read x channels-last: it is not, if it comes for packing. */
+            bool as_asked = q->at[0].way.kind == ARIL_CUDA_CONV_PACKED && q->task.x_first;
+            if (!as_asked) aril_cuda_conv_choose_unaligned(&q->task, q->workspace, &q->at[i].way);
             __atomic_store_n(&q->at[i].made, 1, __ATOMIC_RELEASE);
         }
         pthread_mutex_unlock(&q->lock);

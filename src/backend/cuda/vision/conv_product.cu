@@ -7,7 +7,7 @@
  * [columns,rows]. */
 #include "backend/cuda/vision/conv_product.cuh"
 
-#include "backend/cuda/launch.cuh"
+#include "backend/cuda/vision/conv_parts.cuh"
 
 static const size_t MAX_ALGORITHM = (size_t)64 << 20, MAX_PARTS = (size_t)256 << 20;
 
@@ -203,27 +203,6 @@ static __global__ void __launch_bounds__(ARIL_CUDA_THREADS)
     }
 }
 
-enum { ACROSS = 32, DOWN = 8 };
-
-/* to[i] = sum of part[j][i], plus itself: threads of a column add every DOWN-th part, and the first
- * one their sums. */
-template <typename T>
-static __global__ void __launch_bounds__(ACROSS *DOWN)
-    add_parts(const T *part, T *to, int64_t parts, int64_t n, bool add)
-{
-    __shared__ T sums[DOWN][ACROSS];
-    int64_t i = (int64_t)blockIdx.x * ACROSS + threadIdx.x;
-    T sum = 0;
-    if (i < n)
-        for (int64_t j = threadIdx.y; j < parts; j += DOWN) sum += part[j * n + i];
-    sums[threadIdx.y][threadIdx.x] = sum;
-    __syncthreads();
-    if (threadIdx.y || i >= n) return;
-#pragma unroll
-    for (int j = 1; j < DOWN; j++) sum += sums[j][threadIdx.x];
-    to[i] = add ? to[i] + sum : sum;
-}
-
 /* ---- running ---- */
 
 static steps steps_of(const aril_cuda_conv &d)
@@ -278,15 +257,10 @@ static void add_up(const aril_run *r, const aril_cuda_conv_product *p, const ari
                    const void *parts, bool add)
 {
     int64_t n = d.w.dim[0] * d.w.dim[1];
-    dim3 block(ACROSS, DOWN);
-    unsigned blocks = (unsigned)((n + ACROSS - 1) / ACROSS);
-    cudaStream_t stream = aril_cuda_stream(r);
     if (p->type == ARIL_F64)
-        add_parts<<<blocks, block, 0, stream>>>(static_cast<const double *>(parts),
-                                                static_cast<double *>(d.w.data), p->images, n, add);
+        aril_cuda_parts_run<double>(r, parts, d.w.data, p->images, n, add);
     else
-        add_parts<<<blocks, block, 0, stream>>>(static_cast<const float *>(parts),
-                                                static_cast<float *>(d.w.data), p->images, n, add);
+        aril_cuda_parts_run<float>(r, parts, d.w.data, p->images, n, add);
 }
 
 static const char *multiply(const aril_run *r, const aril_cuda_conv_product *p, const void *first,

@@ -1,7 +1,9 @@
 #include "backend/cuda/vision/conv_way.cuh"
 
 #include "backend/cuda/linalg/epilogue.cuh"
+#include "backend/cuda/vision/conv_depthwise.cuh"
 #include "backend/cuda/vision/conv_dnn.cuh"
+#include "backend/cuda/vision/conv_weights.cuh"
 
 #include <new>
 #include <stdio.h>
@@ -15,7 +17,7 @@ static const int64_t MAX_WORKSPACE = (int64_t)2 << 30;
 void aril_cuda_conv_way_end(aril_cuda_conv_way *way)
 {
 #ifdef ARIL_CUDA_CUDNN
-    if (way->kind == ARIL_CUDA_CONV_ENGINE)
+    if (way->kind == ARIL_CUDA_CONV_ENGINE || way->kind == ARIL_CUDA_CONV_PACKED)
         aril_cuda_dnn_plan_end(aril_cuda_dnn_library(nullptr), &way->plan);
 #endif
     way->kind = ARIL_CUDA_CONV_NONE;
@@ -38,17 +40,58 @@ static aril_status follow(const aril_run *r, const aril_cuda_conv_task *t, const
     return aril_cuda_epilogue_run(r, &e);
 }
 
+#ifdef ARIL_CUDA_CUDNN
+
+static const char *run_packed(const aril_run *r, const aril_cuda_conv_way *way,
+                              const aril_cuda_conv &d, void *workspace)
+{
+    const aril_cuda_conv_packing *p = &way->packing;
+    char *x = static_cast<char *>(workspace), *w = x + p->x_bytes;
+    aril_cuda_conv inner = way->packed.d;
+    bool forward = d.role == ARIL_CUDA_CONV_Y;
+    inner.x.data = x;
+    inner.w.data = w;
+    inner.y.data = d.y.data;
+    inner.bias = d.bias;
+    aril_cuda_conv_pack_image(r, p, d.x.data, x);
+    if (forward) aril_cuda_conv_pack_weights(r, p, d.w.data, w);
+    const char *why =
+        aril_cuda_conv_engine_run(r, &way->packed, &way->plan, way->bias, inner, w + p->w_bytes);
+    if (!forward && !why) aril_cuda_conv_unpack_weights(r, p, w, d.w.data);
+    return why;
+}
+
+static const char *run_engine(const aril_run *r, const aril_cuda_conv_task *t,
+                              const aril_cuda_conv_way *way, const aril_cuda_conv &d,
+                              void *workspace)
+{
+    if (way->kind == ARIL_CUDA_CONV_PACKED) return run_packed(r, way, d, workspace);
+    return aril_cuda_conv_engine_run(r, t, &way->plan, way->bias, d, workspace);
+}
+
+#else
+
+static const char *run_engine(const aril_run *, const aril_cuda_conv_task *,
+                              const aril_cuda_conv_way *, const aril_cuda_conv &, void *)
+{
+    return "built without cuDNN";
+}
+
+#endif
+
 const char *aril_cuda_conv_way_run(const aril_run *r, const aril_cuda_conv_task *t,
                                    const aril_cuda_conv_way *way, const aril_cuda_conv &d,
                                    void *workspace)
 {
     const char *why = nullptr;
-    if (way->kind == ARIL_CUDA_CONV_PRODUCT)
+    switch (way->kind) {
+    case ARIL_CUDA_CONV_PRODUCT:
         why = aril_cuda_conv_product_run(r, &way->product, d, workspace);
-#ifdef ARIL_CUDA_CUDNN
-    else
-        why = aril_cuda_conv_engine_run(r, t, &way->plan, way->bias, d, workspace);
-#endif
+        break;
+    case ARIL_CUDA_CONV_DEPTHWISE: aril_cuda_conv_depthwise_run(r, d, t->type, workspace); break;
+    case ARIL_CUDA_CONV_WEIGHTS: aril_cuda_conv_weights_run(r, d, workspace); break;
+    default: why = run_engine(r, t, way, d, workspace);
+    }
     if (why || d.role == ARIL_CUDA_CONV_W) return why;
     return follow(r, t, d, way->bias) == ARIL_OK ? nullptr : "the bias cannot be added";
 }
@@ -64,6 +107,26 @@ static bool make_product(const aril_cuda_conv_task *t, int choice, aril_cuda_con
     way->workspace = way->product.workspace;
     way->bias = false;
     snprintf(way->name, sizeof way->name, "product %d", choice);
+    return true;
+}
+
+static bool make_depthwise(const aril_cuda_conv_task *t, aril_cuda_conv_way *way)
+{
+    if (!aril_cuda_conv_is_depthwise(t->d, t->type, t->last)) return false;
+    way->kind = ARIL_CUDA_CONV_DEPTHWISE;
+    way->workspace = aril_cuda_conv_depthwise_workspace(t->device, t->d, t->type);
+    way->bias = false;
+    strcpy(way->name, "depthwise");
+    return true;
+}
+
+static bool make_weights(const aril_cuda_conv_task *t, aril_cuda_conv_way *way)
+{
+    if (!aril_cuda_conv_is_weights(t->d, t->type, t->last)) return false;
+    way->kind = ARIL_CUDA_CONV_WEIGHTS;
+    way->workspace = aril_cuda_conv_weights_workspace(t->device, t->d);
+    way->bias = false;
+    strcpy(way->name, "weights");
     return true;
 }
 
@@ -102,22 +165,102 @@ static bool make_engine(const aril_cuda_conv_task *t, engines *e, int i, int64_t
     return true;
 }
 
-/* The engine of that name, or the first that builds. */
+/* Without measurements: what was faster than the first choices of cuDNN's heuristics in f32, on an
+ * H200. NULL: nothing in particular. Other versions of cuDNN may not have these engines. */
+static const char *preferred(const aril_cuda_conv_task *t)
+{
+    const aril_cuda_conv &d = t->d;
+    int64_t kernel = aril_cuda_area(d.w), stride = d.stride[1] * d.stride[2];
+    int64_t m = d.y.dim[0] * aril_cuda_area(d.y), k = d.y.dim[1], sms = t->device->sms;
+    if (t->type != ARIL_F32 || aril_cuda_tf32() || !aril_cuda_host->deterministic()) return nullptr;
+    if (d.role == ARIL_CUDA_CONV_W) return "e17";
+    if (d.role == ARIL_CUDA_CONV_X) {
+        if (stride > 1) return aril_cuda_area(d.x) <= 256 ? "e2,2=2" : "e2,2=1";
+        if (d.x.dim[1] < 16) return "e2,2=1";
+        return aril_cuda_area(d.x) >= 28 * 28 / 2 ? "e50" : "e74";
+    }
+    if (stride == 1 && kernel >= 25) return "e3"; /* by Fourier transforms */
+    /* Tiles of 128 x 128 where they fill the device; else smaller ones, which should not leave a
+     * second round half empty. */
+    int64_t large = (m + 127) / 128 * ((k + 127) / 128), small = (m + 63) / 64 * ((k + 63) / 64);
+    if (10 * large >= 7 * sms) return "e70,2=4,18=0";
+    int64_t rounds = (small + sms - 1) / sms;
+    return 4 * small >= 3 * rounds * sms ? "e70,2=2,18=0" : "e70,2=12,18=0";
+}
+
+static bool begins_with(const char *name, const char *prefix)
+{
+    size_t n = strlen(prefix);
+    return strncmp(name, prefix, n) == 0 && (name[n] == ',' || name[n] == '\0');
+}
+
+/* Those that were several times slower than others wherever they were met. */
+static bool is_slow(const aril_cuda_conv_task *t, const char *name)
+{
+    return t->type == ARIL_F32 && (begins_with(name, "e0") || begins_with(name, "e67"));
+}
+
+/* The engine of that name; or, without one, the preferred engine, the first that is not slow, or
+ * the first that builds. */
 static bool find_engine(const aril_cuda_conv_task *t, int64_t alignment, bool bias,
                         const char *name, int64_t workspace, aril_cuda_conv_way *way)
 {
     engines *e = list_engines(t, alignment, bias);
+    const char *wanted = name ? nullptr : preferred(t);
     bool found = false;
-    for (int i = 0; e && i < e->n && !found; i++)
-        if (!name || strcmp(e->at[i].name, name) == 0) found = make_engine(t, e, i, workspace, way);
+    for (int round = name ? 2 : 0; round < 3 && !found; round++)
+        for (int i = 0; e && i < e->n && !found; i++) {
+            const char *at = e->at[i].name;
+            bool fits = round == 0   ? wanted && begins_with(at, wanted)
+                        : round == 1 ? !is_slow(t, at)
+                                     : !name || strcmp(at, name) == 0;
+            if (fits && e->at[i].config) found = make_engine(t, e, i, workspace, way);
+        }
     end_engines(e);
     return found;
+}
+
+/* The same task over a packed image. */
+static bool pack_task(const aril_cuda_conv_task *t, int which, aril_cuda_conv_way *way)
+{
+    aril_cuda_conv inner;
+    if (!t->library || !t->last ||
+        !aril_cuda_conv_pack(t->d, t->type, t->x_first, which, &way->packing, &inner))
+        return false;
+    way->packed = *t;
+    way->packed.d = inner;
+    way->packed.end[0] = way->packed.end[1] = way->packed.end[2] = 0;
+    return true;
+}
+
+/* Makes an engine for the packed task the way. */
+static void name_packed(int which, aril_cuda_conv_way *way)
+{
+    char name[sizeof way->name];
+    snprintf(name, sizeof name, "packed %d %.200s", which, way->name);
+    strcpy(way->name, name);
+    way->kind = ARIL_CUDA_CONV_PACKED;
+    way->workspace += way->packing.x_bytes + way->packing.w_bytes;
+}
+
+static bool find_packed(const aril_cuda_conv_task *t, int which, bool bias, const char *name,
+                        aril_cuda_conv_way *way)
+{
+    if (!pack_task(t, which, way) || !find_engine(&way->packed, 16, bias, name, MAX_WORKSPACE, way))
+        return false;
+    name_packed(which, way);
+    return true;
 }
 
 #else
 
 static bool find_engine(const aril_cuda_conv_task *, int64_t, bool, const char *, int64_t,
                         aril_cuda_conv_way *)
+{
+    return false;
+}
+
+static bool find_packed(const aril_cuda_conv_task *, int, bool, const char *, aril_cuda_conv_way *)
 {
     return false;
 }
@@ -131,22 +274,54 @@ static bool may_add_bias(const aril_cuda_conv_task *t)
     return low && t->d.role == ARIL_CUDA_CONV_Y && t->d.has_bias && !t->d.activation;
 }
 
+/* The text after a prefix; NULL if it begins otherwise. */
+static const char *after(const char *text, const char *prefix)
+{
+    size_t n = strlen(prefix);
+    return strncmp(text, prefix, n) == 0 ? text + n : nullptr;
+}
+
 /* The way of a name that was recorded; false if it is unknown here. */
 static bool make_named(const aril_cuda_conv_task *t, const char *name, aril_cuda_conv_way *way)
 {
-    if (strncmp(name, "product ", 8) == 0) return make_product(t, atoi(name + 8), way);
-    if (strncmp(name, "cudnn ", 6) == 0)
-        return find_engine(t, 16, false, name + 6, MAX_WORKSPACE, way);
-    return strncmp(name, "cudnn+bias ", 11) == 0 && may_add_bias(t) &&
-           find_engine(t, 16, true, name + 11, MAX_WORKSPACE, way);
+    const char *rest;
+    if ((rest = after(name, "product "))) return make_product(t, atoi(rest), way);
+    if (strcmp(name, "depthwise") == 0) return make_depthwise(t, way);
+    if (strcmp(name, "weights") == 0) return make_weights(t, way);
+    bool bias = strstr(name, "cudnn+bias ") != nullptr;
+    const char *engine = strstr(name, " e");
+    if (!engine || (bias && !may_add_bias(t))) return false;
+    if ((rest = after(name, "packed "))) return find_packed(t, atoi(rest), bias, engine + 1, way);
+    return find_engine(t, 16, bias, engine + 1, MAX_WORKSPACE, way);
+}
+
+/* An engine that adds the bias if there is one, else any. */
+static bool make_engine_for(const aril_cuda_conv_task *t, aril_cuda_conv_way *way)
+{
+    return (may_add_bias(t) && find_engine(t, 16, true, nullptr, MAX_WORKSPACE, way)) ||
+           find_engine(t, 16, false, nullptr, MAX_WORKSPACE, way);
+}
+
+/* Whether cuDNN has fast engines for a gradient of weights in f32: by Winograd's method for windows
+ * next to each other, by Fourier transforms for large ones, and for many channels. */
+static bool has_fast_engine(const aril_cuda_conv_task *t)
+{
+    const aril_cuda_conv &d = t->d;
+    bool near = d.stride[1] * d.stride[2] == 1;
+    return aril_cuda_tf32() || (near && d.x.dim[1] >= 16 && d.y.dim[1] >= 32);
 }
 
 /* Without measurements. */
 static bool make_likely(const aril_cuda_conv_task *t, aril_cuda_conv_way *way)
 {
     if (t->type == ARIL_F32 && !aril_cuda_tf32() && make_product(t, 0, way)) return true;
-    return (may_add_bias(t) && find_engine(t, 16, true, nullptr, MAX_WORKSPACE, way)) ||
-           find_engine(t, 16, false, nullptr, MAX_WORKSPACE, way);
+    if (make_depthwise(t, way)) return true;
+    for (int i = 0; i < ARIL_CUDA_CONV_PACKINGS; i++)
+        if ((may_add_bias(t) && find_packed(t, i, true, nullptr, way)) ||
+            find_packed(t, i, false, nullptr, way))
+            return true;
+    if (t->type == ARIL_F32 && !has_fast_engine(t) && make_weights(t, way)) return true;
+    return make_engine_for(t, way);
 }
 
 bool aril_cuda_conv_choose_unaligned(const aril_cuda_conv_task *t, size_t workspace,
@@ -316,20 +491,31 @@ static void compete(contest *c, aril_cuda_conv_way *way)
     c->us = us;
 }
 
-static void compete_engines(contest *c, bool bias)
-{
 #ifdef ARIL_CUDA_CUDNN
-    engines *e = list_engines(c->t, 16, bias);
+
+/* which: a packing of the image, or -1. */
+static void compete_engines(contest *c, int which, bool bias)
+{
+    aril_cuda_conv_way way = {};
+    if (which >= 0 && !pack_task(c->t, which, &way)) return;
+    const aril_cuda_conv_task t = which >= 0 ? way.packed : *c->t;
+    engines *e = list_engines(&t, 16, bias);
     for (int i = 0; e && i < e->n; i++) {
-        aril_cuda_conv_way way = {};
-        if (make_engine(c->t, e, i, MAX_WORKSPACE, &way)) compete(c, &way);
+        aril_cuda_conv_way one = way;
+        if (!make_engine(&t, e, i, MAX_WORKSPACE, &one)) continue;
+        if (which >= 0) name_packed(which, &one);
+        compete(c, &one);
     }
     end_engines(e);
-#else
-    (void)c;
-    (void)bias;
-#endif
 }
+
+#else
+
+static void compete_engines(contest *, int, bool)
+{
+}
+
+#endif
 
 /* Times all ways; false if memory or a kernel fails. */
 static bool tune(const aril_run *r, const aril_cuda_conv_task *t, aril_cuda_conv_way *best)
@@ -340,13 +526,17 @@ static bool tune(const aril_run *r, const aril_cuda_conv_task *t, aril_cuda_conv
     if (capturing != cudaStreamCaptureStatusNone) return false;
     cudaDeviceSynchronize(); /* other work would disturb the times */
     if (begin_scratch(r, t, &c.memory)) {
+        aril_cuda_conv_way own = {};
+        if (make_depthwise(t, &own) || make_weights(t, &own)) compete(&c, &own);
         for (int i = 0; i < ARIL_CUDA_CONV_ALGORITHMS; i++) {
             aril_cuda_conv_way way = {};
             if (!make_product(t, i, &way)) break;
             compete(&c, &way);
         }
-        compete_engines(&c, false);
-        if (may_add_bias(t)) compete_engines(&c, true);
+        for (int i = -1; i < ARIL_CUDA_CONV_PACKINGS; i++) {
+            compete_engines(&c, i, false);
+            if (may_add_bias(t)) compete_engines(&c, i, true);
+        }
     }
     end_scratch(&c.memory);
     *best = c.way;

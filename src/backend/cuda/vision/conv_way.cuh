@@ -4,6 +4,7 @@
 #define ARIL_CUDA_CONV_WAY_CUH
 
 #include "backend/cuda/vision/conv.cuh"
+#include "backend/cuda/vision/conv_packed.cuh"
 #include "backend/cuda/vision/conv_product.cuh"
 #include "backend/cuda/vision/dnn_graph.cuh"
 
@@ -16,23 +17,29 @@ struct aril_cuda_conv_task {
     int spatial;    /* of cuDNN's graphs: 2 or 3 */
     int64_t end[3]; /* padding after the input, as cuDNN counts */
     bool library;   /* there is cuDNN, and it takes the padding */
+    bool x_first;   /* x is contiguous although `last` says otherwise: ways that can may read it */
 };
 
 enum aril_cuda_conv_kind {
     ARIL_CUDA_CONV_NONE,
-    ARIL_CUDA_CONV_ENGINE, /* of cuDNN */
-    ARIL_CUDA_CONV_PRODUCT /* by cuBLASLt */
+    ARIL_CUDA_CONV_ENGINE,    /* of cuDNN */
+    ARIL_CUDA_CONV_PACKED,    /* the same over a packed image */
+    ARIL_CUDA_CONV_PRODUCT,   /* by cuBLASLt */
+    ARIL_CUDA_CONV_DEPTHWISE, /* our own */
+    ARIL_CUDA_CONV_WEIGHTS
 };
 
 struct aril_cuda_conv_way {
     aril_cuda_conv_kind kind;
-    char name[208]; /* "cudnn e4,2=1", "cudnn+bias e4", "product 0" */
+    char name[224]; /* "cudnn e4,2=1", "cudnn+bias e4", "packed 0 cudnn e4", "product 0" ... */
     size_t workspace;
     bool bias; /* it adds the bias; else a pass over the result does */
 #ifdef ARIL_CUDA_CUDNN
     aril_cuda_dnn_plan plan;
 #endif
     aril_cuda_conv_product product;
+    aril_cuda_conv_packing packing;
+    aril_cuda_conv_task packed; /* ENGINE's, of the packed image */
 };
 
 /* The way for addresses that are multiples of 16 bytes: the one that was recorded for this task;
