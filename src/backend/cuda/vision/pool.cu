@@ -373,7 +373,7 @@ template <typename S> static void launch_max(aril_run *r, const job &j)
 
 template <typename S> static void launch_max_channels(aril_run *r, const job &j)
 {
-    enum { V = sizeof(S) < 8 ? 4 : 2 };
+    enum { V = 16 / sizeof(S) };
     unsigned blocks = aril_cuda_blocks(r, j.n, ARIL_CUDA_THREADS, 16);
     max_pool_channels<S, V><<<blocks, ARIL_CUDA_THREADS, 0, aril_cuda_stream(r)>>>(j);
 }
@@ -382,7 +382,7 @@ template <typename S> static void launch_max_channels(aril_run *r, const job &j)
 static int channels_at_once(const aril_cuda_image &from, const aril_cuda_image &to,
                             const aril_cuda_image *indices, aril_dtype type)
 {
-    int bytes = aril_cuda_size(type), V = indices && bytes < 8 ? 4 : 16 / bytes;
+    int bytes = aril_cuda_size(type), V = 16 / bytes;
     bool inner = aril_cuda_channels_inner(to) ||
                  (aril_cuda_area(to) == 1 && aril_cuda_channels_inner(from));
     bool fits = to.dim[1] * aril_cuda_area(to) <= ARIL_CUDA_MOST; /* or parts would cut groups */
