@@ -58,6 +58,8 @@ bench: build    ## Aril beside PyTorch, Keras and onnxruntime, for BENCH_BUDGET 
 	@$${ARIL_PEERS_VENV:-$(BUILD)/peers}/bin/python bench/accuracy --aril $(BUILD)/bin/aril
 
 docs: build     ## write the generated pages of docs/, and the API reference into build/reference/
+	@[ ! -e $(BUILD)/lib/aril/libaril_cuda.so ] || { scripts/cuda-rows $(BUILD)/lib/aril/libaril_cuda.so && \
+		$(MAKE) --no-print-directory tool; }
 	@$(BUILD)/bin/aril ops --markdown > $(BUILD)/ops.md && mv $(BUILD)/ops.md docs/ops.md
 	@scripts/tables $(BUILD)/bin/aril docs/*.md
 	@scripts/rooms write

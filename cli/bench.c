@@ -126,14 +126,17 @@ static double peak_of(const bench_case *c, const aril_limits *l)
 static void print_head(const options *o, const aril_limits *l)
 {
     char name[48];
+    double launch = aril_launch_time(o->on);
     if (aril_device_equal(o->on, aril_cpu()))
-        printf("%d threads, peak %.0f GFLOP/s in f32\n\n", aril_threads(), 1e-9 * l->f32);
+        printf("%d threads, peak %.0f GFLOP/s in f32\n", aril_threads(), 1e-9 * l->f32);
     else if (l->f32 > 0)
-        printf("%s, peak %.0f GFLOP/s in f32, %.0f in TF32, %.0f in bf16 (%s)\n\n",
+        printf("%s, peak %.0f GFLOP/s in f32, %.0f in TF32, %.0f in bf16 (%s)\n",
                aril_device_name(o->on, name, sizeof name), 1e-9 * l->f32, 1e-9 * l->tf32,
                1e-9 * l->bf16, l->source);
     else
-        printf("%s, peak unknown\n\n", aril_device_name(o->on, name, sizeof name));
+        printf("%s, peak unknown\n", aril_device_name(o->on, name, sizeof name));
+    if (launch > 0) printf("a bare kernel launch takes %.2f us\n", 1e6 * launch);
+    printf("\n");
     printf("%-26s %9s %9s %9s %9s %6s %8s %8s %8s\n", "case", "median", "quarter", "3/4", "GFLOP/s",
            "peak", "GB/s", "faults", "MB");
 }
@@ -330,6 +333,8 @@ static int run(void *values, int n, char **argument)
     if (o->shapes) o->profile = true;
     if (!check_device(o->device)) return report("bench");
     if (o->device) o->on = aril_device_named(o->device);
+    const char *tuning = getenv("ARIL_TUNING");
+    if (!tuning || !*tuning) aril_set_tuning(true); /* the steps of the warm-up take the time */
     bench_cases *cases = open_cases(o->cases);
     if (!cases) return EXIT_FAILED;
     int status = EXIT_USAGE;

@@ -90,6 +90,17 @@ typedef struct aril_late_error {
     char text[256]; /* what went wrong */
 } aril_late_error;
 
+/* What a device's own pool holds, in bytes. */
+typedef struct aril_pool_info {
+    size_t cached;  /* from the system, but not in use */
+    int64_t misses; /* requests that went to the system */
+    int n_largest;  /* entries of `largest`: the largest sizes in use, and how often */
+    struct {
+        size_t bytes;
+        int64_t count;
+    } largest[8];
+} aril_pool_info;
+
 typedef enum aril_work_kind {
     ARIL_WORK_KERNEL,
     ARIL_WORK_COPY, /* also to and from the host */
@@ -133,6 +144,7 @@ typedef struct aril_device_ops {
     void (*describe)(void *self, char *buf, size_t size); /* one line for people */
     void (*close)(void *self);                            /* at the end of the process */
     void (*trim)(void *self); /* own_pool: returns cached memory to the system */
+    void (*pool_info)(void *self, aril_pool_info *info); /* own_pool: for aril_memory */
     void (*limits)(void *self, aril_limits *limits);
     /* Copies from `other`, another device of this kind, in the order of this device's queue. The
      * queue of the other is ordered around it with events. */

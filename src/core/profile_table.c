@@ -165,7 +165,7 @@ typedef struct whole {
 
 static void print_row(FILE *to, const aril_profile_row *r, const whole *w)
 {
-    bool device = r->device_seconds > 0 || w->device > 0;
+    bool device = w->device > 0;
     double seconds = device ? r->device_seconds : r->seconds;
     double total = device ? w->device : w->host;
     double share = total > 0 ? seconds / total * 100 : 0;

@@ -103,19 +103,15 @@ static aril_tensor *masked(const double *v, int64_t n)
     X(floor_div_scalar, aril_floor_div_scalar(I64(7, -7, 7), 0))                                   \
     X(remainder, aril_remainder(I64(7, -7, 7), I64(2, 2, 0)))                                      \
     X(fmod, aril_fmod(aril_cast(I64(7, 7, 7), ARIL_U8), aril_cast(I64(2, 2, 0), ARIL_U8)))         \
-        X(pow, aril_pow(I64(7, -7, 7), I64(2, 2, -1)))                                             \
-            X(bernoulli, aril_bernoulli(aril_mul_scalar(numbers(ARIL_SHAPE(2)), 2)))               \
-                X(bernoulli_nan, aril_bernoulli(aril_mul_scalar(numbers(ARIL_SHAPE(1)), NAN))) X(  \
-                    multinomial_negative,                                                          \
-                    aril_multinomial(aril_sub_scalar(numbers(ARIL_SHAPE(4)), 1), 2, true))         \
-                    X(multinomial_none,                                                            \
-                      aril_multinomial(aril_mul_scalar(numbers(ARIL_SHAPE(4)), 0), 1, true))       \
-                        X(multinomial_few,                                                         \
-                          aril_multinomial(aril_relu(aril_sub_scalar(numbers(ARIL_SHAPE(4)), 3)),  \
-                                           2, false))                                              \
-                            X(histc, aril_histc(aril_mul_scalar(numbers(ARIL_SHAPE(4)), INFINITY), \
-                                                4, 0, 0))                                          \
-                                X(bincount, aril_bincount(I64(1, -3), NULL, 0))
+    X(pow, aril_pow(I64(7, -7, 7), I64(2, 2, -1)))                                                 \
+    X(bernoulli, aril_bernoulli(aril_mul_scalar(numbers(ARIL_SHAPE(2)), 2)))                       \
+    X(bernoulli_nan, aril_bernoulli(aril_mul_scalar(numbers(ARIL_SHAPE(1)), NAN)))                 \
+    X(multinomial_negative, aril_multinomial(aril_sub_scalar(numbers(ARIL_SHAPE(4)), 1), 2, true)) \
+        X(multinomial_none, aril_multinomial(aril_mul_scalar(numbers(ARIL_SHAPE(4)), 0), 1, true)) \
+            X(multinomial_few,                                                                     \
+              aril_multinomial(aril_relu(aril_sub_scalar(numbers(ARIL_SHAPE(4)), 3)), 2, false))   \
+                X(histc, aril_histc(aril_mul_scalar(numbers(ARIL_SHAPE(4)), INFINITY), 4, 0, 0))   \
+                    X(bincount, aril_bincount(I64(1, -3), NULL, 0))
 
 /* One sequence of 6 times and 3 classes, padded to 3 labels. */
 static aril_tensor *ctc(int64_t input_length, int64_t target_length, int64_t label)
@@ -200,6 +196,30 @@ TEST(errors_are_those_of_the_cpu)
         if (sum != 7) test_fail(__FILE__, __LINE__, "after %s: the sum is %g", calls[i].name, sum);
         if (!aril_ok()) test_fail(__FILE__, __LINE__, "after %s: %s", calls[i].name, aril_error());
         aril_clear_error();
+    }
+}
+
+/* What quantile reads is an index for the kernel. */
+TEST(quantiles_outside_0_to_1)
+{
+    static const double wrong[] = { -0.2, 1.01, 1.5, NAN };
+    for (int i = 0; i < 4; i++) {
+        for (int k = 0; k < 4; k++) {
+            ARIL_SCOPE;
+            here = test_device();
+            aril_tensor *x = numbers(ARIL_SHAPE(6));
+            aril_tensor *q = aril_full(ARIL_SHAPE(2), wrong[i], ARIL_F32, here);
+            aril_quantile_mode how = k & 1 ? ARIL_QUANTILE_LOWER : ARIL_QUANTILE_LINEAR;
+            aril_tensor *y = k & 2 ? aril_nanquantile(x, q, ARIL_AXES(0), how)
+                                   : aril_quantile(x, q, ARIL_AXES(0), how);
+            aril_status s = aril_tensor_status(y);
+            if (s == ARIL_OK) s = aril_synchronize(here);
+            CHECK_INT(s, test_on_cpu() ? ARIL_ERR_NUMBER : ARIL_ERR_INDEX);
+            aril_clear_error();
+            q = aril_full(ARIL_SHAPE(2), 0.5, ARIL_F32, here);
+            y = aril_quantile(x, q, ARIL_AXES(0), ARIL_QUANTILE_LINEAR);
+            CHECK_NEAR(aril_item(aril_amax(y, ARIL_ALL)), 2.75, 1e-6);
+        }
     }
 }
 

@@ -28,6 +28,7 @@ static const size_t memory_size = (size_t)1 << 30; /* of address space */
 typedef struct extent {
     struct extent *next;
     size_t begin, size;
+    aril_queue *queue; /* that freed it, and may reuse it at once; NULL: any */
 } extent;
 
 typedef struct strict {
@@ -78,44 +79,63 @@ static size_t rounded(size_t bytes)
     return (bytes + UNIT - 1) / UNIT * UNIT + UNIT; /* a gap follows, so that blocks lie unevenly */
 }
 
-static void *pool_alloc(void *self, aril_queue *queue, size_t bytes)
+/* Takes memory that the queue may use; NULL if there is none. With the lock held. */
+static char *take_hole(strict *d, aril_queue *queue, size_t size)
 {
-    strict *d = self;
-    size_t size = rounded(bytes);
-    char *p = NULL;
-    (void)queue;
-    pthread_mutex_lock(&d->lock);
-    for (extent **at = &d->holes; *at && !p; at = &(*at)->next) {
-        extent *e = *at;
-        if (e->size < size) continue;
-        p = d->forbidden + e->begin;
+    for (extent **at = &d->holes, *e; (e = *at); at = &e->next) {
+        if (e->size < size || (e->queue && e->queue != queue)) continue;
+        char *p = d->forbidden + e->begin;
         e->begin += size;
         e->size -= size;
         if (!e->size) {
             *at = e->next;
             free(e);
-            break;
         }
+        return p;
     }
+    return NULL;
+}
+
+/* What a queue freed may be used by others after its work. With the lock held. */
+static void share_holes(strict *d, const aril_queue *queue)
+{
+    for (extent *e = d->holes; e; e = e->next)
+        if (!queue || e->queue == queue) e->queue = NULL;
+}
+
+static aril_status synchronize(void *self);
+
+static void *pool_alloc(void *self, aril_queue *queue, size_t bytes)
+{
+    strict *d = self;
+    pthread_mutex_lock(&d->lock);
+    char *p = take_hole(d, queue, rounded(bytes));
+    pthread_mutex_unlock(&d->lock);
+    if (p) return p;
+    synchronize(d);
+    pthread_mutex_lock(&d->lock);
+    share_holes(d, NULL);
+    p = take_hole(d, queue, rounded(bytes));
     pthread_mutex_unlock(&d->lock);
     return p;
 }
 
-/* Puts a hole back, joined with its neighbours. */
-static void add_hole(strict *d, size_t begin, size_t size)
+/* Puts a hole back, joined with its neighbours of the same queue. */
+static void add_hole(strict *d, size_t begin, size_t size, aril_queue *queue)
 {
     extent **at = &d->holes;
     while (*at && (*at)->begin + (*at)->size < begin) at = &(*at)->next;
     extent *e = *at;
-    if (e && e->begin + e->size == begin) {
+    if (e && e->begin + e->size == begin && e->queue == queue) {
         e->size += size;
     } else {
+        if (e && e->begin < begin) at = &e->next;
         e = malloc(sizeof *e);
-        *e = (extent){ *at, begin, size };
+        *e = (extent){ *at, begin, size, queue };
         *at = e;
     }
     extent *next = e->next;
-    if (next && e->begin + e->size == next->begin) {
+    if (next && e->begin + e->size == next->begin && next->queue == queue) {
         e->size += next->size;
         e->next = next->next;
         free(next);
@@ -314,6 +334,9 @@ static void queue_free(void *self, aril_queue *q)
     pthread_cond_broadcast(&q->changed);
     pthread_mutex_unlock(&q->lock);
     pthread_join(q->thread, NULL);
+    pthread_mutex_lock(&d->lock);
+    share_holes(d, q);
+    pthread_mutex_unlock(&d->lock);
     free(q);
 }
 
@@ -472,7 +495,7 @@ static void pool_free(void *self, aril_queue *q, void *p, size_t bytes)
     strict *d = self;
     put(q, spoil, (job){ .dst = seen(d, p), .bytes = bytes < SPOILED ? bytes : SPOILED });
     pthread_mutex_lock(&d->lock);
-    add_hole(d, (size_t)((char *)p - d->forbidden), rounded(bytes));
+    add_hole(d, (size_t)((char *)p - d->forbidden), rounded(bytes), q);
     pthread_mutex_unlock(&d->lock);
 }
 
@@ -768,7 +791,7 @@ static void run_op(job *j)
 static aril_status run_dynamic(strict *d, aril__run *r, op_job *o)
 {
     job j = { .device = d, .data = o };
-    aril_queue *q = r->device->queue;
+    aril_queue *q = aril__run_queue(r);
     job *queued = malloc(sizeof *queued);
     *queued = j;
     queued->run = run_op;
@@ -797,7 +820,7 @@ static aril_status run_row(aril__run *r)
     strict *d = r->device->self;
     op_job *o = describe_run(d, r);
     if (r->op->flags & DYNAMIC) return run_dynamic(d, r, o);
-    put(r->device->queue, run_op, (job){ .data = o, .op = r->op->name, .what = "strict kernel" });
+    put(aril__run_queue(r), run_op, (job){ .data = o, .op = r->op->name, .what = "strict kernel" });
     return ARIL_OK;
 }
 
@@ -947,7 +970,7 @@ aril_status strict_open(const aril_host *host, aril_plugin *out)
         d->index = i;
         pthread_mutex_init(&d->lock, NULL);
         if (!map_memory(d)) return host->fail(ARIL_ERR_MEMORY, "strict: cannot map memory");
-        add_hole(d, UNIT, memory_size - UNIT);
+        add_hole(d, UNIT, memory_size - UNIT, NULL);
     }
     sigaction(SIGSEGV, &on_touch, NULL);
     *out = (aril_plugin){ .size = sizeof *out,

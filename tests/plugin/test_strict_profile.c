@@ -4,6 +4,7 @@
 #include "plugin/strict.h"
 #include "support/test.h"
 
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -101,6 +102,33 @@ TEST(idle_time_of_devices)
     CHECK(d[0].busy_seconds > 0 && d[0].seconds - d[0].busy_seconds > 0.02); /* it was held */
     CHECK_NEAR(d[0].busy_seconds, sum, 1e-9);                                /* one queue */
     CHECK_NEAR(d[1].busy_seconds, 0, 0);
+}
+
+static void *run_tanh(void *arg)
+{
+    for (int i = 0; i < 50; i++) {
+        ARIL_SCOPE;
+        aril_tanh(arg);
+    }
+    return NULL;
+}
+
+TEST(work_of_two_threads_is_kept_apart)
+{
+    ARIL_SCOPE;
+    aril_tensor *x = aril_ones(ARIL_SHAPE(50), ARIL_F32, strict(0));
+    pthread_t other;
+    CHECK_INT(aril_profile_begin((aril_profile_opts){ 0 }), ARIL_OK);
+    CHECK_INT(pthread_create(&other, NULL, run_tanh, x), 0);
+    for (int i = 0; i < 40; i++) aril_exp(x);
+    pthread_join(other, NULL);
+    CHECK_INT(aril_profile_end(), ARIL_OK);
+    const aril_profile_kernel *t = kernel("strict kernel", "tanh"),
+                              *e = kernel("strict kernel", "exp");
+    CHECK(t && e);
+    CHECK_INT(t->calls, 50);
+    CHECK_INT(e->calls, 40);
+    CHECK_MSG(aril_ok(), "%s", aril_error());
 }
 
 /* Text that printing a profile writes; free it. */

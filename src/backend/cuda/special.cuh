@@ -41,8 +41,7 @@ static __device__ __noinline__ double aril_cuda_lgamma(double x)
 {
     if (!(x < 0) || isinf(x)) return lgamma(x);
     double w = -x, sine = fabs(sinpi(w - rint(w)));
-    return sine == 0 ? (double)INFINITY
-                     : log(3.14159265358979323846 / (w * sine)) - lgamma(w);
+    return sine == 0 ? (double)INFINITY : log(3.14159265358979323846 / (w * sine)) - lgamma(w);
 }
 
 #endif

@@ -21,27 +21,6 @@ ATTR_LIST(linear, LINEAR_ATTRS)
 
 /* ---- geometry ---- */
 
-/* Merges batch dimensions into m, innermost first, while b is broadcast and the rows of a and c
- * continue with the same stride: one large product instead of many small ones. */
-static void merge_batch(aril__product *p)
-{
-    int last = p->ndim - 1;
-    while (last >= 0) {
-        bool one = p->dim[last] == 1;
-        bool follows = p->b_step[last] == 0 && p->a_step[last] == p->m * p->a_row &&
-                       p->c_step[last] == p->m * p->c_row;
-        if (!one && p->m == 1 && p->b_step[last] == 0) { /* a single row: any stride works */
-            p->a_row = p->a_step[last];
-            p->c_row = p->c_step[last];
-            follows = true;
-        }
-        if (!one && !follows) break;
-        p->m *= p->dim[last--];
-    }
-    p->ndim = last + 1;
-    p->batch = aril__count(p->ndim, p->dim);
-}
-
 static int64_t step_of(const aril_tensor *t, int axis_from_end)
 {
     int d = t->ndim - axis_from_end;
@@ -116,7 +95,7 @@ aril__product aril__product_of(const aril__run *r)
     p.a = aril__ptr_or_null(a);
     p.b = aril__ptr_or_null(b);
     p.c = aril__ptr_or_null(c);
-    merge_batch(&p);
+    aril__product_merge(&p);
     return p;
 }
 

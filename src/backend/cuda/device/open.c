@@ -14,11 +14,30 @@ static aril_cuda_device gpus[MAX_GPUS];
 
 /* ---- libraries ---- */
 
-void *aril_cuda_open_library(const char *const *names)
+void *aril_cuda_open_library(const char *name, const char *const *files, char *why, size_t size)
 {
     void *handle = NULL;
-    for (; *names && !handle; names++) handle = dlopen(*names, RTLD_NOW | RTLD_LOCAL);
-    return handle;
+    for (const char *const *f = files; *f && !handle; f++)
+        handle = dlopen(*f, RTLD_NOW | RTLD_LOCAL);
+    if (handle) return handle;
+    const char *error = dlerror();
+    snprintf(why, size,
+             "%s was not found: install %s, or name its directory in LD_LIBRARY_PATH (%s)", name,
+             files[0], error ? error : "no error");
+    return NULL;
+}
+
+bool aril_cuda_find_functions(void *handle, const char *library, const aril_cuda_function *list,
+                              char *why, size_t size)
+{
+    for (; list->name; list++) {
+        void *symbol = dlsym(handle, list->name);
+        memcpy(list->to, &symbol, sizeof symbol);
+        if (symbol) continue;
+        snprintf(why, size, "%s has no function %s", library, list->name);
+        return false;
+    }
+    return true;
 }
 
 const char *aril_cuda_file_of(void *function, char *buf, size_t size)
@@ -148,6 +167,7 @@ static const aril_device_ops device_ops = { .size = sizeof device_ops,
                                             .describe = describe,
                                             .close = close_device,
                                             .trim = aril_cuda_trim,
+                                            .pool_info = aril_cuda_pool_info,
                                             .limits = aril_cuda_limits,
                                             .copy_from = aril_cuda_copy_from,
                                             .queue_new = aril_cuda_queue_new,

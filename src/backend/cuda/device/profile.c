@@ -3,6 +3,7 @@
 #include "backend/cuda/device/device.h"
 
 #include <dlfcn.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -78,13 +79,10 @@ void aril_cuda_profile_end(void *self, void (*found)(void *ctx, const aril_work 
 
 #include <cupti.h>
 
-#if CUPTI_API_VERSION >= 130000
-typedef CUpti_ActivityKernel10 kernel_record;
-typedef CUpti_ActivityMemcpy6 copy_record;
-#else
-typedef CUpti_ActivityKernel9 kernel_record;
-typedef CUpti_ActivityMemcpy5 copy_record;
-#endif
+/* Records have the form of the library that is found; later forms begin with these. */
+typedef CUpti_ActivityKernel4 kernel_record;
+typedef CUpti_ActivityMemcpy copy_record;
+typedef CUpti_ActivityMemset fill_record;
 
 enum { BUFFER = 4 << 20, ALIGNED = 8, TEXT = 512 };
 
@@ -135,6 +133,7 @@ static struct {
     call *calls;
     size_t n, capacity, n_calls, capacity_calls;
     bool sorted;        /* the calls, by correlation */
+    atomic_bool ended;  /* the process is: CUPTI cannot be called any more */
     name *names[SLOTS]; /* they stay for the life of the process */
 } records = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
@@ -252,7 +251,7 @@ static void add_copy(const copy_record *c)
         c->start, c->end);
 }
 
-static void add_fill(const CUpti_ActivityMemset4 *f)
+static void add_fill(const fill_record *f)
 {
     add((done){ .work = { .kind = ARIL_WORK_FILL,
                           .name = "fill",
@@ -277,7 +276,7 @@ static void add_record(const CUpti_Activity *r)
     case CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL:
     case CUPTI_ACTIVITY_KIND_KERNEL: add_kernel((const kernel_record *)r); break;
     case CUPTI_ACTIVITY_KIND_MEMCPY: add_copy((const copy_record *)r); break;
-    case CUPTI_ACTIVITY_KIND_MEMSET: add_fill((const CUpti_ActivityMemset4 *)r); break;
+    case CUPTI_ACTIVITY_KIND_MEMSET: add_fill((const fill_record *)r); break;
     case CUPTI_ACTIVITY_KIND_EXTERNAL_CORRELATION:
         add_call((const CUpti_ActivityExternalCorrelation *)r);
         break;
@@ -325,36 +324,26 @@ static uint64_t mark_of(uint32_t correlation)
 
 /* ---- CUPTI ---- */
 
-#if CUDART_VERSION >= 13000 /* records have the form of the library's own version */
-#define LIBRARY "libcupti.so.13"
-#else
-#define LIBRARY "libcupti.so.12"
-#endif
-
 static void open_cupti(void)
 {
-    static const char *const names[] = { LIBRARY, "/usr/local/cuda/lib64/" LIBRARY,
-                                         "/usr/local/cuda/extras/CUPTI/lib64/" LIBRARY, NULL };
-    void *handle = aril_cuda_open_library(names);
-    if (!handle) {
-        const char *error = dlerror();
-        snprintf(cupti.why, sizeof cupti.why,
-                 "CUPTI was not found: install " LIBRARY " of the CUDA toolkit, or name its "
-                 "directory in LD_LIBRARY_PATH (%s)",
-                 error ? error : "no error");
-        return;
-    }
-#define F(name)                                                                       \
-    {                                                                                 \
-        void *symbol = dlsym(handle, #name);                                          \
-        memcpy(&cupti.name, &symbol, sizeof symbol);                                  \
-        if (!symbol && !cupti.why[0])                                                 \
-            snprintf(cupti.why, sizeof cupti.why, "CUPTI has no function %s", #name); \
-    }
-    FUNCTIONS(F)
+    static const char *const names[] = { "libcupti.so.13",
+                                         "libcupti.so.12",
+                                         "/usr/local/cuda/lib64/libcupti.so.13",
+                                         "/usr/local/cuda/lib64/libcupti.so.12",
+                                         "/usr/local/cuda/extras/CUPTI/lib64/libcupti.so.13",
+                                         "/usr/local/cuda/extras/CUPTI/lib64/libcupti.so.12",
+                                         NULL };
+    static const aril_cuda_function functions[] = {
+#define F(name) { #name, &cupti.name },
+        FUNCTIONS(F)
 #undef F
-    if (!cupti.why[0] &&
-        cupti.cuptiActivityRegisterCallbacks(give_buffer, take_buffer) != CUPTI_SUCCESS)
+            { 0 }
+    };
+    void *handle = aril_cuda_open_library("CUPTI", names, cupti.why, sizeof cupti.why);
+    if (!handle ||
+        !aril_cuda_find_functions(handle, "CUPTI", functions, cupti.why, sizeof cupti.why))
+        return;
+    if (cupti.cuptiActivityRegisterCallbacks(give_buffer, take_buffer) != CUPTI_SUCCESS)
         snprintf(cupti.why, sizeof cupti.why,
                  "CUPTI cannot be used: another profiler may be using it");
 }
@@ -362,6 +351,18 @@ static void open_cupti(void)
 static void disable(size_t n)
 {
     for (size_t i = 0; i < n; i++) cupti.cuptiActivityDisable(kinds[i]);
+}
+
+/* At the end of the process, before CUPTI's own functions for that: a profile that is still on is
+ * passed on later, from what was recorded until now. */
+static void collect_last(void)
+{
+    if (records.profiled) {
+        cudaDeviceSynchronize();
+        disable(sizeof kinds / sizeof *kinds);
+        cupti.cuptiActivityFlushAll(CUPTI_ACTIVITY_FLAG_FLUSH_FORCED);
+    }
+    atomic_store(&records.ended, true);
 }
 
 static const char *enable(void)
@@ -379,6 +380,8 @@ static const char *enable(void)
         disable(i);
         return why;
     }
+    static bool registered;
+    if (!registered) registered = atexit(collect_last) == 0; /* after CUPTI's: runs before */
     cupti.cuptiGetTimestamp(&stamp);
     clock_gettime(CLOCK_MONOTONIC, &now);
     records.to_clock = (int64_t)now.tv_sec * 1000000000 + now.tv_nsec - (int64_t)stamp;
@@ -409,7 +412,7 @@ void aril_cuda_profile_mark(void *self, uint64_t mark)
 {
     static _Thread_local uint64_t current;
     (void)self; /* CUPTI's numbers are for all devices */
-    if (mark == current) return;
+    if (mark == current || atomic_load_explicit(&records.ended, memory_order_relaxed)) return;
     if (current)
         cupti.cuptiActivityPopExternalCorrelationId(CUPTI_EXTERNAL_CORRELATION_KIND_CUSTOM0, NULL);
     if (mark)
@@ -420,9 +423,12 @@ void aril_cuda_profile_mark(void *self, uint64_t mark)
 void aril_cuda_profile_end(void *self, void (*found)(void *ctx, const aril_work *work), void *ctx)
 {
     const aril_cuda_device *d = self;
-    aril_cuda_use(d);
-    cudaDeviceSynchronize();
-    cupti.cuptiActivityFlushAll(0);
+    bool ended = atomic_load(&records.ended);
+    if (!ended) {
+        aril_cuda_use(d);
+        cudaDeviceSynchronize();
+        cupti.cuptiActivityFlushAll(0);
+    }
     pthread_mutex_lock(&records.lock);
     for (size_t i = 0; i < records.n; i++) {
         done *r = &records.at[i];
@@ -433,8 +439,10 @@ void aril_cuda_profile_end(void *self, void (*found)(void *ctx, const aril_work 
     bool last = --records.profiled == 0;
     pthread_mutex_unlock(&records.lock);
     if (!last) return;
-    disable(sizeof kinds / sizeof *kinds);
-    cupti.cuptiActivityFlushAll(CUPTI_ACTIVITY_FLAG_FLUSH_FORCED);
+    if (!ended) {
+        disable(sizeof kinds / sizeof *kinds);
+        cupti.cuptiActivityFlushAll(CUPTI_ACTIVITY_FLAG_FLUSH_FORCED);
+    }
     pthread_mutex_lock(&records.lock);
     free(records.at);
     free(records.calls);

@@ -34,9 +34,9 @@ enum aril_cuda_ew_feed {
 template <typename T> struct aril_cuda_ew_args {
     void *base[1 + ARIL_CUDA_EW_INPUTS];
     aril_cuda_nest<1 + ARIL_CUDA_EW_INPUTS> nest;
-    uint32_t n;     /* elements */
+    uint32_t n;       /* elements */
     uint16_t formula; /* ARIL__FORMULA_... */
-    bool vectors;   /* chunks of neighbours are contiguous (or one element) and aligned */
+    bool vectors;     /* chunks of neighbours are contiguous (or one element) and aligned */
     uint8_t dtype[1 + ARIL_CUDA_EW_INPUTS];
     uint8_t size[1 + ARIL_CUDA_EW_INPUTS];  /* bytes of an element */
     uint8_t bytes[1 + ARIL_CUDA_EW_INPUTS]; /* and of a chunk */

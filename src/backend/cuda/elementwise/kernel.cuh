@@ -39,8 +39,8 @@ static __device__ __forceinline__ int32_t aril_cuda_ew_offset(const aril_cuda_ew
 
 /* Elements first, first + step ... of operand j; those beyond the end repeat the first. */
 template <typename T>
-static __device__ __noinline__ aril_cuda_ew_chunk<T>
-aril_cuda_ew_gather(const aril_cuda_ew_args<T> &a, int j, uint32_t first, uint32_t step)
+static __device__ __noinline__ aril_cuda_ew_chunk<T> aril_cuda_ew_gather(
+    const aril_cuda_ew_args<T> &a, int j, uint32_t first, uint32_t step)
 {
     const int size = aril_cuda_ew_chunk<T>::size;
     aril_cuda_ew_chunk<T> x;
@@ -111,36 +111,41 @@ static __device__ __forceinline__ void aril_cuda_ew_write(const aril_cuda_ew_raw
 
 /* Converts chunks, for the dtypes of aril_cuda_ew_native. */
 template <typename T> struct aril_cuda_ew_vectors;
-#define ARIL_CUDA_EW_VECTORS(T, ...)                                                             \
-    template <> struct aril_cuda_ew_vectors<T> {                                                 \
-        enum { size = aril_cuda_ew_chunk<T>::size };                                             \
-        static __device__ __forceinline__ void unpack(const aril_cuda_ew_raw &raw, int dtype,    \
-                                                      bool splat, T *x)                          \
-        {                                                                                        \
-            switch (dtype) { __VA_ARGS__(ARIL_CUDA_EW_UNPACK_CASE, T) }                          \
-        }                                                                                        \
+#define ARIL_CUDA_EW_VECTORS(T, ...)                                                              \
+    template <> struct aril_cuda_ew_vectors<T> {                                                  \
+        enum { size = aril_cuda_ew_chunk<T>::size };                                              \
+        static __device__ __forceinline__ void unpack(const aril_cuda_ew_raw &raw, int dtype,     \
+                                                      bool splat, T *x)                           \
+        {                                                                                         \
+            switch (dtype) {                                                                      \
+                __VA_ARGS__(ARIL_CUDA_EW_UNPACK_CASE, T)                                          \
+            }                                                                                     \
+        }                                                                                         \
         static __device__ __forceinline__ void pack(aril_cuda_ew_raw &raw, int dtype, const T *x) \
-        {                                                                                        \
-            switch (dtype) { __VA_ARGS__(ARIL_CUDA_EW_PACK_CASE, T) }                            \
-        }                                                                                        \
+        {                                                                                         \
+            switch (dtype) {                                                                      \
+                __VA_ARGS__(ARIL_CUDA_EW_PACK_CASE, T)                                            \
+            }                                                                                     \
+        }                                                                                         \
     };
-#define ARIL_CUDA_EW_UNPACK_CASE(S, T)                                                         \
-    case aril_cuda_type<S>::dtype: {                                                           \
-        aril_cuda_vector<S, size> v;                                                           \
-        memcpy(&v, &raw, sizeof(v));                                                           \
-        for (int k = 0; k < size; k++) x[k] = aril_cuda_to<T>(splat ? v.at[0] : v.at[k]);      \
-        break;                                                                                 \
+#define ARIL_CUDA_EW_UNPACK_CASE(S, T)                                                    \
+    case aril_cuda_type<S>::dtype: {                                                      \
+        aril_cuda_vector<S, size> v;                                                      \
+        memcpy(&v, &raw, sizeof(v));                                                      \
+        for (int k = 0; k < size; k++) x[k] = aril_cuda_to<T>(splat ? v.at[0] : v.at[k]); \
+        break;                                                                            \
     }
-#define ARIL_CUDA_EW_PACK_CASE(S, T)                                         \
-    case aril_cuda_type<S>::dtype: {                                         \
-        aril_cuda_vector<S, size> v;                                         \
-        for (int k = 0; k < size; k++) v.at[k] = aril_cuda_from<S>(x[k]);    \
-        memcpy(&raw, &v, sizeof(v));                                         \
-        break;                                                               \
+#define ARIL_CUDA_EW_PACK_CASE(S, T)                                      \
+    case aril_cuda_type<S>::dtype: {                                      \
+        aril_cuda_vector<S, size> v;                                      \
+        for (int k = 0; k < size; k++) v.at[k] = aril_cuda_from<S>(x[k]); \
+        memcpy(&raw, &v, sizeof(v));                                      \
+        break;                                                            \
     }
-#define ARIL_CUDA_EW_SINGLE(X, T) X(float, T) X(aril_cuda_f16, T) X(aril_cuda_bf16, T) X(aril_cuda_bool, T)
-#define ARIL_CUDA_EW_DOUBLE(X, T) X(double, T) X(aril_cuda_bool, T)
-#define ARIL_CUDA_EW_SIGNED(X, T) X(int64_t, T) X(int32_t, T) X(aril_cuda_bool, T)
+#define ARIL_CUDA_EW_SINGLE(X, T) \
+    X(float, T) X(aril_cuda_f16, T) X(aril_cuda_bf16, T) X(aril_cuda_bool, T)
+#define ARIL_CUDA_EW_DOUBLE(X, T)   X(double, T) X(aril_cuda_bool, T)
+#define ARIL_CUDA_EW_SIGNED(X, T)   X(int64_t, T) X(int32_t, T) X(aril_cuda_bool, T)
 #define ARIL_CUDA_EW_UNSIGNED(X, T) X(uint64_t, T) X(aril_cuda_bool, T)
 ARIL_CUDA_EW_VECTORS(float, ARIL_CUDA_EW_SINGLE)
 ARIL_CUDA_EW_VECTORS(double, ARIL_CUDA_EW_DOUBLE)
@@ -161,9 +166,9 @@ static constexpr bool aril_cuda_ew_starts(const char *text, const char *with)
 }
 static constexpr bool aril_cuda_ew_is_quick(const char *text)
 {
-    const char *const small[] = { "k_abs",      "k_sign",    "k_maximum", "k_minimum", "k_isnan",
-                                  "k_isinf",    "k_isfinite", "k_square",  "k_sqrt",    "k_floor",
-                                  "k_ceil",     "k_round",   "k_trunc",   "k_copysign" };
+    const char *const small[] = { "k_abs",   "k_sign",     "k_maximum", "k_minimum", "k_isnan",
+                                  "k_isinf", "k_isfinite", "k_square",  "k_sqrt",    "k_floor",
+                                  "k_ceil",  "k_round",    "k_trunc",   "k_copysign" };
     for (; *text; text++) {
         bool known = false;
         if (aril_cuda_ew_starts(text, "aril_cuda_")) return false;
@@ -181,12 +186,13 @@ template <typename T, int N> struct aril_cuda_ew_inputs {
 
 /* Defined in kernels.inc: a switch over the formulas. */
 template <typename T, int N, bool Quick>
-static __device__ __forceinline__ aril_cuda_ew_chunk<T>
-aril_cuda_ew_eval(int formula, const aril_cuda_ew_inputs<T, N> &v, const T *p, int &bad);
+static __device__ __forceinline__ aril_cuda_ew_chunk<T> aril_cuda_ew_eval(
+    int formula, const aril_cuda_ew_inputs<T, N> &v, const T *p, int &bad);
 
 template <typename T, int N>
-static __device__ __noinline__ aril_cuda_ew_chunk<T>
-aril_cuda_ew_call(int formula, aril_cuda_ew_inputs<T, N> v, const T *p, int *bad)
+static __device__ __noinline__ aril_cuda_ew_chunk<T> aril_cuda_ew_call(int formula,
+                                                                       aril_cuda_ew_inputs<T, N> v,
+                                                                       const T *p, int *bad)
 {
     int found = ARIL_CUDA_FINE;
     aril_cuda_ew_chunk<T> y = aril_cuda_ew_eval<T, N, false>(formula, v, p, found);

@@ -28,7 +28,8 @@ static bool aril_cuda_ew_takes(const aril_cuda_loops &l, const aril_cuda_ew_args
     if (j > 0 && a.feed[j] != ARIL_CUDA_EW_TENSOR) return true;
     if (!aril_cuda_ew_native<T>(a.dtype[j])) return false;
     if (j > 0 && l.stride[j][last] == 0) return true;
-    if (l.stride[j][last] != 1 || (uintptr_t)a.base[j] % (uintptr_t)(bytes < 16 ? bytes : 16)) return false;
+    if (l.stride[j][last] != 1 || (uintptr_t)a.base[j] % (uintptr_t)(bytes < 16 ? bytes : 16))
+        return false;
     for (int d = 0; d < last; d++)
         if (l.stride[j][d] % chunk) return false;
     return true;
@@ -52,8 +53,7 @@ static aril_status aril_cuda_ew_launch(aril_run *r, const void *kernel, int n_in
     const int64_t tile = chunk * ARIL_CUDA_EW_THREADS * aril_cuda_ew_unroll<T>(n_in);
     a.n = (uint32_t)aril_cuda_loops_numel(&piece);
     for (int j = 0; j < piece.n; j++)
-        if (a.base[j])
-            a.base[j] = (char *)a.base[j] + piece.offset[j] * aril_cuda_size(a.dtype[j]);
+        if (a.base[j]) a.base[j] = (char *)a.base[j] + piece.offset[j] * aril_cuda_size(a.dtype[j]);
     a.nest = aril_cuda_nest_of<1 + ARIL_CUDA_EW_INPUTS>(piece);
     a.vectors = aril_cuda_ew_vectorizes(piece, a);
     for (int j = 0; j < piece.n; j++) {
@@ -68,7 +68,8 @@ static aril_status aril_cuda_ew_launch(aril_run *r, const void *kernel, int n_in
 }
 
 /* Runs the kernel of a formula on the first `n_in` inputs of the run, broadcast to its result. */
-template <typename T> static aril_status aril_cuda_ew_run(aril_run *r, int formula, const void *kernel, int n_in)
+template <typename T>
+static aril_status aril_cuda_ew_run(aril_run *r, int formula, const void *kernel, int n_in)
 {
     aril_tensor *out = aril_cuda_out(r, 0);
     aril_cuda_ew_args<T> a = {};
@@ -94,10 +95,9 @@ template <typename T> static aril_status aril_cuda_ew_run(aril_run *r, int formu
     for (int k = 0; k < 3 && p; k++) a.p[k] = (T)p[k];
     a.report = aril_cuda_report_of(r);
     aril_cuda_loops_merge(&l, 0);
-    return aril_cuda_each_piece(
-        &l, [&](const aril_cuda_loops &piece) { 
+    return aril_cuda_each_piece(&l, [&](const aril_cuda_loops &piece) {
         return aril_cuda_ew_launch<T>(r, kernel, n_in, piece, a);
-     });
+    });
 }
 
 #endif

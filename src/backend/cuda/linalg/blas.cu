@@ -185,32 +185,11 @@ static uint32_t alignment_of(const aril_cuda_gemm *g, int i)
     return i == 0 ? 256 : i == 1 ? 16 : g->type == ARIL_F64 ? 8 : g->type == ARIL_F32 ? 4 : 2;
 }
 
-/* The heuristic's first choice whose sums are made in the compute type, always in the same
- * order. */
 static bool ask_heuristic(const aril_cuda_gemm *g, cublasLtMatmulDesc_t task, uint32_t alignment,
                           size_t workspace, cublasLtMatmulHeuristicResult_t *best)
 {
-    const aril_cuda_blas *lt = g->lt;
-    cublasLtMatmulPreferenceOpaque_t want;
-    uint32_t reduction = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
-    static const cublasLtMatmulPreferenceAttributes_t aligned[] = {
-        CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
-        CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES
-    };
-    if (lt->cublasLtMatmulPreferenceInit_internal(&want, sizeof want) != CUBLAS_STATUS_SUCCESS)
-        return false;
-    lt->cublasLtMatmulPreferenceSetAttribute(&want, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
-                                             &workspace, sizeof workspace);
-    lt->cublasLtMatmulPreferenceSetAttribute(&want, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
-                                             &reduction, sizeof reduction);
-    for (cublasLtMatmulPreferenceAttributes_t which : aligned)
-        lt->cublasLtMatmulPreferenceSetAttribute(&want, which, &alignment, sizeof alignment);
-    int n = 0;
-    cublasLtMatmulDescOpaque_t described = *task;
-    cublasLtMatrixLayoutOpaque_t a = g->a, b = g->b, c = g->c;
-    cublasStatus_t s = lt->cublasLtMatmulAlgoGetHeuristic(g->handle, &described, &b, &a, &c, &c,
-                                                          &want, 1, best, &n);
-    return s == CUBLAS_STATUS_SUCCESS && n > 0 && best->state == CUBLAS_STATUS_SUCCESS;
+    return aril_cuda_blas_choose(g->lt, g->handle, { *task, g->b, g->a, g->c }, alignment,
+                                 workspace, best);
 }
 
 /* The algorithm for one alignment; *workspace is the most it may use, then what it uses. */
