@@ -10,6 +10,7 @@
 #include "ops/elementwise/formula.h"
 #include "ops/table/plans.h"
 #include "ops/table/rows.h"
+#include "ops/table/tuning.h"
 
 void aril__library_start(void)
 {
@@ -39,6 +40,7 @@ void aril__library_end(void)
     aril__dnn_end();
     aril__rows_shutdown();
     aril__plugins_shutdown();
+    aril__tuning_shutdown();
     aril__cpu_end();
 }
 

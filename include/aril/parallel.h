@@ -15,18 +15,21 @@ ARIL_API aril_status aril_set_threads(int n);
 /* The number of threads in use, at least 1. */
 ARIL_API int aril_threads(void);
 
-/* Determinism levels. At every level the same calls with the same seeds on the same machine with
- * the same number of threads give bitwise identical results. */
+/* Determinism levels. Except at the last, the same calls with the same seeds on the same machine
+ * with the same number of threads give bitwise identical results. */
 typedef enum aril_determinism {
     ARIL_SAME_THREADS, /* identical for the same number of threads: work may be split by thread */
     ARIL_ANY_THREADS,  /* identical for any number of threads: work is split by its size only */
+    ARIL_NOT_DETERMINISTIC, /* GPUs may add in any order: the last bits may differ in each run. On
+                               the CPU as ARIL_SAME_THREADS */
 } aril_determinism;
 
 /* Sets the determinism level for operations that start from now on, in every thread of the process.
  * ARIL_ANY_THREADS makes some kernels slower (those that would otherwise split work by thread:
- * convolutions, large matrix products and their gradients). The initial level is that of the
- * environment variable ARIL_DETERMINISTIC (same_threads or any_threads), default ARIL_SAME_THREADS.
- * Any other value is an error (ARIL_ERR_ARG) and changes nothing. */
+ * convolutions, large matrix products and their gradients); ARIL_NOT_DETERMINISTIC may make
+ * gradients of convolutions on a GPU faster. The initial level is that of the environment variable
+ * ARIL_DETERMINISTIC (same_threads, any_threads or no), default ARIL_SAME_THREADS. Any other value
+ * is an error (ARIL_ERR_ARG) and changes nothing. */
 ARIL_API aril_status aril_set_deterministic(aril_determinism level);
 
 /* The level in use. */

@@ -7,6 +7,7 @@
 #ifndef ARIL_PLUGIN_H
 #define ARIL_PLUGIN_H
 
+#include "aril/device.h"
 #include "aril/error.h"
 #include "aril/tensor.h"
 
@@ -90,6 +91,33 @@ typedef struct aril_late_error {
     char text[256]; /* what went wrong */
 } aril_late_error;
 
+/* What a device's own pool holds, in bytes. */
+typedef struct aril_pool_info {
+    size_t cached;  /* from the system, but not in use */
+    int64_t misses; /* requests that went to the system */
+    int n_largest;  /* entries of `largest`: the largest sizes in use, and how often */
+    struct {
+        size_t bytes;
+        int64_t count;
+    } largest[8];
+} aril_pool_info;
+
+typedef enum aril_work_kind {
+    ARIL_WORK_KERNEL,
+    ARIL_WORK_COPY, /* also to and from the host */
+    ARIL_WORK_FILL
+} aril_work_kind;
+
+/* Work that a device has done while it was profiled. */
+typedef struct aril_work {
+    aril_work_kind kind;
+    const char *name;  /* of the kernel, or what was done: "copy to device"; it stays valid */
+    uint64_t mark;     /* that the thread which queued it had set (profile_mark) */
+    int64_t begin, ns; /* in nanoseconds of CLOCK_MONOTONIC */
+    int queue;         /* a number for each queue */
+    double bytes;      /* that were copied or filled; 0 for kernels */
+} aril_work;
+
 /* The functions of a device. Those of the first group are required; the others are optional, but
  * come in groups: one of a group requires the rest of it. Work is put into a queue and done later,
  * in order; every function may be called from any thread. `queue` is NULL on devices without
@@ -117,6 +145,8 @@ typedef struct aril_device_ops {
     void (*describe)(void *self, char *buf, size_t size); /* one line for people */
     void (*close)(void *self);                            /* at the end of the process */
     void (*trim)(void *self); /* own_pool: returns cached memory to the system */
+    void (*pool_info)(void *self, aril_pool_info *info); /* own_pool: for aril_memory */
+    void (*limits)(void *self, aril_limits *limits);
     /* Copies from `other`, another device of this kind, in the order of this device's queue. The
      * queue of the other is ordered around it with events. */
     aril_status (*copy_from)(void *self, aril_queue *queue, void *dst, void *other, const void *src,
@@ -162,6 +192,14 @@ typedef struct aril_device_ops {
     /* Named, nested ranges in the device's profiler. */
     void (*range_begin)(void *self, const char *name);
     void (*range_end)(void *self);
+
+    /* Measuring when the device does its work, for aril_profile_begin. `profile_begin` returns NULL,
+     * or the reason why that is impossible. Afterwards, `profile_mark` sets the number that work
+     * queued by the calling thread belongs to, and 0 that it belongs to none. `profile_end` waits
+     * for the device, passes on what it has done since the begin, and stops measuring. */
+    const char *(*profile_begin)(void *self);
+    void (*profile_mark)(void *self, uint64_t mark);
+    void (*profile_end)(void *self, void (*found)(void *ctx, const aril_work *work), void *ctx);
 } aril_device_ops;
 
 /* What kind of number an input is. */
@@ -233,6 +271,18 @@ typedef struct aril_host {
     /* Whether products and convolutions of f32 may be computed in TF32 (aril_allow_tf32). Plans may
      * depend on it: all are made anew when it changes. */
     bool (*tf32_allowed)(void);
+    /* Whether the same call must give the same bits each time (aril_set_deterministic). Plans may
+     * depend on it. */
+    bool (*deterministic)(void);
+    /* Tuning. `tuning`: rows may time their ways to do a call in `prepare`, on memory of their own
+     * (aril_set_tuning). `tuned` copies the choice that was recorded under a key, in this process
+     * or another, and is false if there is none; it is asked whether tuning is on or not. `tune`
+     * records one. A key names everything that the times depend on: op, shapes, dtypes, orders,
+     * device, versions of libraries. Keys and choices are printable text of less than 256 bytes
+     * without tabs. */
+    bool (*tuning)(void);
+    bool (*tuned)(const char *key, char *choice, size_t size);
+    void (*tune)(const char *key, const char *choice);
 } aril_host;
 
 /* Filled in by the plug-in. Everything it points to must stay valid for the life of the process. */

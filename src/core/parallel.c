@@ -68,9 +68,12 @@ static void read_determinism(void)
     if (!text || !*text || strcmp(text, "same_threads") == 0) return;
     if (strcmp(text, "any_threads") == 0)
         atomic_store(&determinism, ARIL_ANY_THREADS);
+    else if (strcmp(text, "no") == 0)
+        atomic_store(&determinism, ARIL_NOT_DETERMINISTIC);
     else
         fprintf(stderr,
-                "aril: ARIL_DETERMINISTIC=%.32s ignored: expected same_threads or any_threads\n",
+                "aril: ARIL_DETERMINISTIC=%.32s ignored: expected same_threads, any_threads or "
+                "no\n",
                 text);
 }
 
@@ -109,9 +112,10 @@ int aril_threads(void)
 
 aril_status aril_set_deterministic(aril_determinism level)
 {
-    if (level != ARIL_SAME_THREADS && level != ARIL_ANY_THREADS)
+    if (level != ARIL_SAME_THREADS && level != ARIL_ANY_THREADS && level != ARIL_NOT_DETERMINISTIC)
         return aril__fail(ARIL_ERR_ARG,
-                          "set_deterministic: %d is neither ARIL_SAME_THREADS nor ARIL_ANY_THREADS",
+                          "set_deterministic: expected ARIL_SAME_THREADS, ARIL_ANY_THREADS or "
+                          "ARIL_NOT_DETERMINISTIC, got %d",
                           (int)level);
     pthread_once(&once, read_settings);
     atomic_store(&determinism, (int)level);
@@ -130,7 +134,7 @@ int64_t aril__parallel_pieces(int64_t units, int64_t min)
     enum { BY_SIZE = 16 };
     if (min < 1) min = 1;
     int64_t max = units / min, pieces = BY_SIZE;
-    if (aril_deterministic() == ARIL_SAME_THREADS)
+    if (aril_deterministic() != ARIL_ANY_THREADS)
         pieces = aril__parallel_is_serial() ? 1 : aril_threads();
     if (pieces > max) pieces = max;
     return pieces < 1 ? 1 : pieces;

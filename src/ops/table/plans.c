@@ -50,8 +50,9 @@ static size_t describe(const aril__run *r, uint64_t *key)
     key[n++] = (uint64_t)aril__op_number(r->op) | (uint64_t)r->type << 16 |
                (uint64_t)(uint32_t)aril__force_row << 32;
     key[n++] = atomic_load_explicit(&table.generation, memory_order_acquire);
-    key[n++] = (uint64_t)aril__parallel_pieces(INT64_MAX, 1) |     /* how far work may be split, */
-               (uint64_t)aril__parallel_slots(INT64_MAX, 1) << 32; /* by how many threads */
+    key[n++] = (uint64_t)aril__parallel_pieces(INT64_MAX, 1) |      /* how far work may be split, */
+               (uint64_t)aril__parallel_slots(INT64_MAX, 1) << 32 | /* by how many threads */
+               (uint64_t)aril_deterministic() << 60;
     if (attrs) memcpy(key + n, r->attrs, attrs * sizeof *key);
     n += attrs;
     for (int i = 0; i < r->n_in + r->n_out; i++) {

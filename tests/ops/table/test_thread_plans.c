@@ -256,6 +256,28 @@ TEST(plans_are_made_anew_when_tf32_is_allowed)
     CHECK(!aril_tf32_allowed());
 }
 
+TEST(plans_are_made_anew_when_tuning_or_determinism_changes)
+{
+    start();
+    CHECK(is_right(8, 8, 0));
+    int before = atomic_load(&prepared);
+    aril_set_tuning(true);
+    CHECK(aril_tuning());
+    CHECK(is_right(8, 8, 0));
+    CHECK_INT(atomic_load(&prepared), before + 1);
+    aril_set_tuning(true); /* no change */
+    CHECK(is_right(8, 8, 0));
+    CHECK_INT(atomic_load(&prepared), before + 1);
+    aril_set_tuning(false);
+    CHECK(!aril_tuning());
+    CHECK(is_right(8, 8, 0));
+    before = atomic_load(&prepared);
+    CHECK_INT(aril_set_deterministic(ARIL_NOT_DETERMINISTIC), ARIL_OK);
+    CHECK(is_right(8, 8, 0));
+    CHECK_INT(atomic_load(&prepared), before + 1);
+    CHECK_INT(aril_set_deterministic(ARIL_SAME_THREADS), ARIL_OK);
+}
+
 /* ---- the log ---- */
 
 /* The output of fn on stderr. */

@@ -45,7 +45,7 @@ template <typename S, int N> static __global__ void follow_last(aril_cuda_epilog
     }
 }
 
-template <typename S> static void launch(aril_run *r, const aril_cuda_epilogue *e, int64_t n)
+template <typename S> static void launch(const aril_run *r, const aril_cuda_epilogue *e, int64_t n)
 {
     enum { N = 4 };
     cudaStream_t stream = aril_cuda_stream(r);
@@ -63,7 +63,7 @@ template <typename S> static void launch(aril_run *r, const aril_cuda_epilogue *
         follow<S, 1><<<blocks, ARIL_CUDA_THREADS, 0, stream>>>(*e, items);
 }
 
-aril_status aril_cuda_epilogue_run(aril_run *r, const aril_cuda_epilogue *e)
+aril_status aril_cuda_epilogue_run(const aril_run *r, const aril_cuda_epilogue *e)
 {
     int64_t n = e->outer * e->channels * e->inner;
     aril_cuda_epilogue simple = *e;

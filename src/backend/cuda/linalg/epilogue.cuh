@@ -44,6 +44,6 @@ struct aril_cuda_epilogue {
     int dtype, activation;
     bool clear;
 };
-aril_status aril_cuda_epilogue_run(aril_run *r, const aril_cuda_epilogue *e);
+aril_status aril_cuda_epilogue_run(const aril_run *r, const aril_cuda_epilogue *e);
 
 #endif

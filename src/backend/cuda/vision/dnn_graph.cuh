@@ -37,8 +37,14 @@ cudnnBackendDescriptor_t aril_cuda_graph_tensor_of(aril_cuda_graph *g,
 
 /* Which engines are refused. */
 struct aril_cuda_engine_rules {
-    bool keep_f32;     /* inputs stay f32: no TF32 */
-    int64_t workspace; /* the most bytes an engine may ask for */
+    bool keep_f32;  /* inputs stay f32: no TF32 */
+    bool any_order; /* sums may differ from run to run */
+};
+
+/* An engine with its settings, which its name tells: "e12,2=3,11=1". */
+struct aril_cuda_engine {
+    cudnnBackendDescriptor_t config;
+    char name[192];
 };
 
 /* A graph that can be executed. */
@@ -47,11 +53,17 @@ struct aril_cuda_dnn_plan {
     int64_t workspace;
 };
 
-/* The first deterministic engine of the heuristics that builds, for the graph of these
- * operations. */
-bool aril_cuda_graph_plan(aril_cuda_graph *g, cudnnHandle_t handle, int n,
-                          const cudnnBackendDescriptor_t *operations,
-                          const aril_cuda_engine_rules *rules, aril_cuda_dnn_plan *plan);
+/* The engines for the graph of these operations that the rules allow, as the heuristics order
+ * them, each once. Returns how many, at most `most`; aril_cuda_engines_end releases them. */
+int aril_cuda_graph_engines(aril_cuda_graph *g, cudnnHandle_t handle, int n,
+                            const cudnnBackendDescriptor_t *operations,
+                            const aril_cuda_engine_rules *rules, aril_cuda_engine *to, int most);
+void aril_cuda_engines_end(const aril_cuda_dnn *lib, aril_cuda_engine *engines, int n);
+
+/* Builds the plan of an engine, which it then owns; false if it does not build or needs more than
+ * `most` bytes of workspace. */
+bool aril_cuda_engine_build(const aril_cuda_dnn *lib, cudnnHandle_t handle,
+                            aril_cuda_engine *engine, int64_t most, aril_cuda_dnn_plan *to);
 void aril_cuda_dnn_plan_end(const aril_cuda_dnn *lib, aril_cuda_dnn_plan *plan);
 cudnnStatus_t aril_cuda_dnn_execute(const aril_cuda_dnn *lib, cudnnHandle_t handle,
                                     const aril_cuda_dnn_plan *plan, int n, const int64_t *ids,

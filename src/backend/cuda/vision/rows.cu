@@ -1,6 +1,6 @@
 /* Rows of convolution, pooling and resampling, fastest first. */
 #include "backend/cuda/vision/conv.cuh"
-#include "backend/cuda/vision/conv_dnn.cuh"
+#include "backend/cuda/vision/conv_library.cuh"
 #include "backend/cuda/vision/grid_sample.cuh"
 #include "backend/cuda/vision/pool.cuh"
 #include "backend/cuda/vision/resample.cuh"
@@ -28,8 +28,8 @@ enum {
 #define DNN(op_, layout_, prepare_)                                                \
     {                                                                              \
         .op = op_, .name = "cudnn", .dtypes = ARIL_CUDA_DT_FLOAT, .strided = true, \
-        .layout = layout_, .prepare = prepare_, .run = aril_cuda_dnn_conv_run,     \
-        .destroy = aril_cuda_dnn_conv_destroy                                      \
+        .layout = layout_, .prepare = prepare_, .run = aril_cuda_conv_library_run, \
+        .destroy = aril_cuda_conv_library_destroy                                  \
     }
 #define MAX_POOLING(op_, run_)                                                              \
     {                                                                                       \
@@ -48,13 +48,13 @@ enum {
     }
 
 const aril_row aril_cuda_vision_rows[] = {
-    DNN("conv", CONV, aril_cuda_dnn_conv_prepare),
+    DNN("conv", CONV, aril_cuda_conv_library_prepare),
     DIRECT("conv", CONV, aril_cuda_conv_run),
-    DNN("conv_dgrad", CONV, aril_cuda_dnn_conv_dgrad_prepare),
+    DNN("conv_dgrad", CONV, aril_cuda_conv_dgrad_library_prepare),
     DIRECT("conv_dgrad", CONV, aril_cuda_conv_dgrad_run),
-    DNN("conv_wgrad", CONV, aril_cuda_dnn_conv_wgrad_prepare),
+    DNN("conv_wgrad", CONV, aril_cuda_conv_wgrad_library_prepare),
     DIRECT("conv_wgrad", CONV, aril_cuda_conv_wgrad_run),
-    DNN("conv_transpose", CONV_TRANSPOSE, aril_cuda_dnn_conv_transpose_prepare),
+    DNN("conv_transpose", CONV_TRANSPOSE, aril_cuda_conv_transpose_library_prepare),
     DIRECT("conv_transpose", CONV_TRANSPOSE, aril_cuda_conv_transpose_run),
 
     MAX_POOLING("max_pool", aril_cuda_max_pool_run),

@@ -1,0 +1,561 @@
+#include "backend/cuda/vision/conv_way.cuh"
+
+#include "backend/cuda/linalg/epilogue.cuh"
+#include "backend/cuda/vision/conv_depthwise.cuh"
+#include "backend/cuda/vision/conv_dnn.cuh"
+#include "backend/cuda/vision/conv_weights.cuh"
+
+#include <new>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const int64_t MAX_WORKSPACE = (int64_t)2 << 30;
+
+/* ---- running ---- */
+
+void aril_cuda_conv_way_end(aril_cuda_conv_way *way)
+{
+#ifdef ARIL_CUDA_CUDNN
+    if (way->kind == ARIL_CUDA_CONV_ENGINE || way->kind == ARIL_CUDA_CONV_PACKED)
+        aril_cuda_dnn_plan_end(aril_cuda_dnn_library(nullptr), &way->plan);
+#endif
+    way->kind = ARIL_CUDA_CONV_NONE;
+}
+
+/* The bias, unless the way has added it, and the activation. */
+static aril_status follow(const aril_run *r, const aril_cuda_conv_task *t, const aril_cuda_conv &d,
+                          bool bias_done)
+{
+    const aril_cuda_image &to = d.role == ARIL_CUDA_CONV_Y ? d.y : d.x;
+    aril_cuda_epilogue e = {};
+    e.y = to.data;
+    e.bias = bias_done ? nullptr : d.bias;
+    e.bias_stride = 1;
+    e.outer = t->last ? to.dim[0] * aril_cuda_area(to) : to.dim[0];
+    e.channels = to.dim[1];
+    e.inner = t->last ? 1 : aril_cuda_area(to);
+    e.dtype = t->type;
+    e.activation = d.activation;
+    return aril_cuda_epilogue_run(r, &e);
+}
+
+#ifdef ARIL_CUDA_CUDNN
+
+static const char *run_packed(const aril_run *r, const aril_cuda_conv_way *way,
+                              const aril_cuda_conv &d, void *workspace)
+{
+    const aril_cuda_conv_packing *p = &way->packing;
+    char *x = static_cast<char *>(workspace), *w = x + p->x_bytes;
+    aril_cuda_conv inner = way->packed.d;
+    bool forward = d.role == ARIL_CUDA_CONV_Y;
+    inner.x.data = x;
+    inner.w.data = w;
+    inner.y.data = d.y.data;
+    inner.bias = d.bias;
+    aril_cuda_conv_pack_image(r, p, d.x.data, x);
+    if (forward) aril_cuda_conv_pack_weights(r, p, d.w.data, w);
+    const char *why =
+        aril_cuda_conv_engine_run(r, &way->packed, &way->plan, way->bias, inner, w + p->w_bytes);
+    if (!forward && !why) aril_cuda_conv_unpack_weights(r, p, w, d.w.data);
+    return why;
+}
+
+static const char *run_engine(const aril_run *r, const aril_cuda_conv_task *t,
+                              const aril_cuda_conv_way *way, const aril_cuda_conv &d,
+                              void *workspace)
+{
+    if (way->kind == ARIL_CUDA_CONV_PACKED) return run_packed(r, way, d, workspace);
+    return aril_cuda_conv_engine_run(r, t, &way->plan, way->bias, d, workspace);
+}
+
+#else
+
+static const char *run_engine(const aril_run *, const aril_cuda_conv_task *,
+                              const aril_cuda_conv_way *, const aril_cuda_conv &, void *)
+{
+    return "built without cuDNN";
+}
+
+#endif
+
+const char *aril_cuda_conv_way_run(const aril_run *r, const aril_cuda_conv_task *t,
+                                   const aril_cuda_conv_way *way, const aril_cuda_conv &d,
+                                   void *workspace)
+{
+    const char *why = nullptr;
+    switch (way->kind) {
+    case ARIL_CUDA_CONV_PRODUCT:
+        why = aril_cuda_conv_product_run(r, &way->product, d, workspace);
+        break;
+    case ARIL_CUDA_CONV_DEPTHWISE: aril_cuda_conv_depthwise_run(r, d, t->type, workspace); break;
+    case ARIL_CUDA_CONV_WEIGHTS: aril_cuda_conv_weights_run(r, d, workspace); break;
+    default: why = run_engine(r, t, way, d, workspace);
+    }
+    if (why || d.role == ARIL_CUDA_CONV_W) return why;
+    return follow(r, t, d, way->bias) == ARIL_OK ? nullptr : "the bias cannot be added";
+}
+
+/* ---- making ---- */
+
+static bool make_product(const aril_cuda_conv_task *t, int choice, aril_cuda_conv_way *way)
+{
+    if (!aril_cuda_conv_is_product(t->d) ||
+        !aril_cuda_conv_product_make(t->device, t->d, t->type, t->last, choice, &way->product))
+        return false;
+    way->kind = ARIL_CUDA_CONV_PRODUCT;
+    way->workspace = way->product.workspace;
+    way->bias = false;
+    snprintf(way->name, sizeof way->name, "product %d", choice);
+    return true;
+}
+
+static bool make_depthwise(const aril_cuda_conv_task *t, aril_cuda_conv_way *way)
+{
+    if (!aril_cuda_conv_is_depthwise(t->d, t->type, t->last)) return false;
+    way->kind = ARIL_CUDA_CONV_DEPTHWISE;
+    way->workspace = aril_cuda_conv_depthwise_workspace(t->device, t->d, t->type);
+    way->bias = false;
+    strcpy(way->name, "depthwise");
+    return true;
+}
+
+static bool make_weights(const aril_cuda_conv_task *t, aril_cuda_conv_way *way)
+{
+    if (!aril_cuda_conv_is_weights(t->d, t->type, t->last)) return false;
+    way->kind = ARIL_CUDA_CONV_WEIGHTS;
+    way->workspace = aril_cuda_conv_weights_workspace(t->device, t->d);
+    way->bias = false;
+    strcpy(way->name, "weights");
+    return true;
+}
+
+#ifdef ARIL_CUDA_CUDNN
+
+/* The engines of a task, with the bias or without. */
+struct engines {
+    bool bias;
+    int n;
+    aril_cuda_engine at[ARIL_CUDA_CONV_ENGINES];
+};
+
+static engines *list_engines(const aril_cuda_conv_task *t, int64_t alignment, bool bias)
+{
+    engines *e = t->library ? new (std::nothrow) engines : nullptr;
+    if (!e) return nullptr;
+    e->bias = bias;
+    e->n = aril_cuda_conv_engines(t, alignment, bias, e->at);
+    return e;
+}
+
+static void end_engines(engines *e)
+{
+    if (e) aril_cuda_engines_end(aril_cuda_dnn_library(nullptr), e->at, e->n);
+    delete e;
+}
+
+static bool make_engine(const aril_cuda_conv_task *t, engines *e, int i, int64_t workspace,
+                        aril_cuda_conv_way *way)
+{
+    snprintf(way->name, sizeof way->name, "cudnn%s %s", e->bias ? "+bias" : "", e->at[i].name);
+    if (!aril_cuda_conv_engine_build(t, &e->at[i], workspace, &way->plan)) return false;
+    way->kind = ARIL_CUDA_CONV_ENGINE;
+    way->workspace = (size_t)way->plan.workspace;
+    way->bias = e->bias;
+    return true;
+}
+
+/* Without measurements: what was faster than the first choices of cuDNN's heuristics in f32, on an
+ * H200. NULL: nothing in particular. Other versions of cuDNN may not have these engines. */
+static const char *preferred(const aril_cuda_conv_task *t)
+{
+    const aril_cuda_conv &d = t->d;
+    int64_t kernel = aril_cuda_area(d.w), stride = d.stride[1] * d.stride[2];
+    int64_t m = d.y.dim[0] * aril_cuda_area(d.y), k = d.y.dim[1], sms = t->device->sms;
+    if (t->type != ARIL_F32 || aril_cuda_tf32() || !aril_cuda_host->deterministic()) return nullptr;
+    if (d.role == ARIL_CUDA_CONV_W) return "e17";
+    if (d.role == ARIL_CUDA_CONV_X) {
+        if (stride > 1) return aril_cuda_area(d.x) <= 256 ? "e2,2=2" : "e2,2=1";
+        if (d.x.dim[1] < 16) return "e2,2=1";
+        return aril_cuda_area(d.x) >= 28 * 28 / 2 ? "e50" : "e74";
+    }
+    if (stride == 1 && kernel >= 25) return "e3"; /* by Fourier transforms */
+    /* Tiles of 128 x 128 where they fill the device; else smaller ones, which should not leave a
+     * second round half empty. */
+    int64_t large = (m + 127) / 128 * ((k + 127) / 128), small = (m + 63) / 64 * ((k + 63) / 64);
+    if (10 * large >= 7 * sms) return "e70,2=4,18=0";
+    int64_t rounds = (small + sms - 1) / sms;
+    return 4 * small >= 3 * rounds * sms ? "e70,2=2,18=0" : "e70,2=12,18=0";
+}
+
+static bool begins_with(const char *name, const char *prefix)
+{
+    size_t n = strlen(prefix);
+    return strncmp(name, prefix, n) == 0 && (name[n] == ',' || name[n] == '\0');
+}
+
+/* Those that were several times slower than others wherever they were met. */
+static bool is_slow(const aril_cuda_conv_task *t, const char *name)
+{
+    return t->type == ARIL_F32 && (begins_with(name, "e0") || begins_with(name, "e67"));
+}
+
+/* The engine of that name; or, without one, the preferred engine, the first that is not slow, or
+ * the first that builds. */
+static bool find_engine(const aril_cuda_conv_task *t, int64_t alignment, bool bias,
+                        const char *name, int64_t workspace, aril_cuda_conv_way *way)
+{
+    engines *e = list_engines(t, alignment, bias);
+    const char *wanted = name ? nullptr : preferred(t);
+    bool found = false;
+    for (int round = name ? 2 : 0; round < 3 && !found; round++)
+        for (int i = 0; e && i < e->n && !found; i++) {
+            const char *at = e->at[i].name;
+            bool fits = round == 0   ? wanted && begins_with(at, wanted)
+                        : round == 1 ? !is_slow(t, at)
+                                     : !name || strcmp(at, name) == 0;
+            if (fits && e->at[i].config) found = make_engine(t, e, i, workspace, way);
+        }
+    end_engines(e);
+    return found;
+}
+
+/* The same task over a packed image. */
+static bool pack_task(const aril_cuda_conv_task *t, int which, aril_cuda_conv_way *way)
+{
+    aril_cuda_conv inner;
+    if (!t->library || !t->last ||
+        !aril_cuda_conv_pack(t->d, t->type, t->x_first, which, &way->packing, &inner))
+        return false;
+    way->packed = *t;
+    way->packed.d = inner;
+    way->packed.end[0] = way->packed.end[1] = way->packed.end[2] = 0;
+    return true;
+}
+
+/* Makes an engine for the packed task the way. */
+static void name_packed(int which, aril_cuda_conv_way *way)
+{
+    char name[sizeof way->name];
+    snprintf(name, sizeof name, "packed %d %.200s", which, way->name);
+    strcpy(way->name, name);
+    way->kind = ARIL_CUDA_CONV_PACKED;
+    way->workspace += way->packing.x_bytes + way->packing.w_bytes;
+}
+
+static bool find_packed(const aril_cuda_conv_task *t, int which, bool bias, const char *name,
+                        aril_cuda_conv_way *way)
+{
+    if (!pack_task(t, which, way) || !find_engine(&way->packed, 16, bias, name, MAX_WORKSPACE, way))
+        return false;
+    name_packed(which, way);
+    return true;
+}
+
+#else
+
+static bool find_engine(const aril_cuda_conv_task *, int64_t, bool, const char *, int64_t,
+                        aril_cuda_conv_way *)
+{
+    return false;
+}
+
+static bool find_packed(const aril_cuda_conv_task *, int, bool, const char *, aril_cuda_conv_way *)
+{
+    return false;
+}
+
+#endif
+
+/* Whether engines can add the bias themselves. */
+static bool may_add_bias(const aril_cuda_conv_task *t)
+{
+    bool low = t->type == ARIL_F16 || t->type == ARIL_BF16;
+    return low && t->d.role == ARIL_CUDA_CONV_Y && t->d.has_bias && !t->d.activation;
+}
+
+/* The text after a prefix; NULL if it begins otherwise. */
+static const char *after(const char *text, const char *prefix)
+{
+    size_t n = strlen(prefix);
+    return strncmp(text, prefix, n) == 0 ? text + n : nullptr;
+}
+
+/* The way of a name that was recorded; false if it is unknown here. */
+static bool make_named(const aril_cuda_conv_task *t, const char *name, aril_cuda_conv_way *way)
+{
+    const char *rest;
+    if ((rest = after(name, "product "))) return make_product(t, atoi(rest), way);
+    if (strcmp(name, "depthwise") == 0) return make_depthwise(t, way);
+    if (strcmp(name, "weights") == 0) return make_weights(t, way);
+    bool bias = strstr(name, "cudnn+bias ") != nullptr;
+    const char *engine = strstr(name, " e");
+    if (!engine || (bias && !may_add_bias(t))) return false;
+    if ((rest = after(name, "packed "))) return find_packed(t, atoi(rest), bias, engine + 1, way);
+    return find_engine(t, 16, bias, engine + 1, MAX_WORKSPACE, way);
+}
+
+/* An engine that adds the bias if there is one, else any. */
+static bool make_engine_for(const aril_cuda_conv_task *t, aril_cuda_conv_way *way)
+{
+    return (may_add_bias(t) && find_engine(t, 16, true, nullptr, MAX_WORKSPACE, way)) ||
+           find_engine(t, 16, false, nullptr, MAX_WORKSPACE, way);
+}
+
+/* Whether cuDNN has fast engines for a gradient of weights in f32: by Winograd's method for windows
+ * next to each other, by Fourier transforms for large ones, and for many channels. */
+static bool has_fast_engine(const aril_cuda_conv_task *t)
+{
+    const aril_cuda_conv &d = t->d;
+    bool near = d.stride[1] * d.stride[2] == 1;
+    return aril_cuda_tf32() || (near && d.x.dim[1] >= 16 && d.y.dim[1] >= 32);
+}
+
+/* Without measurements. */
+static bool make_likely(const aril_cuda_conv_task *t, aril_cuda_conv_way *way)
+{
+    if (t->type == ARIL_F32 && !aril_cuda_tf32() && make_product(t, 0, way)) return true;
+    if (make_depthwise(t, way)) return true;
+    for (int i = 0; i < ARIL_CUDA_CONV_PACKINGS; i++)
+        if ((may_add_bias(t) && find_packed(t, i, true, nullptr, way)) ||
+            find_packed(t, i, false, nullptr, way))
+            return true;
+    if (t->type == ARIL_F32 && !has_fast_engine(t) && make_weights(t, way)) return true;
+    return make_engine_for(t, way);
+}
+
+bool aril_cuda_conv_choose_unaligned(const aril_cuda_conv_task *t, size_t workspace,
+                                     aril_cuda_conv_way *way)
+{
+    return find_engine(t, aril_cuda_size(t->type), false, nullptr, (int64_t)workspace, way);
+}
+
+/* ---- tuning ---- */
+
+/* Everything that times depend on; false if it is too long. */
+static bool key_of(const aril_run *r, const aril_cuda_conv_task *t, char *key, size_t size)
+{
+    const aril_cuda_conv &d = t->d;
+    const aril_cuda_blas *lt = aril_cuda_blas_library(nullptr);
+    size_t blas = lt ? lt->cublasLtGetVersion() : 0, dnn = 0;
+#ifdef ARIL_CUDA_CUDNN
+    const aril_cuda_dnn *lib = aril_cuda_dnn_library(nullptr);
+    dnn = lib ? lib->version : 0;
+#endif
+    int n =
+        snprintf(key, size, "%s %d%s", aril_cuda_host->op(r), (int)t->type, t->last ? " last" : "");
+    const aril_cuda_image *images[] = { &d.x, &d.w, &d.y };
+    for (const aril_cuda_image *m : images)
+        for (int i = 0; i < 5 && n < (int)size; i++)
+            n += snprintf(key + n, size - (size_t)n, "%c%lld", i ? 'x' : ' ', (long long)m->dim[i]);
+    for (int i = 0; i < 3 && n < (int)size; i++)
+        n += snprintf(key + n, size - (size_t)n, " %lld/%lld/%lld", (long long)d.stride[i],
+                      (long long)d.begin[i], (long long)d.dilation[i]);
+    if (n < (int)size)
+        n += snprintf(key + n, size - (size_t)n, " b%d a%d tf32=%d order=%d %s %d.%d %zu %zu %s",
+                      d.has_bias, d.activation, t->type == ARIL_F32 && aril_cuda_tf32(),
+                      aril_cuda_host->deterministic(), t->device->name, t->device->major,
+                      t->device->minor, dnn, blas, aril_cuda_host->aril_version);
+    return n < (int)size;
+}
+
+/* Memory in which ways are timed: nothing else reads or writes it. */
+struct scratch {
+    cudaStream_t stream;
+    cudaEvent_t begin, end;
+    aril_cuda_conv d; /* with addresses */
+    void *workspace;
+    size_t workspace_bytes;
+};
+
+static size_t bytes_of(const aril_cuda_conv_task *t, const aril_cuda_image &m)
+{
+    return (size_t)(m.dim[0] * m.dim[1] * aril_cuda_area(m) * aril_cuda_size(t->type));
+}
+
+/* Bits of floats from 0.5 to 1 of both signs, as one f32 or two bf16: what is computed from other
+ * data may take another time. */
+static __global__ void scatter_bits(uint32_t *to, size_t n)
+{
+    ARIL_CUDA_LOOP(i, n)
+    {
+        uint32_t h = (uint32_t)i * 2654435761u;
+        to[i] = ((h ^ h >> 15) & 0x807f807fu) | 0x3f003f00u;
+    }
+}
+
+static bool allocate(const aril_run *r, void **to, size_t bytes, bool fill)
+{
+    if (cudaMalloc(to, bytes + 256) != cudaSuccess) {
+        cudaGetLastError();
+        *to = nullptr;
+        return false;
+    }
+    if (fill)
+        scatter_bits<<<1024, 256, 0, aril_cuda_stream(r)>>>(static_cast<uint32_t *>(*to),
+                                                            bytes / 4);
+    return true;
+}
+
+static bool begin_scratch(const aril_run *r, const aril_cuda_conv_task *t, scratch *s)
+{
+    void *bias = nullptr;
+    *s = {};
+    s->stream = aril_cuda_stream(r);
+    s->d = t->d;
+    bool ok =
+        cudaEventCreate(&s->begin) == cudaSuccess && cudaEventCreate(&s->end) == cudaSuccess &&
+        allocate(r, &s->d.x.data, bytes_of(t, t->d.x), true) &&
+        allocate(r, &s->d.w.data, bytes_of(t, t->d.w), true) &&
+        allocate(r, &s->d.y.data, bytes_of(t, t->d.y), true) &&
+        (!t->d.has_bias || allocate(r, &bias, (size_t)(t->d.w.dim[0] * t->d.w.dim[1] * 8), true));
+    s->d.bias = bias;
+    return ok;
+}
+
+static void end_scratch(scratch *s)
+{
+    cudaStreamSynchronize(s->stream);
+    if (s->begin) cudaEventDestroy(s->begin);
+    if (s->end) cudaEventDestroy(s->end);
+    cudaFree(s->d.x.data);
+    cudaFree(s->d.w.data);
+    cudaFree(s->d.y.data);
+    cudaFree(const_cast<void *>(s->d.bias));
+    cudaFree(s->workspace);
+    cudaGetLastError();
+}
+
+/* Keeps the device busy while the host queues what is measured. */
+static __global__ void spin(int64_t cycles)
+{
+    int64_t begin = clock64();
+    while (clock64() - begin < cycles) {
+    }
+}
+
+/* Microseconds of one run; negative if it fails. */
+static float time_once(const aril_run *r, const aril_cuda_conv_task *t,
+                       const aril_cuda_conv_way *way, scratch *s)
+{
+    float ms = -1;
+    spin<<<1, 1, 0, s->stream>>>(60000);
+    cudaEventRecord(s->begin, s->stream);
+    const char *why = aril_cuda_conv_way_run(r, t, way, s->d, s->workspace);
+    cudaEventRecord(s->end, s->stream);
+    if (cudaEventSynchronize(s->end) != cudaSuccess || why) return -1;
+    return cudaEventElapsedTime(&ms, s->begin, s->end) == cudaSuccess ? ms * 1000 : -1;
+}
+
+/* The least of a few runs after one that is not counted; slow ways are given up early. */
+static float time_way(const aril_run *r, const aril_cuda_conv_task *t,
+                      const aril_cuda_conv_way *way, scratch *s, float best)
+{
+    enum { RUNS = 5 };
+    float least = -1;
+    if (way->workspace > s->workspace_bytes) {
+        cudaStreamSynchronize(s->stream);
+        cudaFree(s->workspace);
+        s->workspace_bytes = 0;
+        if (!allocate(r, &s->workspace, way->workspace, false)) return -1;
+        s->workspace_bytes = way->workspace;
+    }
+    if (time_once(r, t, way, s) < 0) return -1;
+    for (int i = 0; i < RUNS; i++) {
+        float us = time_once(r, t, way, s);
+        if (us < 0) return -1;
+        if (i == 0 || us < least) least = us;
+        if (best > 0 && least > 1.3f * best) break;
+    }
+    return least;
+}
+
+/* The best so far. */
+struct contest {
+    const aril_run *r;
+    const aril_cuda_conv_task *t;
+    scratch memory;
+    aril_cuda_conv_way way;
+    float us;
+};
+
+static void compete(contest *c, aril_cuda_conv_way *way)
+{
+    float us = time_way(c->r, c->t, way, &c->memory, c->us);
+    aril_cuda_host->log("tuning: %s: %.1f us, %zu MiB of workspace", way->name, us,
+                        way->workspace >> 20);
+    if (us < 0 || (c->us > 0 && us >= c->us)) {
+        aril_cuda_conv_way_end(way);
+        return;
+    }
+    aril_cuda_conv_way_end(&c->way);
+    c->way = *way;
+    c->us = us;
+}
+
+#ifdef ARIL_CUDA_CUDNN
+
+/* which: a packing of the image, or -1. */
+static void compete_engines(contest *c, int which, bool bias)
+{
+    aril_cuda_conv_way way = {};
+    if (which >= 0 && !pack_task(c->t, which, &way)) return;
+    const aril_cuda_conv_task t = which >= 0 ? way.packed : *c->t;
+    engines *e = list_engines(&t, 16, bias);
+    for (int i = 0; e && i < e->n; i++) {
+        aril_cuda_conv_way one = way;
+        if (!make_engine(&t, e, i, MAX_WORKSPACE, &one)) continue;
+        if (which >= 0) name_packed(which, &one);
+        compete(c, &one);
+    }
+    end_engines(e);
+}
+
+#else
+
+static void compete_engines(contest *, int, bool)
+{
+}
+
+#endif
+
+/* Times all ways; false if memory or a kernel fails. */
+static bool tune(const aril_run *r, const aril_cuda_conv_task *t, aril_cuda_conv_way *best)
+{
+    contest c = { r, t, {}, {}, -1 };
+    cudaStreamCaptureStatus capturing = cudaStreamCaptureStatusNone;
+    cudaStreamIsCapturing(aril_cuda_stream(r), &capturing);
+    if (capturing != cudaStreamCaptureStatusNone) return false;
+    cudaDeviceSynchronize(); /* other work would disturb the times */
+    if (begin_scratch(r, t, &c.memory)) {
+        aril_cuda_conv_way own = {};
+        if (make_depthwise(t, &own) || make_weights(t, &own)) compete(&c, &own);
+        for (int i = 0; i < ARIL_CUDA_CONV_ALGORITHMS; i++) {
+            aril_cuda_conv_way way = {};
+            if (!make_product(t, i, &way)) break;
+            compete(&c, &way);
+        }
+        for (int i = -1; i < ARIL_CUDA_CONV_PACKINGS; i++) {
+            compete_engines(&c, i, false);
+            if (may_add_bias(t)) compete_engines(&c, i, true);
+        }
+    }
+    end_scratch(&c.memory);
+    *best = c.way;
+    return c.way.kind != ARIL_CUDA_CONV_NONE;
+}
+
+bool aril_cuda_conv_choose(const aril_run *r, const aril_cuda_conv_task *t, aril_cuda_conv_way *way)
+{
+    char key[256], name[256];
+    *way = {};
+    bool has_key = key_of(r, t, key, sizeof key);
+    if (has_key && aril_cuda_host->tuned(key, name, sizeof name) && make_named(t, name, way))
+        return true;
+    if (has_key && aril_cuda_host->tuning() && tune(r, t, way)) {
+        aril_cuda_host->tune(key, way->name);
+        return true;
+    }
+    *way = {};
+    return make_likely(t, way);
+}
