@@ -60,9 +60,9 @@ if(have_cuda)
     add_library(aril_cuda MODULE ${cuda_sources} $<TARGET_OBJECTS:aril_cuda_hopper>)
     set_target_properties(aril_cuda PROPERTIES
         LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/lib/aril
-        CXX_STANDARD 20 LINKER_LANGUAGE CUDA)
+        LINKER_LANGUAGE CUDA)
     foreach(target aril_cuda aril_cuda_hopper)
-        set_target_properties(${target} PROPERTIES
+        set_target_properties(${target} PROPERTIES CXX_STANDARD 20
             CUDA_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON CUDA_RUNTIME_LIBRARY Static)
         target_include_directories(${target} PRIVATE include src)
         target_include_directories(${target} SYSTEM PRIVATE ${CMAKE_CUDA_TOOLKIT_INCLUDE_DIRECTORIES})
