@@ -197,7 +197,8 @@ static bool begins_with(const char *name, const char *prefix)
 /* Those that were several times slower than others wherever they were met. */
 static bool is_slow(const aril_cuda_conv_task *t, const char *name)
 {
-    return t->type == ARIL_F32 && (begins_with(name, "e0") || begins_with(name, "e67"));
+    bool one = aril_cuda_area(t->d.w) == 1;
+    return t->type == ARIL_F32 && (begins_with(name, "e0") || (!one && begins_with(name, "e67")));
 }
 
 /* The engine of that name; or, without one, the preferred engine, the first that is not slow, or
@@ -311,10 +312,21 @@ static bool has_fast_engine(const aril_cuda_conv_task *t)
     return aril_cuda_tf32() || (near && d.x.dim[1] >= 16 && d.y.dim[1] >= 32);
 }
 
+/* Whether a product is likely to be faster than cuDNN: it is in f32, unless many small products are
+ * summed, and in f16 and bf16 unless elements are copied first or a bias is added afterwards. */
+static bool likes_product(const aril_cuda_conv_task *t)
+{
+    const aril_cuda_conv &d = t->d;
+    bool near = d.stride[0] * d.stride[1] * d.stride[2] == 1;
+    if (t->type == ARIL_F32 && aril_cuda_tf32()) return false;
+    if (t->type == ARIL_F16 || t->type == ARIL_BF16) return near && !d.has_bias;
+    return t->last || d.role != ARIL_CUDA_CONV_W || aril_cuda_area(d.y) >= 100;
+}
+
 /* Without measurements. */
 static bool make_likely(const aril_cuda_conv_task *t, aril_cuda_conv_way *way)
 {
-    if (t->type == ARIL_F32 && !aril_cuda_tf32() && make_product(t, 0, way)) return true;
+    if (likes_product(t) && make_product(t, 0, way)) return true;
     if (make_depthwise(t, way)) return true;
     for (int i = 0; i < ARIL_CUDA_CONV_PACKINGS; i++)
         if ((may_add_bias(t) && find_packed(t, i, true, nullptr, way)) ||
