@@ -16,9 +16,9 @@ static cudnnDataType_t data_type(aril_dtype t)
                             : CUDNN_DATA_FLOAT;
 }
 
-/* An image or the weights as a tensor of the graph, packed in the order of the task. */
+/* An image or the weights as a tensor of the graph, in the order of the task. */
 static aril_cuda_graph_tensor tensor_of(const aril_cuda_conv_task *t, int64_t id,
-                                        const aril_cuda_image &m, int64_t alignment)
+                                        const aril_cuda_image &m, int64_t pitch, int64_t alignment)
 {
     aril_cuda_graph_tensor g = {};
     int skipped = 3 - t->spatial;
@@ -27,7 +27,7 @@ static aril_cuda_graph_tensor tensor_of(const aril_cuda_conv_task *t, int64_t id
     g.n = 2 + t->spatial;
     g.alignment = alignment;
     for (int i = 0; i < g.n; i++) g.dim[i] = m.dim[i < 2 ? i : i + skipped];
-    int64_t step = t->last ? g.dim[1] : 1;
+    int64_t step = t->last ? pitch : 1;
     for (int i = g.n - 1; i >= 2; i--) {
         g.stride[i] = step;
         step *= g.dim[i];
@@ -111,8 +111,8 @@ static cudnnBackendDescriptor_t convolution_of(aril_cuda_graph *g, const aril_cu
     double wide_one = 1, wide_zero = 0;
     bool wide = t->type == ARIL_F64;
     cudnnBackendAttributeType_t scale = wide ? CUDNN_TYPE_DOUBLE : CUDNN_TYPE_FLOAT;
-    aril_cuda_graph_tensor x = tensor_of(t, X, t->d.x, alignment);
-    aril_cuda_graph_tensor w = tensor_of(t, W, t->d.w, alignment);
+    aril_cuda_graph_tensor x = tensor_of(t, X, t->d.x, t->x_pitch, alignment);
+    aril_cuda_graph_tensor w = tensor_of(t, W, t->d.w, t->d.w.dim[1], alignment);
     cudnnBackendDescriptor_t image = aril_cuda_graph_tensor_of(g, &x);
     cudnnBackendDescriptor_t weights = aril_cuda_graph_tensor_of(g, &w);
     cudnnBackendDescriptor_t window = window_of(g, t), op = aril_cuda_graph_new(g, n.type);
@@ -167,7 +167,7 @@ int aril_cuda_conv_engines(const aril_cuda_conv_task *t, int64_t alignment, bool
     aril_cuda_graph g = { aril_cuda_dnn_library(nullptr), true, 0, {} };
     aril_cuda_engine_rules rules = { t->type == ARIL_F32 && !aril_cuda_tf32(),
                                      !aril_cuda_host->deterministic() };
-    aril_cuda_graph_tensor y = tensor_of(t, Y, t->d.y, alignment), before = y;
+    aril_cuda_graph_tensor y = tensor_of(t, Y, t->d.y, t->y_pitch, alignment), before = y;
     cudnnBackendDescriptor_t result = aril_cuda_graph_tensor_of(&g, &y), ops[2];
     if (bias) {
         before.id = BEFORE_BIAS;

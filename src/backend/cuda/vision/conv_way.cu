@@ -98,10 +98,16 @@ const char *aril_cuda_conv_way_run(const aril_run *r, const aril_cuda_conv_task 
 
 /* ---- making ---- */
 
+static bool is_packed(const aril_cuda_conv_task *t)
+{
+    return t->x_pitch == t->d.x.dim[1] && t->y_pitch == t->d.y.dim[1];
+}
+
 static bool make_product(const aril_cuda_conv_task *t, int choice, aril_cuda_conv_way *way)
 {
     if (!aril_cuda_conv_is_product(t->d) ||
-        !aril_cuda_conv_product_make(t->device, t->d, t->type, t->last, choice, &way->product))
+        !aril_cuda_conv_product_make(t->device, t->d, t->type, t->last, t->x_pitch, t->y_pitch,
+                                     choice, &way->product))
         return false;
     way->kind = ARIL_CUDA_CONV_PRODUCT;
     way->workspace = way->product.workspace;
@@ -112,7 +118,7 @@ static bool make_product(const aril_cuda_conv_task *t, int choice, aril_cuda_con
 
 static bool make_depthwise(const aril_cuda_conv_task *t, aril_cuda_conv_way *way)
 {
-    if (!aril_cuda_conv_is_depthwise(t->d, t->type, t->last)) return false;
+    if (!is_packed(t) || !aril_cuda_conv_is_depthwise(t->d, t->type, t->last)) return false;
     way->kind = ARIL_CUDA_CONV_DEPTHWISE;
     way->workspace = aril_cuda_conv_depthwise_workspace(t->device, t->d, t->type);
     way->bias = false;
@@ -225,11 +231,12 @@ static bool find_engine(const aril_cuda_conv_task *t, int64_t alignment, bool bi
 static bool pack_task(const aril_cuda_conv_task *t, int which, aril_cuda_conv_way *way)
 {
     aril_cuda_conv inner;
-    if (!t->library || !t->last ||
+    if (!t->library || !t->last || !is_packed(t) ||
         !aril_cuda_conv_pack(t->d, t->type, t->x_first, which, &way->packing, &inner))
         return false;
     way->packed = *t;
     way->packed.d = inner;
+    way->packed.x_pitch = inner.x.dim[1];
     way->packed.end[0] = way->packed.end[1] = way->packed.end[2] = 0;
     return true;
 }
@@ -360,6 +367,9 @@ static bool key_of(const aril_run *r, const aril_cuda_conv_task *t, char *key, s
     for (const aril_cuda_image *m : images)
         for (int i = 0; i < 5 && n < (int)size; i++)
             n += snprintf(key + n, size - (size_t)n, "%c%lld", i ? 'x' : ' ', (long long)m->dim[i]);
+    if (t->last && !is_packed(t) && n < (int)size)
+        n += snprintf(key + n, size - (size_t)n, " pitch %lld,%lld", (long long)t->x_pitch,
+                      (long long)t->y_pitch);
     for (int i = 0; i < 3 && n < (int)size; i++)
         n += snprintf(key + n, size - (size_t)n, " %lld/%lld/%lld", (long long)d.stride[i],
                       (long long)d.begin[i], (long long)d.dilation[i]);
@@ -380,9 +390,9 @@ struct scratch {
     size_t workspace_bytes;
 };
 
-static size_t bytes_of(const aril_cuda_conv_task *t, const aril_cuda_image &m)
+static size_t bytes_of(const aril_cuda_conv_task *t, const aril_cuda_image &m, int64_t pitch)
 {
-    return (size_t)(m.dim[0] * m.dim[1] * aril_cuda_area(m) * aril_cuda_size(t->type));
+    return (size_t)(m.dim[0] * pitch * aril_cuda_area(m) * aril_cuda_size(t->type));
 }
 
 /* Bits of floats from 0.5 to 1 of both signs, as one f32 or two bf16: what is computed from other
@@ -417,9 +427,9 @@ static bool begin_scratch(const aril_run *r, const aril_cuda_conv_task *t, scrat
     s->d = t->d;
     bool ok =
         cudaEventCreate(&s->begin) == cudaSuccess && cudaEventCreate(&s->end) == cudaSuccess &&
-        allocate(r, &s->d.x.data, bytes_of(t, t->d.x), true) &&
-        allocate(r, &s->d.w.data, bytes_of(t, t->d.w), true) &&
-        allocate(r, &s->d.y.data, bytes_of(t, t->d.y), true) &&
+        allocate(r, &s->d.x.data, bytes_of(t, t->d.x, t->x_pitch), true) &&
+        allocate(r, &s->d.w.data, bytes_of(t, t->d.w, t->d.w.dim[1]), true) &&
+        allocate(r, &s->d.y.data, bytes_of(t, t->d.y, t->y_pitch), true) &&
         (!t->d.has_bias || allocate(r, &bias, (size_t)(t->d.w.dim[0] * t->d.w.dim[1] * 8), true));
     s->d.bias = bias;
     return ok;
