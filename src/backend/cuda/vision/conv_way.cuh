@@ -28,14 +28,15 @@ enum aril_cuda_conv_kind {
     ARIL_CUDA_CONV_PACKED,    /* the same over a packed image */
     ARIL_CUDA_CONV_PRODUCT,   /* by cuBLASLt */
     ARIL_CUDA_CONV_DEPTHWISE, /* our own */
-    ARIL_CUDA_CONV_WEIGHTS
+    ARIL_CUDA_CONV_WEIGHTS,
+    ARIL_CUDA_CONV_IMPLICIT
 };
 
 struct aril_cuda_conv_way {
     aril_cuda_conv_kind kind;
-    char name[224]; /* "cudnn e4,2=1", "cudnn+bias e4", "packed 0 cudnn e4", "product 0" ... */
+    char name[224]; /* "cudnn e4,2=1", "cudnn fused e4", "packed 0 cudnn e4", "product 0", "own" */
     size_t workspace;
-    bool bias; /* it adds the bias; else a pass over the result does */
+    bool fused; /* with bias and activation; else a pass over the result follows */
 #ifdef ARIL_CUDA_CUDNN
     aril_cuda_dnn_plan plan;
 #endif
