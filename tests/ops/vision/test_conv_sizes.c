@@ -7,6 +7,7 @@
 #include "support/device.h"
 #include "support/test.h"
 
+#include <math.h>
 #include <stdlib.h>
 
 typedef struct conv_case {
@@ -164,6 +165,37 @@ TEST(sums_in_any_order)
     compare_all(ARIL_F32, 1e-5);
     compare_all(ARIL_BF16, 1.0 / 128);
     CHECK_INT(aril_set_deterministic(ARIL_SAME_THREADS), ARIL_OK);
+}
+
+/* A bias and an activation, which libraries may compute too: NaN stays NaN. */
+TEST(bias_and_relu)
+{
+    static const aril_dtype types[] = { ARIL_F32, ARIL_BF16, ARIL_F16 };
+    for (int i = 0; i < 3 * 4; i++) {
+        ARIL_SCOPE;
+        aril_dtype type = types[i / 4];
+        int64_t channels = i & 1 ? 3 : 16, kernel = i & 2 ? 1 : 3;
+        aril_conv_opts how = { .stride = { 1 + (i & 1) }, .activation = ARIL_RELU };
+        aril_tensor *x = random_of(ARIL_SHAPE(2, channels, 12, 9), type);
+        aril_tensor *w = random_of(ARIL_SHAPE(32, channels, kernel, kernel), type);
+        aril_tensor *b = random_of(ARIL_SHAPE(32), type);
+        aril_fill_(aril_narrow(aril_narrow(aril_select(x, 0, 1), 1, 4, 1), 2, 4, 1), NAN);
+        aril_tensor *want = aril_conv2d(aril_cast(x, ARIL_F64), aril_cast(w, ARIL_F64),
+                                        aril_cast(b, ARIL_F64), how);
+        aril_tensor *got = aril_conv2d(aril_to(x, test_device()), aril_to(w, test_device()),
+                                       aril_to(b, test_device()), how);
+        got = aril_cast(aril_contiguous(aril_to(got, aril_cpu())), ARIL_F64);
+        const double *p = aril_data(got), *q = aril_data(aril_contiguous(want));
+        double tolerance = type == ARIL_F32 ? 1e-5 : 1.0 / 64;
+        int64_t n = aril_numel(want), nan = 0;
+        for (int64_t k = 0; k < n; k++) {
+            nan += isnan(q[k]);
+            CHECK_MSG(isnan(q[k]) ? isnan(p[k]) : fabs(p[k] - q[k]) <= tolerance * (1 + fabs(q[k])),
+                      "%s, %d channels, kernel %d: %g instead of %g", aril_dtype_name(type),
+                      (int)channels, (int)kernel, p[k], q[k]);
+        }
+        CHECK(nan > 0);
+    }
 }
 
 /* Channels [8, 8 + n) of a tensor with 16 more, channels-last: pixels are apart. */
