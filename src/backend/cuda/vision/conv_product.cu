@@ -9,7 +9,7 @@
 
 #include "backend/cuda/vision/conv_parts.cuh"
 
-static const size_t MAX_ALGORITHM = (size_t)64 << 20, MAX_PARTS = (size_t)256 << 20;
+static const size_t MAX_ALGORITHM = (size_t)64 << 20, MAX_PARTS = (size_t)64 << 20;
 
 static size_t rounded(size_t bytes)
 {

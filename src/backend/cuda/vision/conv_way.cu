@@ -178,13 +178,13 @@ static const char *preferred(const aril_cuda_conv_task *t)
     int64_t kernel = aril_cuda_area(d.w), stride = d.stride[1] * d.stride[2];
     int64_t m = d.y.dim[0] * aril_cuda_area(d.y), k = d.y.dim[1], sms = t->device->sms;
     if (t->type != ARIL_F32 || aril_cuda_tf32() || !aril_cuda_host->deterministic()) return nullptr;
-    if (d.role == ARIL_CUDA_CONV_W) return "e17";
+    if (d.role == ARIL_CUDA_CONV_W) return kernel >= 25 ? "e18" : kernel > 1 ? "e17" : nullptr;
     if (d.role == ARIL_CUDA_CONV_X) {
         if (stride > 1) return aril_cuda_area(d.x) <= 256 ? "e2,2=2" : "e2,2=1";
         if (d.x.dim[1] < 16) return "e2,2=1";
         return aril_cuda_area(d.x) >= 28 * 28 / 2 ? "e50" : "e74";
     }
-    if (stride == 1 && kernel >= 25) return "e3"; /* by Fourier transforms */
+    if (stride == 1 && kernel >= 25 && d.x.dim[1] >= 16) return "e3"; /* by Fourier transforms */
     /* Tiles of 128 x 128 where they fill the device; else smaller ones, which should not leave a
      * second round half empty. */
     int64_t large = (m + 127) / 128 * ((k + 127) / 128), small = (m + 63) / 64 * ((k + 63) / 64);
@@ -504,14 +504,23 @@ struct contest {
     const aril_cuda_conv_task *t;
     scratch memory;
     aril_cuda_conv_way way;
-    float us;
+    float us; /* with what its workspace is worth */
 };
+
+/* What a workspace is worth in microseconds: programs that are short of memory would rather wait
+ * that long. Small ones are taken from memory that is free anyway. */
+static float price_of(const aril_cuda_conv_way *way)
+{
+    const size_t small = 16 << 20;
+    return way->workspace > small ? (float)(way->workspace - small) / (1 << 20) : 0;
+}
 
 static void compete(contest *c, aril_cuda_conv_way *way)
 {
     float us = time_way(c->r, c->t, way, &c->memory, c->us);
     aril_cuda_host->log("tuning: %s: %.1f us, %zu MiB of workspace", way->name, us,
                         way->workspace >> 20);
+    if (us >= 0) us += price_of(way);
     if (us < 0 || (c->us > 0 && us >= c->us)) {
         aril_cuda_conv_way_end(way);
         return;
@@ -523,6 +532,14 @@ static void compete(contest *c, aril_cuda_conv_way *way)
 
 #ifdef ARIL_CUDA_CUDNN
 
+/* On tensor cores the heuristics order engines well, and building one takes long. */
+static int engines_to_time(const aril_cuda_conv_task *t)
+{
+    bool exact = t->type == ARIL_F64 || (t->type == ARIL_F32 && !aril_cuda_tf32());
+    if (exact) return ARIL_CUDA_CONV_ENGINES;
+    return aril_cuda_conv_is_product(t->d) ? 4 : 12;
+}
+
 /* which: a packing of the image, or -1. */
 static void compete_engines(contest *c, int which, bool fused)
 {
@@ -530,7 +547,8 @@ static void compete_engines(contest *c, int which, bool fused)
     if (which >= 0 && !pack_task(c->t, which, &way)) return;
     const aril_cuda_conv_task t = which >= 0 ? way.packed : *c->t;
     engines *e = list_engines(&t, 16, fused);
-    for (int i = 0; e && i < e->n; i++) {
+    int most = engines_to_time(&t);
+    for (int i = 0; e && i < e->n && i < most; i++) {
         aril_cuda_conv_way one = way;
         if (!make_engine(&t, e, i, MAX_WORKSPACE, &one)) continue;
         if (which >= 0) name_packed(which, &one);
