@@ -11,10 +11,10 @@ CONFIGURE   = cmake -S . -G Ninja
 C_FILES     = tests/structure/layout --list
 
 .DEFAULT_GOAL := build
-.PHONY: help deps configured build tool test test-cuda test-peers quickstart bench docs exports format lint asan tsan test-arm plain install clean
+.PHONY: help deps configured build tool test test-cuda sanitize-cuda test-peers quickstart bench docs exports format lint asan tsan test-arm plain install clean
 
 help:           ## this list
-	@awk -F '[:#]+' '/^[a-z-]+:.*##/ { printf "  make %-12s%s\n", $$1, $$NF }' Makefile
+	@awk -F '[:#]+' '/^[a-z-]+:.*##/ { printf "  make %-14s%s\n", $$1, $$NF }' Makefile
 
 deps:           ## install what is missing (Debian, Ubuntu)
 	@scripts/deps
@@ -36,6 +36,10 @@ test-cuda:      ## build, then run the tests on a GPU, where there is one
 	@$(MAKE) --no-print-directory build
 	@cd $(BUILD) && $(CTEST) -C Cuda -L cuda
 
+sanitize-cuda:  ## build, then run every op's kernels under compute-sanitizer, on a GPU
+	@$(MAKE) --no-print-directory build
+	@scripts/sanitize-cuda $(BUILD) --jobs $(JOBS)
+
 test-peers:     ## compare with other frameworks, installed into build/peers
 	@scripts/deps --test
 	@$(MAKE) --no-print-directory build
@@ -54,6 +58,8 @@ bench: build    ## Aril beside PyTorch, Keras and onnxruntime, for BENCH_BUDGET 
 	@$${ARIL_PEERS_VENV:-$(BUILD)/peers}/bin/python bench/accuracy --aril $(BUILD)/bin/aril
 
 docs: build     ## write the generated pages of docs/, and the API reference into build/reference/
+	@[ ! -e $(BUILD)/lib/aril/libaril_cuda.so ] || { scripts/cuda-rows $(BUILD)/lib/aril/libaril_cuda.so && \
+		$(MAKE) --no-print-directory tool; }
 	@$(BUILD)/bin/aril ops --markdown > $(BUILD)/ops.md && mv $(BUILD)/ops.md docs/ops.md
 	@scripts/tables $(BUILD)/bin/aril docs/*.md
 	@scripts/rooms write

@@ -126,12 +126,27 @@ static void measure(session *s, double seconds, int min, bench_samples *samples,
     *faults = steps ? (double)(bench_faults() - before) / steps : 0;
 }
 
-static void print_head(double peak, aril_device on)
+/* The device's peak in GFLOP/s for products of a case; 0 if it is unknown. */
+static double peak_of(const bench_case *c, const aril_limits *l)
 {
-    double launch = aril_launch_time(on);
-    printf("%d threads, peak %.0f GFLOP/s in f32", aril_threads(), peak);
-    if (launch > 0) printf("; a bare kernel launch takes %.2f us", 1e6 * launch);
-    printf("\n\n");
+    double peak = c->dtype == ARIL_BF16 ? l->bf16 : c->tf32 ? l->tf32 : l->f32;
+    return 1e-9 * (peak > 0 ? peak : l->f32);
+}
+
+static void print_head(const options *o, const aril_limits *l)
+{
+    char name[48];
+    double launch = aril_launch_time(o->on);
+    if (aril_device_equal(o->on, aril_cpu()))
+        printf("%d threads, peak %.0f GFLOP/s in f32\n", aril_threads(), 1e-9 * l->f32);
+    else if (l->f32 > 0)
+        printf("%s, peak %.0f GFLOP/s in f32, %.0f in TF32, %.0f in bf16 (%s)\n",
+               aril_device_name(o->on, name, sizeof name), 1e-9 * l->f32, 1e-9 * l->tf32,
+               1e-9 * l->bf16, l->source);
+    else
+        printf("%s, peak unknown\n", aril_device_name(o->on, name, sizeof name));
+    if (launch > 0) printf("a bare kernel launch takes %.2f us\n", 1e6 * launch);
+    printf("\n");
     printf("%-26s %9s %9s %9s %9s %6s %8s %8s %8s\n", "case", "median", "quarter", "3/4", "GFLOP/s",
            "peak", "GB/s", "faults", "MB");
 }
@@ -159,7 +174,7 @@ static void print_row(const session *s, bench_samples *samples, double faults, d
         time_text(bench_quantile(samples, (double[]){ 0.5, 0.25, 0.75 }[i]), text[i], sizeof *text);
     if (r->flops > 0) {
         snprintf(rate, sizeof rate, "%.1f", gflops);
-        snprintf(share, sizeof share, "%.0f%%", 100 * gflops / peak);
+        if (peak > 0) snprintf(share, sizeof share, "%.0f%%", 100 * gflops / peak);
     } else {
         snprintf(bandwidth, sizeof bandwidth, "%.1f", r->bytes / ms * 1e-6);
     }
@@ -178,7 +193,8 @@ static void json_row(FILE *f, bool first, const session *s, bench_samples *sampl
             "\"high_ms\": %.6g, \"gflops\": %.6g, \"share\": %.4g, \"bytes\": %.6g, \"faults\": "
             "%.4g, \"peak_mb\": %.1f}",
             first ? "" : ",\n", r->at->name, aril_threads(), ms, bench_quantile(samples, 0.25),
-            bench_quantile(samples, 0.75), gflops, gflops / peak, r->bytes, faults, s->peak_mb);
+            bench_quantile(samples, 0.75), gflops, peak > 0 ? gflops / peak : 0, r->bytes, faults,
+            s->peak_mb);
 }
 
 /* Profiles a few more steps. */
@@ -200,15 +216,15 @@ static int run_all(const options *o, const bench_cases *cases)
         fprintf(stderr, "aril bench: cannot write '%s'\n", o->json);
         return EXIT_FAILED;
     }
-    double peak = 1e-9 * aril_machine_peak();
+    aril_limits limits = aril_device_limits(o->on);
     bool first = true;
-    print_head(peak, o->on);
+    print_head(o, &limits);
     if (json) fputs("[", json);
     for (int i = 0; i < cases->n_cases && aril_ok(); i++) {
         if (!chosen(o, cases->at[i])) continue;
         session s = { 0 };
         bench_samples samples = { 0 };
-        double faults;
+        double faults, peak = peak_of(cases->at[i], &limits);
         if (load(&s, cases->at[i], o->on)) {
             measure(&s, o->seconds, 3, &samples, &faults);
             print_row(&s, &samples, faults, peak);
@@ -242,8 +258,9 @@ static int check_all(const options *o, const bench_cases *cases)
 /* ---- server mode, for bench/compare ---- */
 
 /* One request per line, answered by one line of JSON:
- *     peak             {"gflops": the machine's peak}
- *     load CASE        {"flops": per step, "bytes": ..., "peak_mb": ...}
+ *     peak             {"gflops": the device's peak in f32, 0 if it is unknown}
+ *     load CASE        {"flops": per step, "bytes": ..., "peak_mb": ..., "peak": GFLOP/s that the
+ *                       device reaches at most in the case's dtype, 0 if that is unknown}
  *     run SECONDS      {"ms": [samples], "faults": page faults per step}
  *     drop             {}
  * Errors are answered by {"error": text}. */
@@ -260,12 +277,13 @@ static void answer_error(const char *text)
 
 static void serve_load(session *s, const bench_cases *cases, const char *name, aril_device on)
 {
+    aril_limits limits = aril_device_limits(on);
     unload(s);
     for (int i = 0; i < cases->n_cases; i++) {
         if (strcmp(cases->at[i]->name, name) != 0) continue;
         if (load(s, cases->at[i], on))
-            printf("{\"flops\": %.6g, \"bytes\": %.6g, \"peak_mb\": %.1f}\n", s->run.flops,
-                   s->run.bytes, s->peak_mb);
+            printf("{\"flops\": %.6g, \"bytes\": %.6g, \"peak_mb\": %.1f, \"peak\": %.6g}\n",
+                   s->run.flops, s->run.bytes, s->peak_mb, peak_of(cases->at[i], &limits));
         return;
     }
     answer_error("no such case");
@@ -299,7 +317,7 @@ static int serve(const bench_cases *cases, aril_device on)
         else if (sscanf(line, "run %lf", &seconds) == 1)
             serve_run(&s, seconds);
         else if (strcmp(line, "peak\n") == 0)
-            printf("{\"gflops\": %.6g}\n", 1e-9 * aril_machine_peak());
+            printf("{\"gflops\": %.6g}\n", 1e-9 * aril_device_limits(on).f32);
         else if (strcmp(line, "drop\n") == 0)
             unload(&s), puts("{}");
         else
@@ -379,7 +397,7 @@ const command command_bench = {
     .arguments = "[CASE...]",
     .about =
         "CASE may contain the wildcards * and ?; by default all cases are run. Prints for each "
-        "the median time of a step and its quartiles, FLOP/s and their share of the machine's "
+        "the median time of a step and its quartiles, FLOP/s and their share of the device's "
         "peak (or the memory bandwidth), page faults per step, and peak memory.",
     .options = table,
     .size = sizeof(options),

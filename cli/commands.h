@@ -69,6 +69,12 @@ typedef struct option {
         .by_default = "all CPUs", .help = "number of CPU threads"                              \
     }
 
+#define OPTION_DEVICE(help_)                                                             \
+    {                                                                                    \
+        .name = "device", .value = "NAME", .kind = OPTION_STRING, OPTION_AT(device),     \
+        .by_default = "cpu", .help = help_ ", such as cuda:0; `aril devices` lists them" \
+    }
+
 typedef struct example {
     const char *line, *about;
 } example;
@@ -134,6 +140,8 @@ int report(const char *name);
 /* True if there is a device of that name (the value of --device), or none is named; otherwise
  * records an error. */
 bool check_device(const char *name);
+/* That device; NULL: the CPU. */
+aril_device device_option(const char *name);
 
 /* Text from a file or a folder, made safe to print: control characters and invalid UTF-8 become
  * \x1b and the like. Written to buf, truncated when full; printed; its width in columns; printed in
@@ -156,5 +164,8 @@ void print_wrapped(FILE *to, const char *text, int indent);
 
 /* The terminal width of a stream; 80 if it is not a terminal. */
 int terminal_width(FILE *to);
+
+/* src/backend/cuda/rows.list: lines of "OP ROW ROW ...". */
+extern const char cuda_rows_text[];
 
 #endif

@@ -70,10 +70,28 @@ static void print_functions(const aril_op_info *op)
     }
 }
 
+/* The rows that serve an op on NVIDIA GPUs, from src/backend/cuda/rows.list: "cudnn, cuda_conv". */
+static const char *cuda_rows(const aril_op_info *op, char *buf, size_t size)
+{
+    size_t length = strlen(op->name), n = 0;
+    const char *line = cuda_rows_text;
+    while (line && (strncmp(line, op->name, length) != 0 || line[length] != ' ')) {
+        line = strchr(line, '\n');
+        if (line) line++;
+    }
+    if (!line) return op->view ? "a view" : "other ops";
+    for (line += length + 1; *line && *line != '\n' && n + 3 < size; line++) {
+        buf[n++] = *line == ' ' ? ',' : *line;
+        if (*line == ' ') buf[n++] = ' ';
+    }
+    buf[n] = '\0';
+    return buf;
+}
+
 static void print_one(int i)
 {
     aril_op_info info = aril_op_at(i), *op = &info;
-    char inputs[32], layout[1024];
+    char inputs[32], layout[1024], rows[256];
     inputs_of(op, inputs, sizeof inputs);
     printf("%s: %s\n  inputs    %s\n  results   %d%s\n  gradient  %s\n", op->name, op->doc, inputs,
            op->outputs, op->view ? ", a view" : "", op->gradient);
@@ -83,6 +101,7 @@ static void print_one(int i)
     if (read && *aril_op_layout(i, layout, sizeof layout)) printf("  attrs     %s\n", layout);
     if (op->autocast) printf("  autocast  %s\n", op->autocast);
     if (op->onnx) printf("  ONNX      %s\n", op->onnx);
+    printf("  CUDA      %s\n", cuda_rows(op, rows, sizeof rows));
     const char *file = op->file;
     while (strncmp(file, "../", 3) == 0) file += 3; /* relative to the build folder */
     printf("  defined   %s\n", file);
@@ -110,7 +129,7 @@ static void print_cell(const char *text)
 
 static int print_markdown(void)
 {
-    char last[64] = "", last_folder[64] = "", family[64], folder[64];
+    char last[64] = "", last_folder[64] = "", family[64], folder[64], rows[256];
     int public_ops = 0;
     for (int i = 0; i < aril_op_count(); i++) public_ops += !aril_op_at(i).backward;
     printf(
@@ -120,7 +139,10 @@ static int print_markdown(void)
         "a *rule*\nin other ops, *decomposed* into other ops, or not at all (*none*). `aril ops "
         "NAME` "
         "shows the other forms of a function.\nAn op without a function serves other ops and "
-        "gradients.\n",
+        "gradients.\n\n"
+        "The column *CUDA* names the rows that serve it on NVIDIA GPUs, in the order in which they "
+        "are tried: `cudnn` and\n`cublaslt` are libraries, `cuda_...` Aril's own kernels. *CPU*: "
+        "it falls back to the CPU. The other ops are views,\nor are computed by other ops.\n",
         public_ops, aril_op_count() - public_ops);
     for (int i = 0; i < aril_op_count(); i++) {
         aril_op_info op = aril_op_at(i);
@@ -130,8 +152,8 @@ static int print_markdown(void)
         if (strcmp(folder, last_folder) != 0) printf("\n## %s\n", folder);
         snprintf(last_folder, sizeof last_folder, "%s", folder);
         if (strcmp(family, last) != 0) {
-            printf("\n### %s\n\n| op | what it gives | C | header | gradient | ONNX |\n"
-                   "|---|---|---|---|---|---|\n",
+            printf("\n### %s\n\n| op | what it gives | C | header | gradient | ONNX | CUDA |\n"
+                   "|---|---|---|---|---|---|---|\n",
                    family);
             snprintf(last, sizeof last, "%s", family);
         }
@@ -143,7 +165,8 @@ static int print_markdown(void)
             printf(" | `%s` | `%s`", f->text, f->header);
         else
             printf(" | |");
-        printf(" | %s | %s |\n", op.gradient, op.onnx ? op.onnx : "");
+        printf(" | %s | %s | %s |\n", op.gradient, op.onnx ? op.onnx : "",
+               cuda_rows(&op, rows, sizeof rows));
     }
     return EXIT_DONE;
 }

@@ -7,6 +7,7 @@
 
 typedef struct options {
     int64_t top, threads;
+    const char *device;
     bool json, invert;
 } options;
 
@@ -93,7 +94,7 @@ static bool predict_batch(const model_file *m, const char *path, aril_tensor *x,
     ARIL_SCOPE;
     ARIL_INFERENCE;
     prediction a = { .n = m->regression ? m->classes : o->top < m->classes ? o->top : m->classes };
-    aril_tensor *which = NULL, *y = aril_forward(m->scaled, x);
+    aril_tensor *which = NULL, *y = aril_forward(m->scaled, aril_to(x, device_option(o->device)));
     if (!m->regression) {
         y = aril_topk(aril_softmax(y, -1), a.n, -1, (aril_topk_opts){ 0 }, &which);
         a.class = aril_data(which);
@@ -158,7 +159,12 @@ static int run(void *values, int n, char **argument)
     const options *o = values;
     model_file m;
     use_threads(o->threads);
+    if (!check_device(o->device)) {
+        report("predict");
+        return EXIT_USAGE;
+    }
     if (!model_open(argument[0], &m)) return report("predict");
+    if (o->device) aril_module_to(m.scaled, device_option(o->device));
     bool rows = m.input.ndim == 1;
     if (!rows && m.input.ndim != 3) {
         fprintf(stderr, "aril predict: expected a network for images or tables, got '%s'\n",
@@ -191,6 +197,7 @@ static const option table[] = {
       .help = "invert the brightness, for dark on white images where the network was trained on "
               "white on black" },
     OPTION_THREADS,
+    OPTION_DEVICE("device to compute on"),
     { 0 },
 };
 

@@ -69,3 +69,8 @@ bool check_device(const char *name)
     aril_fail(ARIL_ERR_ARG, "--device: no device '%s'; `aril devices` lists them", name);
     return false;
 }
+
+aril_device device_option(const char *name)
+{
+    return name ? aril_device_named(name) : aril_cpu();
+}

@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 typedef struct options {
-    const char *data, *split, *target, *metrics, *loss, *confusion;
+    const char *data, *split, *target, *metrics, *loss, *confusion, *device;
     int64_t batch, threads, samples, workers;
     bool json;
 } options;
@@ -92,10 +92,10 @@ static int evaluate(const model_file *m, aril_dataset *d, const options *o)
 {
     bool bar = !o->json && isatty(STDOUT_FILENO); /* the bar ends with the metrics */
     const char *metrics = model_metrics(m, o->metrics);
-    aril_loader *l =
-        aril_loader_new(d, (aril_loader_opts){ .batch = o->batch,
-                                               .workers = (int)o->workers,
-                                               .batch_transform = model_normalize(m) });
+    aril_loader *l = aril_loader_new(d, (aril_loader_opts){ .batch = o->batch,
+                                                            .workers = (int)o->workers,
+                                                            .batch_transform = model_normalize(m),
+                                                            .device = device_option(o->device) });
     aril_model *model = aril_model_new(aril_module_keep(m->scaled), m->input);
     aril_metric *confusion =
         m->regression ? NULL : aril_metric_new("confusion", (aril_metric_opts){ 0 });
@@ -162,7 +162,12 @@ static int run(void *values, int n, char **argument)
         report("test");
         return EXIT_USAGE;
     }
+    if (!check_device(o->device)) {
+        report("test");
+        return EXIT_USAGE;
+    }
     if (!model_open(argument[0], &m)) return report("test");
+    if (o->device) aril_module_to(m.scaled, device_option(o->device));
     if (!o->data && m.data && *m.data) o->data = m.data;
     int status = EXIT_USAGE;
     if (!model_check_measures(&m, o->loss, o->metrics))
@@ -221,6 +226,7 @@ static const option table[] = {
     OPTION_SAMPLES,
     OPTION_WORKERS,
     OPTION_THREADS,
+    OPTION_DEVICE("device to compute on"),
     { .name = "json", OPTION_AT(json), .help = "print the results as JSON" },
     { 0 },
 };

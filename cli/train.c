@@ -336,6 +336,7 @@ static bool create_loaders(training *r)
     }
     aril_transform *normalize = model_normalize(&r->m);
     aril_transform *both[2] = { normalize, batch };
+    aril_device device = device_option(o->device);
     aril_transform *change = normalize && batch ? aril_transform_list(2, both)
                              : normalize        ? normalize
                                                 : batch;
@@ -343,12 +344,13 @@ static bool create_loaders(training *r)
                                                             .shuffle = true,
                                                             .seed = (uint64_t)o->seed,
                                                             .workers = (int)o->workers,
-                                                            .batch_transform = change });
-    r->val_batches =
-        aril_loader_new(aril_dataset_keep(r->data.val),
-                        (aril_loader_opts){ .batch = 256,
-                                            .workers = (int)o->workers,
-                                            .batch_transform = model_normalize(&r->m) });
+                                                            .batch_transform = change,
+                                                            .device = device });
+    r->val_batches = aril_loader_new(aril_dataset_keep(r->data.val),
+                                     (aril_loader_opts){ .batch = 256,
+                                                         .workers = (int)o->workers,
+                                                         .batch_transform = model_normalize(&r->m),
+                                                         .device = device });
     return r->batches && r->val_batches;
 }
 
@@ -839,12 +841,7 @@ static const option table[] = {
       .help = "random seed of initialization, shuffling and augmentation" },
 
     { .name = "", .help = "Data loading and devices:" },
-    { .name = "device",
-      .value = "NAME",
-      .kind = OPTION_STRING,
-      OPTION_AT(device),
-      .by_default = "cpu",
-      .help = "device to train on, such as cuda:0; `aril devices` lists them" },
+    OPTION_DEVICE("device to train on"),
     { .name = "autocast",
       .value = "DTYPE",
       .kind = OPTION_STRING,

@@ -108,12 +108,12 @@ endif()
 # transforms of images, which compute on the host, and one case of optimizers in f32 whose rounding
 # differs by more than its tolerance; the same case in f64 agrees.
 
-set(strict_programs test_ops test_ops_grad test_autograd test_grad_edges test_views test_nn test_nn_layers
-    test_nn_loss test_loss test_optim test_optim_state test_optim_schedule test_optim_master test_numbers
-    test_everyday test_several test_scope test_metrics test_checkpoint test_checkpoint_files test_resume
-    test_train test_train_autocast test_train_misuse test_train_outputs test_train_watch
-    test_data test_splits test_tables test_transform test_thread_loader
-    test_npy test_formats test_images test_draw test_tensorboard test_hostile_files)
+set(strict_programs test_ops test_ops_grad test_each_row test_late_errors test_narrow_casts test_thread_streams test_autograd
+    test_grad_edges test_views test_nn test_nn_layers test_nn_loss test_loss test_optim test_optim_state
+    test_optim_schedule test_optim_master test_numbers test_everyday test_several test_scope test_metrics
+    test_checkpoint test_checkpoint_files test_resume test_train test_train_device test_train_autocast
+    test_train_misuse test_train_outputs test_train_watch test_data test_splits test_tables test_transform
+    test_thread_loader test_npy test_formats test_images test_draw test_tensorboard test_hostile_files)
 foreach(cases ${golden_cases})
     get_filename_component(family ${cases} NAME_WE)
     if(NOT family STREQUAL "transform")
@@ -215,7 +215,7 @@ set(script_environment
     CMAKE=${CMAKE_COMMAND})
 if(NOT ARIL_SANITIZE)
     foreach(name includes rooms layout exports declared install files doc_code bench command deps make
-            reference doc_names doc_diffs wrong_calls
+            reference doc_names doc_diffs wrong_calls cuda_rows
             headers-gcc headers-clang api-gcc api-clang numbers-gcc numbers-clang)
         string(REPLACE "-" ";" command ${name}) # the script, and which compiler it tries
         string(REPLACE "-" "_" name ${name})

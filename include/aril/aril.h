@@ -34,6 +34,7 @@
 #include "aril/rng.h"
 #include "aril/schedule.h"
 #include "aril/scope.h"
+#include "aril/stream.h"
 #include "aril/summary.h"
 #include "aril/tensor.h"
 #include "aril/transform.h"

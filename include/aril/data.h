@@ -322,6 +322,10 @@ typedef struct aril_loader_opts {
     /* Puts batches in pinned memory, from which aril_to copies to a GPU while the program goes on:
      * do not change such a batch in place after aril_to. Ignored if no device has pinned memory. */
     bool pinned;
+    /* Where batches are: by default in host memory. To a GPU they are copied from pinned memory
+     * through a stream of the loader's own, beside the computation: with workers, up to `prefetch`
+     * batches ahead. */
+    aril_device device;
 } aril_loader_opts;
 
 /* Creates a loader, which takes ownership of the dataset and the options' sampler and transform,

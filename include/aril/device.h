@@ -32,6 +32,19 @@ ARIL_API aril_device aril_device_at(int i);
 /* A one-line description of a device, such as "cpu: 2 threads, 24 GB". */
 ARIL_API const char *aril_device_describe(aril_device device, char *buf, size_t size);
 
+/* What a device can do at most, per second; 0 where that is unknown. A multiply-add counts as two
+ * operations. */
+typedef struct aril_limits {
+    double bytes;           /* read from and written to its memory */
+    double f64, f32;        /* operations of products in that dtype */
+    double tf32, f16, bf16; /* the same with factors in that dtype, and sums in f32 */
+    char source[120];       /* where the figures come from, for people */
+} aril_limits;
+
+/* The limits of a device; all 0 if it has none that are known. The CPU's f32 is
+ * aril_machine_peak. */
+ARIL_API aril_limits aril_device_limits(aril_device device);
+
 /* Lets GPUs compute products and convolutions of f32 in TF32, whose factors have 11 significant
  * bits instead of 24: several times faster on NVIDIA's tensor cores, and less exact. Sums stay f32.
  * Off unless it is allowed here, or by ARIL_TF32=1 in the environment; for all threads of the

@@ -20,11 +20,19 @@ typedef struct aril_memory_stats {
 ARIL_API aril_memory_stats aril_memory(aril_device device);
 ARIL_API void aril_memory_reset_peak(aril_device device);
 
+/* The sizes of the largest blocks in use on a device, with how many there are of each: writes up to
+ * n of them, at most 8, largest first, and returns their number. 0 on devices that do not list
+ * them, such as the CPU. */
+typedef struct aril_memory_block {
+    int64_t bytes, count;
+} aril_memory_block;
+ARIL_API int aril_memory_largest(aril_device device, int n, aril_memory_block *blocks);
+
 /* Limits the tensor data on a device to `bytes`; 0 removes the limit. An allocation that would
  * exceed it fails with ARIL_ERR_MEMORY. */
 ARIL_API aril_status aril_memory_set_limit(aril_device device, int64_t bytes);
 
-/* Returns the cached memory of `device` to the system. */
+/* Empties the cache: returns the cached memory of `device` to the system, for other processes. */
 ARIL_API void aril_memory_trim(aril_device device);
 
 /* Makes the n-th allocation from now fail, counting from 1 over all threads and kinds of memory; 0

@@ -7,6 +7,7 @@
 #ifndef ARIL_PLUGIN_H
 #define ARIL_PLUGIN_H
 
+#include "aril/device.h"
 #include "aril/error.h"
 #include "aril/tensor.h"
 
@@ -89,6 +90,33 @@ typedef struct aril_late_error {
     char text[256]; /* what went wrong */
 } aril_late_error;
 
+/* What a device's own pool holds, in bytes. */
+typedef struct aril_pool_info {
+    size_t cached;  /* from the system, but not in use */
+    int64_t misses; /* requests that went to the system */
+    int n_largest;  /* entries of `largest`: the largest sizes in use, and how often */
+    struct {
+        size_t bytes;
+        int64_t count;
+    } largest[8];
+} aril_pool_info;
+
+typedef enum aril_work_kind {
+    ARIL_WORK_KERNEL,
+    ARIL_WORK_COPY, /* also to and from the host */
+    ARIL_WORK_FILL
+} aril_work_kind;
+
+/* Work that a device has done while it was profiled. */
+typedef struct aril_work {
+    aril_work_kind kind;
+    const char *name;  /* of the kernel, or what was done: "copy to device"; it stays valid */
+    uint64_t mark;     /* that the thread which queued it had set (profile_mark) */
+    int64_t begin, ns; /* in nanoseconds of CLOCK_MONOTONIC */
+    int queue;         /* a number for each queue */
+    double bytes;      /* that were copied or filled; 0 for kernels */
+} aril_work;
+
 /* The functions of a device. Those of the first group are required; the others are optional, but
  * come in groups: one of a group requires the rest of it. Work is put into a queue and done later,
  * in order; every function may be called from any thread. `queue` is NULL on devices without
@@ -116,6 +144,8 @@ typedef struct aril_device_ops {
     void (*describe)(void *self, char *buf, size_t size); /* one line for people */
     void (*close)(void *self);                            /* at the end of the process */
     void (*trim)(void *self); /* own_pool: returns cached memory to the system */
+    void (*pool_info)(void *self, aril_pool_info *info); /* own_pool: for aril_memory */
+    void (*limits)(void *self, aril_limits *limits);
     /* Copies from `other`, another device of this kind, in the order of this device's queue. The
      * queue of the other is ordered around it with events. */
     aril_status (*copy_from)(void *self, aril_queue *queue, void *dst, void *other, const void *src,
@@ -161,6 +191,14 @@ typedef struct aril_device_ops {
     /* Named, nested ranges in the device's profiler. */
     void (*range_begin)(void *self, const char *name);
     void (*range_end)(void *self);
+
+    /* Measuring when the device does its work, for aril_profile_begin. `profile_begin` returns NULL,
+     * or the reason why that is impossible. Afterwards, `profile_mark` sets the number that work
+     * queued by the calling thread belongs to, and 0 that it belongs to none. `profile_end` waits
+     * for the device, passes on what it has done since the begin, and stops measuring. */
+    const char *(*profile_begin)(void *self);
+    void (*profile_mark)(void *self, uint64_t mark);
+    void (*profile_end)(void *self, void (*found)(void *ctx, const aril_work *work), void *ctx);
 } aril_device_ops;
 
 /* What kind of number an input is. */

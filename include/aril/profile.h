@@ -1,4 +1,4 @@
-/* Profiling: where a program spends its time, by op.
+/* Profiling: where a program spends its time, by op, and what its devices do meanwhile.
  *
  *     aril_profile_begin((aril_profile_opts){ .trace = "step.json" });
  *     train_one_step();
@@ -11,6 +11,7 @@
 #define ARIL_PROFILE_H
 
 #include "aril/base.h"
+#include "aril/device.h"
 
 #include <stdio.h>
 
@@ -41,20 +42,46 @@ typedef struct aril_profile_row {
     int kernels;        /* the number of different kernels that ran */
     int64_t calls;
     double seconds;
-    double bytes; /* read and written, each tensor counted once */
-    double flop;  /* 2 for a multiply-add of a product, 1 for an element of others */
+    double bytes;          /* read and written, each tensor counted once */
+    double flop;           /* 2 for a multiply-add of a product, 1 for an element of others */
+    double device_seconds; /* that devices with a queue worked for it; 0 if that was not measured */
+    double least_seconds;  /* that they need at least, by their limits; 0 if those are unknown */
 } aril_profile_row;
 
-/* The rows of the last finished profile, longest time first; returns how many. They are valid until
- * the next profile starts. */
+/* The rows of the last finished profile, longest time first: that of devices if they were measured,
+ * that of the host otherwise. Returns how many there are. They are valid until the next profile
+ * starts. */
 ARIL_API int aril_profile_rows(const aril_profile_row **rows);
+
+/* What a device ran for an op, by the name of its kernel (or "copy to device" and the like). */
+typedef struct aril_profile_kernel {
+    const char *name, *op; /* op: "(outside)" for what no op has queued */
+    aril_device device;
+    int64_t calls;
+    double seconds;
+} aril_profile_kernel;
+
+/* The kernels of the last finished profile, longest time first, in the same way. */
+ARIL_API int aril_profile_kernels(const aril_profile_kernel **kernels);
+
+/* A device with a queue that was there during the last profile. */
+typedef struct aril_profile_device {
+    aril_device device;
+    double busy_seconds; /* that it did any work; the rest of the time it was idle */
+    double seconds;      /* from begin to end */
+    const char *missing; /* why it could not be measured; "" if it was */
+} aril_profile_device;
+
+ARIL_API int aril_profile_devices(const aril_profile_device **devices);
 
 /* The total time: from begin to end, plus, for each other thread that ran ops, from the start of
  * its first op to the end of its last. */
 ARIL_API double aril_profile_seconds(void);
 
 /* Prints the table: calls, milliseconds, share of the total, microseconds per call, GB/s, GFLOP/s,
- * and GFLOP/s relative to aril_machine_peak. */
+ * and GFLOP/s relative to aril_machine_peak. If devices were measured, these are times of the
+ * devices, the last figure is relative to aril_device_limits, and a table of their kernels and the
+ * share of idle time follow. */
 ARIL_API aril_status aril_profile_print(FILE *to);
 
 /* The machine's peak with the current number of threads: f32 FLOP/s of fused multiply-adds on

@@ -5,6 +5,8 @@
 #include "core/log.h"
 #include "core/memory.h"
 #include "core/parallel.h"
+#include "core/profile.h"
+#include "core/queues.h"
 #include "core/thread.h"
 
 #include "aril/parallel.h"
@@ -20,6 +22,7 @@ typedef struct aril__cached_block {
     struct aril__cached_block *next;
     void *memory;
     size_t bytes;
+    int queue; /* the number of the one that used it last */
 } cached_block;
 
 aril__device *aril__cpu_device;
@@ -163,6 +166,8 @@ static aril__device *new_device(aril_device id, const char *kind_name, const ari
         free(d);
         return NULL;
     }
+    if (ops->limits) ops->limits(self, &d->limits);
+    d->limits.source[sizeof d->limits.source - 1] = '\0';
     pthread_mutex_init(&d->lock, NULL);
     return d;
 }
@@ -228,6 +233,7 @@ static int register_batch(const batch *b)
     pthread_mutex_lock(&registry.lock);
     int kind = add_devices(b);
     pthread_mutex_unlock(&registry.lock);
+    if (kind >= 0) aril__profile_devices_added();
     return kind;
 }
 
@@ -278,11 +284,17 @@ aril__device *aril__device_find(aril_device id)
     return d;
 }
 
+aril__device *aril__device_registered(int i)
+{
+    return i < devices() ? registry.devices[i] : NULL;
+}
+
 void aril__devices_shutdown(void)
 {
     for (int i = 0, n = devices(); i < n; i++) {
         aril__device *d = registry.devices[i];
         if (d->ops.synchronize) d->ops.synchronize(d->self);
+        if (d->queue) aril__collect_pending(d, true);
         aril_memory_trim(d->id);
         /* Tensors that the program still holds point to their device, so it stays alive. */
         if (d->stats.live == 0 && d->queue) d->ops.queue_free(d->self, d->queue);
@@ -358,13 +370,15 @@ static void *alloc_by_size(aril__device *d, size_t bytes, size_t *size)
         d->bins[bin] = b->next;
         d->stats.cached -= (int64_t)*size;
         p = b->memory;
+        if (d->queue && !aril__one_queue()) aril__queue_after(d, aril__queue_number(d), b->queue);
         free(b);
     } else {
+        aril_queue *queue = aril__queue(d);
         d->stats.misses++;
-        p = d->ops.alloc(d->self, d->queue, *size);
+        p = d->ops.alloc(d->self, queue, *size);
         if (!p) {
             trim(d, 0);
-            p = d->ops.alloc(d->self, d->queue, *size);
+            p = d->ops.alloc(d->self, queue, *size);
         }
     }
     if (p) d->stats.live += (int64_t)*size;
@@ -380,26 +394,27 @@ static bool exceeds_limit(const aril__device *d, size_t bytes)
 /* From the device's own pool: with the lock held, and only counted. */
 static void *alloc_in_pool(aril__device *d, size_t bytes, size_t *size)
 {
-    void *p = d->ops.alloc(d->self, d->queue, bytes);
+    void *p = d->ops.alloc(d->self, aril__queue(d), bytes);
     *size = bytes;
     d->stats.misses++;
     if (p) d->stats.live += (int64_t)bytes;
     return p;
 }
 
-static void free_in_pool(aril__device *d, void *p, size_t bytes)
+static void free_in_pool(aril__device *d, int queue, void *p, size_t bytes)
 {
     pthread_mutex_lock(&d->lock);
     d->stats.live -= (int64_t)bytes;
-    d->ops.free(d->self, d->queue, p, bytes);
+    d->ops.free(d->self, aril__queue_numbered(d, queue), p, bytes);
     pthread_mutex_unlock(&d->lock);
 }
 
-void *aril__device_alloc(aril__device *d, size_t bytes)
+static void *alloc(aril__device *d, size_t bytes)
 {
     size_t size;
     void *p = NULL;
     bool refused = false;
+    const aril__error *before = aril__self()->last_error;
     if (aril__unlikely(aril__fault_now() || bytes > (size_t)1 << 47)) goto fail;
     pthread_mutex_lock(&d->lock);
     int64_t misses = d->stats.misses;
@@ -426,13 +441,47 @@ fail:
         aril__fail(ARIL_ERR_MEMORY,
                    "out of memory: %zu bytes on %s, with %lld in use, exceed the limit of %lld",
                    bytes, d->kind_name, (long long)d->stats.live, (long long)d->limit);
-    else
+    else if (aril__self()->last_error == before) /* the device's pool may have said more */
         aril__fail(ARIL_ERR_MEMORY, "out of memory: %zu bytes on %s (%lld in use)", bytes,
                    d->kind_name, (long long)d->stats.live);
     return NULL;
 }
 
+/* The same without an error. */
+static void *try_alloc(aril__device *d, size_t bytes)
+{
+    aril__thread *th = aril__self();
+    aril__error *first = th->error, *last = th->last_error;
+    th->error = th->last_error = NULL;
+    void *p = alloc(d, bytes);
+    aril__error_release(th->error);
+    aril__error_release(th->last_error);
+    th->error = first;
+    th->last_error = last;
+    return p;
+}
+
+/* With several queues, some memory may be free once their work is done. */
+static void *alloc_among_queues(aril__device *d, size_t bytes)
+{
+    aril__collect_pending(d, false);
+    void *p = try_alloc(d, bytes);
+    if (p) return p;
+    aril__collect_pending(d, true);
+    return alloc(d, bytes);
+}
+
+void *aril__device_alloc(aril__device *d, size_t bytes)
+{
+    return aril__one_queue() || !d->queue ? alloc(d, bytes) : alloc_among_queues(d, bytes);
+}
+
 void aril__device_free(aril__device *d, void *p, size_t bytes)
+{
+    aril__device_free_for(d, aril__one_queue() ? 0 : aril__queue_number(d), p, bytes);
+}
+
+void aril__device_free_for(aril__device *d, int queue, void *p, size_t bytes)
 {
     size_t size;
     if (d->arena && aril__arena_owns(d->arena, p)) {
@@ -443,24 +492,34 @@ void aril__device_free(aril__device *d, void *p, size_t bytes)
         pthread_mutex_unlock(&d->lock);
     } else if (d->ops.own_pool) {
         size = bytes;
-        free_in_pool(d, p, bytes);
+        free_in_pool(d, queue, p, bytes);
     } else {
         size_t bin = bin_of(bytes, &size);
         cached_block *b = malloc(sizeof *b);
         pthread_mutex_lock(&d->lock);
         d->stats.live -= (int64_t)size;
         if (b) {
-            *b = (cached_block){ .next = d->bins[bin], .memory = p, .bytes = size };
+            *b = (cached_block){ d->bins[bin], p, size, queue };
             d->bins[bin] = b;
             d->stats.cached += (int64_t)size;
         } else {
-            d->ops.free(d->self, d->queue, p, size);
+            d->ops.free(d->self, aril__queue_numbered(d, queue), p, size);
         }
         pthread_mutex_unlock(&d->lock);
     }
     if (aril__unlikely(aril__log_on(ARIL__LOG_MEMORY)))
         aril__log(ARIL__LOG_MEMORY, "%s: -%zu bytes, live %lld, cached %lld", d->kind_name, size,
                   (long long)d->stats.live, (long long)d->stats.cached);
+}
+
+/* What the device's own pool says; nothing if it has none. */
+static aril_pool_info pool_info(aril__device *d)
+{
+    aril_pool_info info = { 0 };
+    if (d->ops.own_pool && d->ops.pool_info) d->ops.pool_info(d->self, &info);
+    const int most = (int)(sizeof info.largest / sizeof *info.largest);
+    if (info.n_largest > most) info.n_largest = most;
+    return info;
 }
 
 aril_memory_stats aril_memory(aril_device device)
@@ -471,7 +530,28 @@ aril_memory_stats aril_memory(aril_device device)
     pthread_mutex_lock(&d->lock);
     aril_memory_stats s = d->stats;
     pthread_mutex_unlock(&d->lock);
+    aril_pool_info info = pool_info(d);
+    if (d->ops.own_pool) {
+        s.cached = (int64_t)info.cached;
+        s.misses = info.misses;
+    }
     return s;
+}
+
+int aril_memory_largest(aril_device device, int n, aril_memory_block *blocks)
+{
+    aril__self();
+    aril__device *d = aril__device_find(device);
+    if (!d) return 0;
+    if (n > 0 && !blocks) {
+        aril__fail(ARIL_ERR_ARG, "memory_largest: the blocks are NULL");
+        return 0;
+    }
+    aril_pool_info info = pool_info(d);
+    int found = info.n_largest < n ? info.n_largest : n;
+    for (int i = 0; i < found; i++)
+        blocks[i] = (aril_memory_block){ (int64_t)info.largest[i].bytes, info.largest[i].count };
+    return found > 0 ? found : 0;
 }
 
 void aril_memory_reset_peak(aril_device device)
@@ -503,6 +583,7 @@ void aril_memory_trim(aril_device device)
     aril__self();
     aril__device *d = aril__device_find(device);
     if (!d) return;
+    if (d->queue) aril__collect_pending(d, true);
     pthread_mutex_lock(&d->lock);
     trim(d, 0);
     pthread_mutex_unlock(&d->lock);
@@ -594,6 +675,15 @@ const char *aril_device_describe(aril_device device, char *buf, size_t size)
     if (d && d->ops.describe) d->ops.describe(d->self, text, sizeof text);
     snprintf(buf, size, "%s: %s", name, d ? text : "not available");
     return buf;
+}
+
+aril_limits aril_device_limits(aril_device device)
+{
+    aril__self();
+    const aril__device *d = aril__device_find(device);
+    if (!d) return (aril_limits){ .bytes = 0 };
+    if (d != aril__cpu_device) return d->limits;
+    return (aril_limits){ .f32 = aril_machine_peak(), .source = "measured" };
 }
 
 aril_status aril_synchronize(aril_device device)

@@ -7,6 +7,7 @@
 #include "aril/plugin.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 
 enum {
     ARIL__CPU = 0,  /* kind numbers; others are assigned in order of registration */
@@ -14,7 +15,8 @@ enum {
     ARIL__FIRST_FREE = 2,
     ARIL__MAX_KINDS = 8,
     ARIL__MAX_DEVICES = 32,
-    ARIL__BINS = 8 * 48, /* eight size classes per power of two */
+    ARIL__MAX_QUEUES = 32, /* of a device: its own and those of streams */
+    ARIL__BINS = 8 * 48,   /* eight size classes per power of two */
 };
 
 typedef struct aril__device aril__device;
@@ -27,7 +29,9 @@ struct aril__device {
     bool host_memory; /* the host can read and write the memory directly */
     aril__device_ops ops;
     void *self;
-    aril_queue *queue; /* of all its work; NULL: the device has no queues */
+    aril_queue *queue; /* its own, number 0; NULL: the device has no queues */
+    _Atomic(aril_queue *) streams[ARIL__MAX_QUEUES]; /* those of streams, by number: queues.h */
+    aril_limits limits;                              /* all 0: unknown, or the CPU's */
 
     pthread_mutex_t lock;      /* guards everything below */
     struct aril__arena *arena; /* for large blocks; NULL: they are cached by size too */
@@ -50,6 +54,9 @@ void aril__devices_close(void);
 aril__device *aril__device_register(const char *kind_name, int index, const aril__device_ops *ops,
                                     void *self, bool host_memory);
 
+/* The i-th registered device, or NULL; opens no plug-ins. */
+aril__device *aril__device_registered(int i);
+
 /* The number of a kind, or -1. */
 int aril__device_kind(const char *kind_name);
 
@@ -65,6 +72,8 @@ aril__device *aril__device_find(aril_device id);
 /* Allocates through the cache, or from the device's own pool. NULL, with an error, on failure. */
 void *aril__device_alloc(aril__device *d, size_t bytes);
 void aril__device_free(aril__device *d, void *p, size_t bytes);
+/* The same for memory of the queue with that number. */
+void aril__device_free_for(aril__device *d, int queue, void *p, size_t bytes);
 
 /* ---- copies and waiting: transfer.c ---- */
 
@@ -80,8 +89,9 @@ bool aril__device_reaches(const aril__device *to, const aril__device *from);
 aril_status aril__device_copy_from(aril__device *to, void *dst, aril__device *from, const void *src,
                                    size_t bytes);
 
-/* Waits for all work of the device and reports its first error. */
+/* Waits for all work of the device, or of one queue, and reports its first error. */
 aril_status aril__device_wait(aril__device *d);
+aril_status aril__queue_finish(aril__device *d, aril_queue *queue);
 
 /* Pinned host memory, for asynchronous copies. A block remembers the last copy from it that was
  * queued, and is only reused when that is done. */
@@ -90,6 +100,7 @@ typedef struct aril__pinned {
     void *data;
     size_t bytes;
     aril_event *event; /* after the last copy; NULL: none was queued */
+    int queue;         /* the number of its queue */
 } aril__pinned;
 
 /* A device that has pinned memory; NULL, without an error, if there is none. */

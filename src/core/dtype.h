@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "aril/base.h"
+#include "core/narrow.h"
 
 typedef enum aril__kind {
     ARIL__KIND_BOOL,
@@ -87,26 +88,6 @@ static inline bool aril__is_int(aril_dtype t)
    u64 with a signed integer gives i64, modulo 2^64. */
 aril_dtype aril__promote(aril_dtype a, aril_dtype b);
 
-static inline uint32_t aril__f32_bits(float x)
-{
-    uint32_t u;
-    memcpy(&u, &x, sizeof u);
-    return u;
-}
-
-static inline float aril__f32_from_bits(uint32_t u)
-{
-    float x;
-    memcpy(&x, &u, sizeof x);
-    return x;
-}
-
-/* All ones where a < b, else 0; both below 2^31. */
-static inline uint32_t aril__mask_less(uint32_t a, uint32_t b)
-{
-    return 0u - ((a - b) >> 31);
-}
-
 /* The 16-bit conversions round to nearest even and keep NaN a quiet NaN. Those of f16 use masks,
    and do their floating-point arithmetic for every input: gcc would turn conditional expressions
    around it into branches, and loops would not vectorize. */
@@ -136,27 +117,6 @@ static inline uint16_t aril__f32_to_f16(float x)
     uint32_t r = (small & (v - half)) | (~small & normal);
     uint32_t special = 0x7c00u | (nan & (0x200u | ((v >> 13) & 0x3ffu)));
     return (uint16_t)((finite & r) | (~finite & special) | sign);
-}
-
-/* The value of a sign-less code (exponent and mantissa) of a narrow float, special codes aside:
-   those give finite values. */
-static inline float aril__narrow_to_f32(uint32_t code, int mantissa_bits, int bias)
-{
-    /* A subnormal gets the exponent of the smallest normal, whose hidden bit is then subtracted. No
-       intermediate value is a subnormal float, so flush-to-zero is harmless. */
-    uint32_t small = aril__mask_less(code, 1u << mantissa_bits);
-    uint32_t base = ((uint32_t)(127 - bias) << 23) + (small & 1u << 23);
-    uint32_t hidden = small & base;
-    return aril__f32_from_bits((code << (23 - mantissa_bits)) + base) - aril__f32_from_bits(hidden);
-}
-
-static inline float aril__f16_to_f32(uint16_t h)
-{
-    uint32_t a = h & 0x7fffu, sign = (uint32_t)(h & 0x8000u) << 16;
-    uint32_t r = aril__f32_bits(aril__narrow_to_f32(a, 10, 15));
-    r += aril__mask_less(0x7bffu, a) & 112u << 23; /* the exponent of inf and NaN */
-    r |= aril__mask_less(0x7c00u, a) & 0x400000u;
-    return aril__f32_from_bits(r | sign);
 }
 
 #endif

@@ -12,13 +12,6 @@
 #include <immintrin.h>
 #endif
 
-static inline uint64_t f64_bits(double x)
-{
-    uint64_t u;
-    memcpy(&u, &x, sizeof u);
-    return u;
-}
-
 /* ---- Between natural types and compute types ---- */
 
 static inline int64_t f64_as_i64(double x)
@@ -125,134 +118,6 @@ static inline double f64_wide(double x)
     return x;
 }
 
-/* ---- Narrow floats: codes to f32 ---- */
-
-/* The NaN of a format is or-ed in by a mask, for the reason given in the header. */
-static inline float with_sign(float magnitude, uint32_t sign_bit31, uint32_t nan_mask)
-{
-    return aril__f32_from_bits(aril__f32_bits(magnitude) | sign_bit31 | (nan_mask & 0x7fc00000u));
-}
-
-static inline float e4m3fn_to_f32(uint8_t c)
-{
-    uint32_t a = c & 0x7fu, nan = aril__mask_less(0x7e, a);
-    return with_sign(aril__narrow_to_f32(a, 3, 7), (uint32_t)(c & 0x80u) << 24, nan);
-}
-
-static inline float e5m2_to_f32(uint8_t c)
-{
-    return aril__f16_to_f32((uint16_t)(c << 8)); /* f8e5m2 is the upper half of an f16 */
-}
-
-static inline float e4m3fnuz_to_f32(uint8_t c)
-{
-    uint32_t nan = aril__mask_less(c ^ 0x80u, 1); /* the code that -0 would have */
-    return with_sign(aril__narrow_to_f32(c & 0x7fu, 3, 8), (uint32_t)(c & 0x80u) << 24, nan);
-}
-
-static inline float e5m2fnuz_to_f32(uint8_t c)
-{
-    uint32_t nan = aril__mask_less(c ^ 0x80u, 1);
-    return with_sign(aril__narrow_to_f32(c & 0x7fu, 2, 16), (uint32_t)(c & 0x80u) << 24, nan);
-}
-
-static inline float e8m0_to_f32(uint8_t c)
-{
-    uint32_t r = c == 0 ? 0x00400000u : (uint32_t)c << 23; /* 2^-127 is a subnormal float */
-    return aril__f32_from_bits(c == 0xff ? 0x7fc00000u : r);
-}
-
-/* ---- Narrow floats: codes from f64 ---- */
-
-/* |x| rounded to nearest even, as the sign-less code of a format with unbounded exponent. Codes are
-   ordered like values, so a caller detects overflow by comparing with its largest code. Inf gives a
-   code above all others; the caller handles NaN. */
-static inline uint32_t narrow_code(double x, int mantissa_bits, int bias)
-{
-    uint64_t a = f64_bits(x) & (UINT64_MAX >> 1);
-    int drop = 52 - mantissa_bits;
-    int exponent = (int)(a >> 52) - 1023 + bias;
-    if (exponent >= 1) {
-        uint64_t r = (a + (UINT64_C(1) << (drop - 1)) - 1 + ((a >> drop) & 1)) >> drop;
-        return (uint32_t)(r - ((uint64_t)(1023 - bias) << mantissa_bits));
-    }
-    int shift = drop + 1 - exponent; /* a subnormal result: more bits are dropped, perhaps all */
-    if (shift > 63) shift = 63;
-    uint64_t m = (a & ((UINT64_C(1) << 52) - 1)) | UINT64_C(1) << 52;
-    return (uint32_t)((m + (UINT64_C(1) << (shift - 1)) - 1 + ((m >> shift) & 1)) >> shift);
-}
-
-static inline uint32_t sign_of(double x)
-{
-    return (uint32_t)(f64_bits(x) >> 63);
-}
-
-static inline uint16_t f64_to_f16(double x)
-{
-    uint32_t r = narrow_code(x, 10, 15);
-    r = r > 0x7c00 ? 0x7c00 : r;
-    if (x != x) r = 0x7e00 | (uint32_t)(f64_bits(x) >> 42 & 0x3ff);
-    return (uint16_t)(r | sign_of(x) << 15);
-}
-
-static inline uint16_t f64_to_bf16(double x)
-{
-    uint32_t r = narrow_code(x, 7, 127);
-    r = r > 0x7f80 ? 0x7f80 : r;
-    if (x != x) r = 0x7fc0 | (uint32_t)(f64_bits(x) >> 45 & 0x7f);
-    return (uint16_t)(r | sign_of(x) << 15);
-}
-
-static inline uint8_t f64_to_e4m3fn(double x)
-{
-    uint32_t r = narrow_code(x, 3, 7);
-    r = r > 0x7e ? 0x7e : r; /* as PyTorch from 2.12 on; before, it gave NaN */
-    return (uint8_t)((x != x ? 0x7f : r) | sign_of(x) << 7);
-}
-
-static inline uint8_t f64_to_e5m2(double x)
-{
-    uint32_t r = narrow_code(x, 2, 15);
-    r = r > 0x7c ? 0x7c : r;
-    return (uint8_t)((x != x ? 0x7f : r) | sign_of(x) << 7);
-}
-
-/* The fnuz forms have one zero and one NaN, whose code would be that of -0. */
-static inline uint8_t fnuz(double x, uint32_t code)
-{
-    if (code > 0x7f || x != x) return 0x80;
-    return (uint8_t)(code == 0 ? 0 : code | sign_of(x) << 7);
-}
-
-static inline uint8_t f64_to_e4m3fnuz(double x)
-{
-    return fnuz(x, narrow_code(x, 3, 8));
-}
-
-static inline uint8_t f64_to_e5m2fnuz(double x)
-{
-    return fnuz(x, narrow_code(x, 2, 16));
-}
-
-static inline uint8_t f64_to_e8m0(double x)
-{
-    uint64_t a = f64_bits(x) & (UINT64_MAX >> 1), mantissa = a & ((UINT64_C(1) << 52) - 1);
-    int exponent = (int)(a >> 52) - 1023 + 127;
-    if (exponent < 0) /* zero too: 2^-127 is the smallest value */
-        return 0;
-    if (exponent == 0) /* as PyTorch: always rounds up between 2^-127 and 2^-126 */
-        return mantissa != 0;
-    exponent += (int)(mantissa >> 51);
-    return (uint8_t)(exponent > 0xff ? 0xff : exponent);
-}
-
-static inline unsigned f64_to_e2m1(double x)
-{
-    uint32_t r = narrow_code(x, 1, 1);
-    if (x != x) return 7; /* as ONNX; the sign of a NaN is ignored */
-    return (r > 7 ? 7 : r) | sign_of(x) << 3;
-}
-
 /* ---- Reading one element ---- */
 
 #define GET(dt, T, natural, expression)                         \
@@ -276,11 +141,11 @@ GET(f16, uint16_t, float, aril__f16_to_f32(e))
 GET(bf16, uint16_t, float, aril__bf16_to_f32(e))
 GET(f32, float, float, e)
 GET(f64, double, double, e)
-GET(f8e4m3fn, uint8_t, float, e4m3fn_to_f32(e))
-GET(f8e4m3fnuz, uint8_t, float, e4m3fnuz_to_f32(e))
-GET(f8e5m2, uint8_t, float, e5m2_to_f32(e))
-GET(f8e5m2fnuz, uint8_t, float, e5m2fnuz_to_f32(e))
-GET(f8e8m0, uint8_t, float, e8m0_to_f32(e))
+GET(f8e4m3fn, uint8_t, float, aril__e4m3fn_to_f32(e))
+GET(f8e4m3fnuz, uint8_t, float, aril__e4m3fnuz_to_f32(e))
+GET(f8e5m2, uint8_t, float, aril__e5m2_to_f32(e))
+GET(f8e5m2fnuz, uint8_t, float, aril__e5m2fnuz_to_f32(e))
+GET(f8e8m0, uint8_t, float, aril__e8m0_to_f32(e))
 
 /* Element k of a sub-byte dtype: the first is in the low bits. */
 static inline int32_t get_packed(const void *base, int64_t k, unsigned bits)
@@ -312,7 +177,7 @@ static inline int32_t get_u2(const void *base, int64_t k)
 static inline float get_f4e2m1(const void *base, int64_t k)
 {
     uint32_t c = (uint32_t)get_packed(base, k, 4);
-    return with_sign(aril__narrow_to_f32(c & 7, 1, 1), (c & 8) << 28, 0);
+    return aril__with_sign(aril__narrow_to_f32(c & 7, 1, 1), (c & 8) << 28, 0);
 }
 
 /* ---- Writing one element ---- */
@@ -351,9 +216,9 @@ PUT(u64, uint64_t, f32, float, f32_as_u64(x))
 PUT(u64, uint64_t, f64, double, f64_as_u64(x))
 
 PUT(f16, uint16_t, f32, float, aril__f32_to_f16(x))
-PUT_NARROW(f16, uint16_t, f64_to_f16)
+PUT_NARROW(f16, uint16_t, aril__f64_to_f16)
 PUT(bf16, uint16_t, f32, float, aril__f32_to_bf16(x))
-PUT_NARROW(bf16, uint16_t, f64_to_bf16)
+PUT_NARROW(bf16, uint16_t, aril__f64_to_bf16)
 
 PUT(f32, float, f64, double, x)
 PUT(f32, float, i64, int64_t, x)
@@ -366,11 +231,11 @@ PUT(f64, double, u64, uint64_t, x)
     PUT(dt, uint8_t, f32, float, encode(f32_wide(x))) \
     PUT_NARROW(dt, uint8_t, encode)
 
-PUT_F8(f8e4m3fn, f64_to_e4m3fn)
-PUT_F8(f8e4m3fnuz, f64_to_e4m3fnuz)
-PUT_F8(f8e5m2, f64_to_e5m2)
-PUT_F8(f8e5m2fnuz, f64_to_e5m2fnuz)
-PUT_F8(f8e8m0, f64_to_e8m0)
+PUT_F8(f8e4m3fn, aril__f64_to_e4m3fn)
+PUT_F8(f8e4m3fnuz, aril__f64_to_e4m3fnuz)
+PUT_F8(f8e5m2, aril__f64_to_e5m2)
+PUT_F8(f8e5m2fnuz, aril__f64_to_e5m2fnuz)
+PUT_F8(f8e8m0, aril__f64_to_e8m0)
 
 static inline void put_packed(void *base, int64_t k, unsigned bits, uint64_t value)
 {
@@ -395,10 +260,10 @@ PUT_PACKED_INT(i4, 4)
 PUT_PACKED_INT(u4, 4)
 PUT_PACKED_INT(i2, 2)
 PUT_PACKED_INT(u2, 2)
-PUT_PACKED(f4e2m1, 4, f32, float, f64_to_e2m1(f32_wide(x)))
-PUT_PACKED(f4e2m1, 4, f64, double, f64_to_e2m1(f64_wide(x)))
-PUT_PACKED(f4e2m1, 4, i64, int64_t, f64_to_e2m1(i64_wide(x)))
-PUT_PACKED(f4e2m1, 4, u64, uint64_t, f64_to_e2m1(u64_wide(x)))
+PUT_PACKED(f4e2m1, 4, f32, float, aril__f64_to_e2m1(f32_wide(x)))
+PUT_PACKED(f4e2m1, 4, f64, double, aril__f64_to_e2m1(f64_wide(x)))
+PUT_PACKED(f4e2m1, 4, i64, int64_t, aril__f64_to_e2m1(i64_wide(x)))
+PUT_PACKED(f4e2m1, 4, u64, uint64_t, aril__f64_to_e2m1(u64_wide(x)))
 
 /* ---- Loops ---- */
 

@@ -17,6 +17,9 @@ typedef struct aril__span {
     unsigned profile;
 } aril__span;
 
+/* The name of time that the host spends waiting for devices. */
+extern const char aril__waiting[];
+
 /* Begins a span of the calling thread. `key` names its line in the table and `label` its bar in the
  * trace; both must stay valid. The thread that begins a span must end it. */
 aril__span aril__span_begin(const char *key, const char *label);
@@ -30,8 +33,17 @@ static inline void aril__span_end(aril__span span)
 /* Whether to record input shapes: formatting them takes longer than the rest. */
 bool aril__profile_wants_shapes(void);
 
+/* How much work a kernel has to do. */
+typedef struct aril__work {
+    double bytes, flop;
+    double least; /* seconds that its device needs at least, by the device's limits; 0: unknown */
+} aril__work;
+
 /* Records what the innermost span runs; only the first call counts. */
-void aril__span_note(const char *kernel, const char *shapes, double bytes, double flop);
+void aril__span_note(const char *kernel, const char *shapes, aril__work work);
+
+/* Called when devices have been registered: a profile that is running measures them too. */
+void aril__profile_devices_added(void);
 
 /* Called by src/init.c and at process exit, for ARIL_PROFILE. */
 void aril__profile_start(void);

@@ -1,6 +1,7 @@
 #include "core/tensor.h"
 
 #include "core/ended.h"
+#include "core/queues.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -30,6 +31,9 @@ aril__storage *aril__storage_new(aril__thread *th, aril__device *device, size_t 
     s->deleter = NULL;
     atomic_init(&s->derived, NULL);
     atomic_init(&s->lent, false);
+    s->home = aril__one_queue() ? 0 : (uint8_t)aril__queue_number(device);
+    atomic_init(&s->writer, s->home);
+    atomic_init(&s->readers, 0);
     if (aril__likely(bytes <= sizeof s->small && device->host_memory)) {
         s->data = s->small;
         return s;
@@ -58,7 +62,7 @@ void aril__storage_release(aril__thread *th, aril__storage *s)
     if (s->deleter)
         s->deleter(s->data, s->deleter_ctx);
     else if (s->data != s->small)
-        aril__device_free(s->device, s->data, s->bytes);
+        aril__storage_free_memory(s);
     aril__slab_free(&th->slab, s, sizeof *s);
 }
 

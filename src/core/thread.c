@@ -1,5 +1,6 @@
 #include "core/thread.h"
 
+#include "aril/stream.h"
 #include "aril/autocast.h"
 #include "aril/dtype.h"
 #include "aril/memory.h"
@@ -207,6 +208,14 @@ aril_guard aril_inference_begin(void)
 {
     aril_guard g = open_guard(false);
     if (g.depth != UINT32_MAX) aril__tls.mode.no_grad = aril__tls.mode.inference = true;
+    return g;
+}
+
+aril_guard aril_stream_begin(aril_stream *stream)
+{
+    aril_guard g = open_guard(false);
+    if (!stream) aril__fail(ARIL_ERR_ARG, "stream_begin: the stream is NULL");
+    if (g.depth != UINT32_MAX && stream) aril__tls.mode.stream = stream;
     return g;
 }
 

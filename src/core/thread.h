@@ -17,6 +17,7 @@ typedef struct aril__mode {
     bool region;    /* inside an autocast region, even where it is disabled */
     /* The dtype that autocast casts to, ARIL__CAST_BITS for each kind of device; 0: off. */
     uint16_t autocast;
+    struct aril_stream *stream; /* that operations on its device go to; NULL: none */
 } aril__mode;
 
 /* Values of a kind's bits in `autocast`. */

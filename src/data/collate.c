@@ -65,6 +65,26 @@ aril_status aril__batch_pin(aril_batch *b, aril__device *d)
     return ARIL_OK;
 }
 
+/* A kept copy of a tensor, which may be NULL, on a device. */
+static aril_status send(aril_tensor *t, aril_device device, aril_tensor **to)
+{
+    if (!t) return ARIL_OK;
+    aril_tensor *sent = aril_to(t, device);
+    aril_status status = aril_tensor_status(sent);
+    if (status >= 0) *to = aril_keep(sent);
+    return status;
+}
+
+aril_status aril__batch_send(const aril_batch *b, aril_device device, aril_batch *to)
+{
+    aril_batch *from = (aril_batch *)(uintptr_t)b;
+    aril__batch_clear(to);
+    aril_status status = send(b->lengths, device, &to->lengths);
+    for (int k = 0; k < ARIL__PARTS && status >= 0; k++)
+        status = send(*aril__batch_part(from, k), device, aril__batch_part(to, k));
+    return status;
+}
+
 void aril__batch_clear(aril_batch *b)
 {
     for (int k = 0; k < ARIL__PARTS; k++) {

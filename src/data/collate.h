@@ -36,4 +36,7 @@ aril_status aril__batch_pin(aril_batch *b, aril__device *d);
 /* Releases all tensors of a batch. */
 void aril__batch_clear(aril_batch *b);
 
+/* Copies the tensors of a batch to a device, into new tensors of `to`. */
+aril_status aril__batch_send(const aril_batch *b, aril_device device, aril_batch *to);
+
 #endif

@@ -41,6 +41,7 @@ void aril__slots_free(aril_loader *l, aril__slot *s, int n)
     (void)l;
     for (int k = 0; s && k < n; k++) {
         aril__batch_clear(&s[k].batch);
+        aril__batch_clear(&s[k].there);
         drop_samples(&s[k]);
         aril__error_release(s[k].error);
         free(s[k].sample);
@@ -52,6 +53,7 @@ void aril__slots_free(aril_loader *l, aril__slot *s, int n)
 void aril__slot_begin(aril_loader *l, aril__slot *s, int64_t number)
 {
     drop_samples(s);
+    aril__batch_clear(&s->there);
     int64_t batch = l->opts.batch, left = l->samples - number * batch;
     s->number = number;
     s->n = !l->stream && left < batch ? left : batch;
@@ -202,9 +204,18 @@ static aril_status change_batch(aril_loader *l, aril__slot *s)
     return aril_transform_batch(l->opts.batch_transform, &s->batch, &g);
 }
 
+/* Queues the copies of the batch to the loader's device, beside other work of it. */
+static aril_status send_batch(aril_loader *l, aril__slot *s)
+{
+    if (!l->copies) return aril__batch_send(&s->batch, l->opts.device, &s->there);
+    ARIL_STREAM(l->copies);
+    return aril__batch_send(&s->batch, l->opts.device, &s->there);
+}
+
 void aril__slot_end(aril_loader *l, aril__slot *s, bool loaded, pthread_mutex_t *lock)
 {
-    if (s->failed < 0 || !s->n || (loaded && !l->opts.batch_transform && !l->pinned)) return;
+    bool stays = !l->opts.batch_transform && !l->pinned && !l->device;
+    if (s->failed < 0 || !s->n || (loaded && stays)) return;
     ARIL_SCOPE;
     ARIL_NO_GRAD;
     aril__saved_errors before = aril__errors_begin();
@@ -221,6 +232,7 @@ void aril__slot_end(aril_loader *l, aril__slot *s, bool loaded, pthread_mutex_t 
         status = cut(s);
     if (status >= 0 && l->opts.batch_transform) status = change_batch(l, s);
     if (status >= 0 && l->pinned) status = aril__batch_pin(&s->batch, l->pinned);
+    if (status >= 0 && l->device) status = send_batch(l, s);
     s->batch.n = s->n;
     s->batch.index = l->stream ? s->index : l->order + s->number * l->opts.batch;
     drop_samples(s);
@@ -384,7 +396,9 @@ bool aril_loader_next(aril_loader *l, aril_batch *b)
         s->failed = ARIL_OK;
         return false;
     }
-    *b = s->batch;
+    *b = l->device ? s->there : s->batch;
+    b->n = s->batch.n;
+    b->index = s->batch.index;
     return true;
 }
 
@@ -411,6 +425,20 @@ static aril_status check(const aril_dataset *d, const aril_loader_opts *o)
     return ARIL_OK;
 }
 
+/* Where batches go: pinned memory, and from there to a device. */
+static bool open_device(aril_loader *l)
+{
+    bool host = aril_device_equal(l->opts.device, aril_cpu());
+    if (host) {
+        l->pinned = l->opts.pinned ? aril__pinned_device() : NULL;
+        return true;
+    }
+    l->device = aril__device_find(l->opts.device);
+    if (!l->device) return false;
+    if (l->device->ops.pinned_alloc && l->device->ops.event_new) l->pinned = l->device;
+    return !l->pinned || (l->copies = aril_stream_new(l->opts.device)) != NULL;
+}
+
 aril_loader *aril_loader_new(aril_dataset *d, aril_loader_opts opts)
 {
     aril_loader *l = NULL;
@@ -432,13 +460,12 @@ aril_loader *aril_loader_new(aril_dataset *d, aril_loader_opts opts)
     l->at.seed = opts.seed;
     l->stream = !d->type->get;
     l->scale = aril_dataset_has_images(d) && !opts.raw;
-    l->pinned = opts.pinned ? aril__pinned_device() : NULL;
     l->by_batch = !l->stream && d->type->get_batch && !opts.pad && !opts.collate &&
                   (!opts.raw || !aril_dataset_has_images(d));
     l->n_slots = opts.workers ? opts.prefetch + 1 : 1;
     l->size = l->samples = aril_dataset_size(d);
-    bool ok = true;
-    if (!l->stream) {
+    bool ok = open_device(l);
+    if (ok && !l->stream) {
         if (!l->sampler)
             l->sampler = opts.shuffle ? aril_sampler_random() : aril_sampler_sequential();
         ok = l->sampler != NULL && l->size >= 0;
@@ -465,6 +492,7 @@ void aril_loader_free(aril_loader *l)
     if (!l) return;
     aril__worker_pool_free(l->pool);
     aril__slots_free(l, l->slot, l->n_slots);
+    aril_stream_free(l->copies);
     aril_sampler_free(l->sampler);
     aril_transform_free(l->opts.batch_transform);
     aril_dataset_release(l->dataset);

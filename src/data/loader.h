@@ -2,6 +2,7 @@
 #ifndef ARIL_DATA_LOADER_H
 #define ARIL_DATA_LOADER_H
 
+#include "aril/stream.h"
 #include "data/collate.h"
 #include "data/sampler.h"
 
@@ -12,6 +13,7 @@ typedef struct aril__worker_pool aril__worker_pool; /* worker_pool.c: the thread
 /* A batch being loaded, or ready. */
 typedef struct aril__slot {
     aril_batch batch;
+    aril_batch there; /* the same on the loader's device, if it has one */
     aril__stack stack;
     atomic_bool begun;   /* `stack` can be written to */
     int64_t number;      /* index of the batch in its epoch */
@@ -38,6 +40,8 @@ struct aril_loader {
     aril_loader_opts opts;
     bool stream, scale, by_batch; /* by_batch: try get_batch first */
     aril__device *pinned;         /* whose pinned memory batches are in; NULL: ordinary memory */
+    aril__device *device;         /* that batches are copied to; NULL: they stay on the host */
+    aril_stream *copies;          /* of that device */
     int64_t size, samples, length;
     aril_loader_position at; /* position of the next batch */
 

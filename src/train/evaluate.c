@@ -19,6 +19,8 @@ aril_loader *aril__model_loader(aril_model *m, aril__samples s, aril_loader_opts
     /* When the model expects an image, u8 values are pixels. */
     if (d != NULL && aril_dtype_of(s.x.at[0]) == ARIL_U8 && m->input.ndim == 3)
         aril_dataset_set_images(d, true);
+    aril__model_ready(m);
+    opts.device = m->device;
     return aril_loader_new(d, opts);
 }
 

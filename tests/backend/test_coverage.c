@@ -1,4 +1,5 @@
-/* Every op runs on the device in every dtype: only those listed here may fall back to the CPU. For
+/* Every op runs on the device in every dtype: only those listed in
+ * fallbacks.def may fall back to the CPU. For
  * devices whose plug-in promises it, such as CUDA's: `make test-cuda`. */
 #include "aril/aril.h"
 #include "support/device.h"
@@ -9,10 +10,10 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Linear algebra of LAPACK's kind. */
-static const char *const allowed[] = { "inverse",  "det", "slogdet",   "solve", "triangular_solve",
-                                       "cholesky", "qr",  "svd",       "eigh",  "pinv",
-                                       "lu",       "eig", "matrix_exp" };
+static const char *const allowed[] = {
+#define FALLBACK(op) #op,
+#include "backend/cuda/fallbacks.def"
+};
 
 static bool is_allowed(const char *op)
 {

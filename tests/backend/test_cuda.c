@@ -9,6 +9,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 /* The GPU; NULL, after skipping the test, if there is none. */
 static aril__device *gpu(void)
@@ -51,12 +52,17 @@ TEST(description)
 
 /* ---- memory ---- */
 
+static bool cache_is_off(void)
+{
+    const char *cache = getenv("ARIL_CUDA_CACHE");
+    return cache && strcmp(cache, "0") == 0;
+}
+
 TEST(freed_blocks_are_reused_by_their_queue)
 {
     aril__device *d = gpu();
-    const char *cache = getenv("ARIL_CUDA_CACHE");
     if (!d) return;
-    if (cache && strcmp(cache, "0") == 0) SKIP("the cache is off");
+    if (cache_is_off()) SKIP("the cache is off");
     static const size_t sizes[] = { 1, 512, 100000, 3 << 20, 64 << 20 };
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         void *p = d->ops.alloc(d->self, d->queue, sizes[i]);
@@ -100,22 +106,85 @@ TEST(blocks_do_not_overlap)
     }
 }
 
+TEST(statistics_of_the_pool)
+{
+    aril__device *d = gpu();
+    if (!d) return;
+    if (cache_is_off()) SKIP("the cache is off");
+    ARIL_SCOPE;
+    enum { MB = 1 << 20 };
+    aril_memory_trim(d->id);
+    aril_memory_stats before = aril_memory(d->id);
+    aril_tensor *two[2], *dropped;
+    for (int i = 0; i < 2; i++)
+        two[i] = aril_zeros(ARIL_SHAPE(48 * MB), ARIL_F32, d->id); /* 192 MB each */
+    dropped = aril_zeros(ARIL_SHAPE(32 * MB), ARIL_F32, d->id);
+    aril_drop(dropped);
+    aril_memory_stats after = aril_memory(d->id);
+    CHECK_INT(after.live - before.live, (int64_t)2 * 192 * MB);
+    CHECK(after.cached >= (int64_t)128 * MB);
+    CHECK(after.peak >= before.live + (int64_t)(2 * 192 + 128) * MB);
+    CHECK(after.misses >= before.misses + 3);
+    aril_memory_block largest[3];
+    int n = aril_memory_largest(d->id, 3, largest);
+    bool listed = false;
+    for (int i = 0; i < n; i++)
+        listed = listed || (largest[i].bytes == (int64_t)192 * MB && largest[i].count == 2);
+    CHECK(listed);
+    aril_memory_trim(d->id);
+    CHECK(aril_memory(d->id).cached < after.cached - (int64_t)127 * MB);
+    CHECK_NEAR(aril_item(aril_add(aril_slice(two[0], 0, 0, 1, 1), aril_slice(two[1], 0, 0, 1, 1))),
+               0, 0);
+}
+
 TEST(out_of_memory_is_an_error_that_passes)
 {
     aril__device *d = gpu();
     if (!d) return;
     ARIL_SCOPE;
     aril_tensor *kept = aril_ones(ARIL_SHAPE(1000), ARIL_F32, d->id);
-    aril_tensor *cached = aril_ones(ARIL_SHAPE(1 << 24), ARIL_F32, d->id);
-    aril_drop(cached);
+    aril_tensor *big = aril_zeros(ARIL_SHAPE((int64_t)1 << 28), ARIL_F32, d->id); /* 1 GiB */
     aril_tensor *huge = aril_zeros(ARIL_SHAPE((int64_t)1 << 42), ARIL_F32, d->id);
     CHECK_INT(aril_tensor_status(huge), ARIL_ERR_MEMORY);
     CHECK(strstr(aril_error(), "out of memory: 17592186044416 bytes"));
-    CHECK(strstr(aril_error(), "in use"));
+    CHECK(strstr(aril_error(), "in use (the largest: 1 x 1.000 GiB"));
+    CHECK(strstr(aril_error(), "GiB are free; use a smaller batch"));
     aril_clear_error();
+    aril_drop(big);
     aril_tensor *small = aril_add(kept, aril_ones(ARIL_SHAPE(1000), ARIL_F32, d->id));
     CHECK_NEAR(aril_item(aril_amax(small, ARIL_ALL)), 2, 0);
     CHECK(aril_ok());
+}
+
+/* Bytes that the driver has left, as an error tells them. */
+static double free_gib(aril_device device)
+{
+    double left = 0;
+    aril_zeros(ARIL_SHAPE((int64_t)1 << 42), ARIL_F32, device);
+    const char *text = strstr(aril_error(), "cached in pieces; ");
+    if (text) sscanf(text, "cached in pieces; %lf", &left);
+    aril_clear_error();
+    return left;
+}
+
+/* More than the driver has left, and less than it has with what is cached. */
+TEST(the_cache_is_emptied_before_memory_runs_out)
+{
+    aril__device *d = gpu();
+    if (!d) return;
+    if (cache_is_off()) SKIP("the cache is off");
+    ARIL_SCOPE;
+    aril_memory_trim(d->id);
+    double left = free_gib(d->id);
+    CHECK(left > 0);
+    for (int i = 0; i < 3; i++) {
+        ARIL_SCOPE;
+        int64_t n = (int64_t)((0.55 + 0.1 * i) * left * 0x1p28); /* of 4 bytes */
+        aril_tensor *t = aril_zeros(ARIL_SHAPE(n), ARIL_F32, d->id);
+        CHECK_MSG(aril_tensor_status(t) == ARIL_OK, "%s", aril_error());
+    }
+    CHECK(aril_memory(d->id).cached > (int64_t)(0.5 * left * 0x1p30));
+    aril_memory_trim(d->id);
 }
 
 /* ---- copies, queues, events ---- */
@@ -330,4 +399,69 @@ TEST(long_rows_agree_with_the_cpu)
             }
         }
     }
+}
+
+/* ---- profiles ---- */
+
+static const aril_profile_kernel *slowest_kernel(const char *op)
+{
+    const aril_profile_kernel *k;
+    int n = aril_profile_kernels(&k);
+    for (int i = 0; i < n; i++)
+        if (strcmp(k[i].op, op) == 0) return &k[i];
+    return NULL;
+}
+
+static const aril_profile_row *profile_row(const char *name)
+{
+    const aril_profile_row *rows;
+    int n = aril_profile_rows(&rows);
+    for (int i = 0; i < n; i++)
+        if (strcmp(rows[i].name, name) == 0) return &rows[i];
+    return NULL;
+}
+
+TEST(profiles_show_kernels_with_their_times)
+{
+    ARIL_SCOPE;
+    aril__device *d = gpu();
+    if (!d) return;
+    aril_tensor *a = aril_randn(ARIL_SHAPE(2048, 2048), ARIL_F32, d->id);
+    aril_matmul(a, a); /* opens the library */
+    CHECK_INT(aril_profile_begin((aril_profile_opts){ 0 }), ARIL_OK);
+    for (int i = 0; i < 5; i++) aril_exp(aril_matmul(a, a));
+    CHECK_INT(aril_profile_end(), ARIL_OK);
+    const aril_profile_device *measured;
+    CHECK(aril_profile_devices(&measured) >= 1);
+    if (measured->missing[0]) SKIP("%s", measured->missing);
+    const aril_profile_row *m = profile_row("matmul"), *e = profile_row("exp");
+    const aril_profile_kernel *k = slowest_kernel("matmul"), *x = slowest_kernel("exp");
+    CHECK(m && e && k && x);
+    CHECK(k->name[0] && k->calls % 5 == 0 && x->calls == 5);
+    /* Nothing is faster than the limits; clocks may differ by a little. */
+    CHECK(m->least_seconds > 0 && m->device_seconds > 0.9 * m->least_seconds);
+    CHECK(e->least_seconds > 0 && m->device_seconds < 100 * m->least_seconds);
+    CHECK(measured->busy_seconds > 0 && measured->busy_seconds <= measured->seconds);
+    CHECK_NEAR(measured->busy_seconds, m->device_seconds + e->device_seconds,
+               0.1 * measured->busy_seconds + 1e-4);
+}
+
+/* A profile of the whole process ends after the driver has begun to. */
+TEST(a_profile_may_last_until_the_process_ends)
+{
+    if (!gpu()) return;
+    char self[512] = "", trace[] = "/tmp/aril-trace-XXXXXX", command[1200], *text;
+    int fd = mkstemp(trace);
+    CHECK(fd >= 0 && readlink("/proc/self/exe", self, sizeof self - 1) > 0);
+    close(fd);
+    snprintf(command, sizeof command,
+             "ARIL_PROFILE='%s' '%s' long_rows_agree_with_the_cpu >/dev/null 2>&1", trace, self);
+    CHECK_INT(system(command), 0);
+    FILE *f = fopen(trace, "r");
+    text = calloc(1, 1 << 24);
+    CHECK(f && text && fread(text, 1, (1 << 24) - 1, f) > 0);
+    fclose(f);
+    unlink(trace);
+    CHECK(strstr(text, "\"cuda:0\""));
+    free(text);
 }

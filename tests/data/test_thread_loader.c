@@ -152,6 +152,54 @@ TEST(images_do_not_depend_on_workers)
     CHECK(aril_ok());
 }
 
+/* Batches on a device have the values of those on the host, also while later ones are copied. */
+TEST(batches_on_a_device)
+{
+    enum { BATCH = 8 };
+    for (int workers = 0; workers <= 2; workers += 2) {
+        ARIL_SCOPE;
+        aril_tensor *x = aril_reshape(aril_arange(0, SAMPLES * ROW, 1, ARIL_F32, aril_cpu()),
+                                      ARIL_SHAPE(SAMPLES, ROW));
+        aril_tensor *y = aril_arange(0, SAMPLES, 1, ARIL_I64, aril_cpu());
+        aril_loader *l = aril_loader_new(
+            aril_dataset_tensors(x, y),
+            (aril_loader_opts){ .batch = BATCH, .workers = workers, .device = test_device() });
+        aril_tensor *kept = NULL;
+        CHECK(l);
+        for (int epoch = 0; epoch < 3; epoch++) {
+            int64_t at = 0;
+            for (aril_batch b; aril_loader_next(l, &b); at += b.n) {
+                ARIL_SCOPE;
+                float v[BATCH * ROW];
+                int64_t label[BATCH];
+                CHECK(aril_device_equal(aril_device_of(b.x), test_device()));
+                CHECK(aril_device_equal(aril_device_of(b.y), test_device()));
+                if (at == BATCH && epoch == 0) kept = aril_keep(b.x);
+                CHECK_INT(aril_read(aril_mul_scalar(b.x, 2), v), ARIL_OK);
+                CHECK_INT(aril_read(b.y, label), ARIL_OK);
+                for (int i = 0; i < b.n; i++) {
+                    CHECK_INT(b.index[i], at + i);
+                    CHECK_INT(label[i], at + i);
+                    CHECK(v[i * ROW + 1] == 2 * (float)((at + i) * ROW + 1));
+                }
+            }
+            CHECK_INT(at, SAMPLES);
+        }
+        aril_loader_free(l);
+        CHECK(kept && aril_item(aril_amin(kept, ARIL_ALL)) == BATCH * ROW); /* outlives it */
+        aril_release(kept);
+        CHECK_MSG(aril_ok(), "%s", aril_error());
+    }
+}
+
+TEST(a_loader_for_a_missing_device)
+{
+    aril_tensor *x = aril_zeros(ARIL_SHAPE(4, 2), ARIL_F32, aril_cpu());
+    aril_device none = { .kind = test_device().kind, .index = 99 };
+    CHECK(!aril_loader_new(aril_dataset_tensors(x, NULL), (aril_loader_opts){ .device = none }));
+    CHECK_ERROR("device");
+}
+
 TEST(seek_with_workers)
 {
     for (int at = 0; at < 8; at += 3) {

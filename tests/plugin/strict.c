@@ -9,6 +9,7 @@
 #include "plugin/strict.h"
 
 #include "aril/aril.h"
+#include "core/clock.h"
 #include "ops/shape/copy.h"
 #include "ops/table/apply.h"
 #include "ops/table/rows.h"
@@ -27,6 +28,7 @@ static const size_t memory_size = (size_t)1 << 30; /* of address space */
 typedef struct extent {
     struct extent *next;
     size_t begin, size;
+    aril_queue *queue; /* that freed it, and may reuse it at once; NULL: any */
 } extent;
 
 typedef struct strict {
@@ -36,6 +38,9 @@ typedef struct strict {
     extent *holes;            /* of the pool, by address */
     aril_late_error late;     /* the first since the last poll */
     aril_queue *queues;
+    bool profiled;
+    aril_work *done; /* since the profile began */
+    int n_done;
 } strict;
 
 static strict device[DEVICES];
@@ -48,6 +53,7 @@ static struct {
         char *at;
         size_t bytes;
     } * pinned;
+    bool refuses_profiles;
 } shared = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
 /* ---- memory ---- */
@@ -73,44 +79,63 @@ static size_t rounded(size_t bytes)
     return (bytes + UNIT - 1) / UNIT * UNIT + UNIT; /* a gap follows, so that blocks lie unevenly */
 }
 
-static void *pool_alloc(void *self, aril_queue *queue, size_t bytes)
+/* Takes memory that the queue may use; NULL if there is none. With the lock held. */
+static char *take_hole(strict *d, aril_queue *queue, size_t size)
 {
-    strict *d = self;
-    size_t size = rounded(bytes);
-    char *p = NULL;
-    (void)queue;
-    pthread_mutex_lock(&d->lock);
-    for (extent **at = &d->holes; *at && !p; at = &(*at)->next) {
-        extent *e = *at;
-        if (e->size < size) continue;
-        p = d->forbidden + e->begin;
+    for (extent **at = &d->holes, *e; (e = *at); at = &e->next) {
+        if (e->size < size || (e->queue && e->queue != queue)) continue;
+        char *p = d->forbidden + e->begin;
         e->begin += size;
         e->size -= size;
         if (!e->size) {
             *at = e->next;
             free(e);
-            break;
         }
+        return p;
     }
+    return NULL;
+}
+
+/* What a queue freed may be used by others after its work. With the lock held. */
+static void share_holes(strict *d, const aril_queue *queue)
+{
+    for (extent *e = d->holes; e; e = e->next)
+        if (!queue || e->queue == queue) e->queue = NULL;
+}
+
+static aril_status synchronize(void *self);
+
+static void *pool_alloc(void *self, aril_queue *queue, size_t bytes)
+{
+    strict *d = self;
+    pthread_mutex_lock(&d->lock);
+    char *p = take_hole(d, queue, rounded(bytes));
+    pthread_mutex_unlock(&d->lock);
+    if (p) return p;
+    synchronize(d);
+    pthread_mutex_lock(&d->lock);
+    share_holes(d, NULL);
+    p = take_hole(d, queue, rounded(bytes));
     pthread_mutex_unlock(&d->lock);
     return p;
 }
 
-/* Puts a hole back, joined with its neighbours. */
-static void add_hole(strict *d, size_t begin, size_t size)
+/* Puts a hole back, joined with its neighbours of the same queue. */
+static void add_hole(strict *d, size_t begin, size_t size, aril_queue *queue)
 {
     extent **at = &d->holes;
     while (*at && (*at)->begin + (*at)->size < begin) at = &(*at)->next;
     extent *e = *at;
-    if (e && e->begin + e->size == begin) {
+    if (e && e->begin + e->size == begin && e->queue == queue) {
         e->size += size;
     } else {
+        if (e && e->begin < begin) at = &e->next;
         e = malloc(sizeof *e);
-        *e = (extent){ *at, begin, size };
+        *e = (extent){ *at, begin, size, queue };
         *at = e;
     }
     extent *next = e->next;
-    if (next && e->begin + e->size == next->begin) {
+    if (next && e->begin + e->size == next->begin && next->queue == queue) {
         e->size += next->size;
         e->next = next->next;
         free(next);
@@ -129,8 +154,10 @@ typedef struct job {
     size_t bytes;
     aril_event *event;
     uint64_t mark;
-    void *data;     /* freed with it */
-    const char *op; /* a permanent name */
+    void *data;       /* freed with it */
+    const char *op;   /* a permanent name */
+    const char *what; /* name of the work in profiles; NULL: it is not work */
+    uint64_t profile_mark;
 } job;
 
 struct aril_queue {
@@ -184,6 +211,29 @@ static void note_late(strict *d, aril_status code, const char *op, const char *t
     pthread_mutex_unlock(&d->lock);
 }
 
+static _Thread_local uint64_t thread_mark;
+
+/* Runs a job, and keeps its times while the device is profiled. */
+static void run_job(job *j)
+{
+    strict *d = j->device;
+    int64_t begin = aril__nanoseconds();
+    j->run(j);
+    int64_t ns = aril__nanoseconds() - begin;
+    pthread_mutex_lock(&d->lock);
+    if (d->profiled && j->what) {
+        d->done = realloc(d->done, (size_t)(d->n_done + 1) * sizeof *d->done);
+        d->done[d->n_done++] = (aril_work){ .kind = j->bytes ? ARIL_WORK_COPY : ARIL_WORK_KERNEL,
+                                            .name = j->what,
+                                            .mark = j->profile_mark,
+                                            .begin = begin,
+                                            .ns = ns,
+                                            .queue = 7,
+                                            .bytes = (double)j->bytes };
+    }
+    pthread_mutex_unlock(&d->lock);
+}
+
 static void *work(void *arg)
 {
     aril_queue *q = arg;
@@ -195,7 +245,7 @@ static void *work(void *arg)
         q->first = j->next;
         if (!q->first) q->end = &q->first;
         pthread_mutex_unlock(&q->lock);
-        j->run(j);
+        run_job(j);
         job_release(j);
         pthread_mutex_lock(&q->lock);
         q->done++;
@@ -236,6 +286,7 @@ static void put(aril_queue *q, void (*run)(job *), job given)
     *j = given;
     j->run = run;
     j->device = q->device;
+    j->profile_mark = thread_mark;
     atomic_init(&j->refs, 1);
     put_job(q, j);
 }
@@ -283,6 +334,9 @@ static void queue_free(void *self, aril_queue *q)
     pthread_cond_broadcast(&q->changed);
     pthread_mutex_unlock(&q->lock);
     pthread_join(q->thread, NULL);
+    pthread_mutex_lock(&d->lock);
+    share_holes(d, q);
+    pthread_mutex_unlock(&d->lock);
     free(q);
 }
 
@@ -398,20 +452,26 @@ static aril_status from_host(void *self, aril_queue *q, void *dst, const void *s
     shared.count.copies_async += async;
     pthread_mutex_unlock(&shared.lock);
     put(q, move_bytes,
-        (job){ .dst = seen(d, dst), .src = staged ? staged : src, .bytes = bytes, .data = staged });
+        (job){ .dst = seen(d, dst),
+               .src = staged ? staged : src,
+               .bytes = bytes,
+               .data = staged,
+               .what = "copy to device" });
     return ARIL_OK;
 }
 
 static aril_status to_host(void *self, aril_queue *q, void *dst, const void *src, size_t bytes,
                            bool async)
 {
-    put(q, move_bytes, (job){ .dst = dst, .src = seen(self, src), .bytes = bytes });
+    put(q, move_bytes,
+        (job){ .dst = dst, .src = seen(self, src), .bytes = bytes, .what = "copy to host" });
     return async ? ARIL_OK : queue_wait(self, q);
 }
 
 static aril_status copy(void *self, aril_queue *q, void *dst, const void *src, size_t bytes)
 {
-    put(q, move_bytes, (job){ .dst = seen(self, dst), .src = seen(self, src), .bytes = bytes });
+    put(q, move_bytes,
+        (job){ .dst = seen(self, dst), .src = seen(self, src), .bytes = bytes, .what = "copy" });
     return ARIL_OK;
 }
 
@@ -435,7 +495,7 @@ static void pool_free(void *self, aril_queue *q, void *p, size_t bytes)
     strict *d = self;
     put(q, spoil, (job){ .dst = seen(d, p), .bytes = bytes < SPOILED ? bytes : SPOILED });
     pthread_mutex_lock(&d->lock);
-    add_hole(d, (size_t)((char *)p - d->forbidden), rounded(bytes));
+    add_hole(d, (size_t)((char *)p - d->forbidden), rounded(bytes), q);
     pthread_mutex_unlock(&d->lock);
 }
 
@@ -578,6 +638,50 @@ static void range_end(void *self)
     shared.count.ranges--;
 }
 
+/* ---- profiles ---- */
+
+static void limits(void *self, aril_limits *l)
+{
+    (void)self;
+    *l = (aril_limits){ .bytes = 1e12, .f32 = 1e12, .source = "invented" };
+}
+
+static const char *profile_begin(void *self)
+{
+    strict *d = self;
+    if (shared.refuses_profiles) return "it does not feel like it";
+    synchronize(d);
+    pthread_mutex_lock(&d->lock);
+    d->profiled = true;
+    d->n_done = 0;
+    pthread_mutex_unlock(&d->lock);
+    return NULL;
+}
+
+static void profile_mark(void *self, uint64_t mark)
+{
+    (void)self;
+    thread_mark = mark;
+}
+
+static void profile_end(void *self, void (*found)(void *ctx, const aril_work *work), void *ctx)
+{
+    strict *d = self;
+    synchronize(d);
+    pthread_mutex_lock(&d->lock);
+    for (int i = 0; i < d->n_done; i++) found(ctx, &d->done[i]);
+    free(d->done);
+    d->done = NULL;
+    d->n_done = 0;
+    d->profiled = false;
+    pthread_mutex_unlock(&d->lock);
+}
+
+void strict_refuse_profiles(bool refuse)
+{
+    shared.refuses_profiles = refuse;
+}
+
 /* ---- ops ---- */
 
 /* A run with headers, attributes and numbers of its own, in one block. */
@@ -687,10 +791,12 @@ static void run_op(job *j)
 static aril_status run_dynamic(strict *d, aril__run *r, op_job *o)
 {
     job j = { .device = d, .data = o };
-    aril_queue *q = r->device->queue;
+    aril_queue *q = aril__run_queue(r);
     job *queued = malloc(sizeof *queued);
     *queued = j;
     queued->run = run_op;
+    queued->what = "strict kernel";
+    queued->profile_mark = thread_mark;
     atomic_init(&queued->refs, 2);
     put_job(q, queued);
     queue_wait(d, q);
@@ -714,7 +820,7 @@ static aril_status run_row(aril__run *r)
     strict *d = r->device->self;
     op_job *o = describe_run(d, r);
     if (r->op->flags & DYNAMIC) return run_dynamic(d, r, o);
-    put(r->device->queue, run_op, (job){ .data = o, .op = r->op->name });
+    put(aril__run_queue(r), run_op, (job){ .data = o, .op = r->op->name, .what = "strict kernel" });
     return ARIL_OK;
 }
 
@@ -767,6 +873,7 @@ const aril_device_ops *strict_ops(void)
                                          .to_host = to_host,
                                          .copy = copy,
                                          .describe = describe,
+                                         .limits = limits,
                                          .copy_from = copy_from,
                                          .queue_new = queue_new,
                                          .queue_free = queue_free,
@@ -788,7 +895,10 @@ const aril_device_ops *strict_ops(void)
                                          .replay = replay,
                                          .recording_free = recording_free,
                                          .range_begin = range_begin,
-                                         .range_end = range_end };
+                                         .range_end = range_end,
+                                         .profile_begin = profile_begin,
+                                         .profile_mark = profile_mark,
+                                         .profile_end = profile_end };
     return &ops;
 }
 
@@ -860,7 +970,7 @@ aril_status strict_open(const aril_host *host, aril_plugin *out)
         d->index = i;
         pthread_mutex_init(&d->lock, NULL);
         if (!map_memory(d)) return host->fail(ARIL_ERR_MEMORY, "strict: cannot map memory");
-        add_hole(d, UNIT, memory_size - UNIT);
+        add_hole(d, UNIT, memory_size - UNIT, NULL);
     }
     sigaction(SIGSEGV, &on_touch, NULL);
     *out = (aril_plugin){ .size = sizeof *out,

@@ -26,4 +26,7 @@ void strict_fail_later(int index, const char *op, const char *text);
 /* While held, the device's queue does nothing. */
 void strict_hold(int index, bool held);
 
+/* Whether the devices refuse to be profiled. */
+void strict_refuse_profiles(bool refuse);
+
 #endif

@@ -247,6 +247,8 @@ TEST(incomplete_devices_are_refused_with_what_is_missing)
     expect_refusal("but no replay");
     broken.range_end = NULL;
     expect_refusal("but no range_end");
+    broken.profile_mark = NULL;
+    expect_refusal("but no profile_mark");
     broken.queue_new = NULL;
     broken.queue_free = NULL;
     broken.queue_wait = NULL;

@@ -333,17 +333,26 @@ void test_working_on(const char *what, const test_sample *s)
     snprintf(working_on, sizeof working_on, "%s of %s", what, s->name);
 }
 
+/* Whether the environment selects op k. */
+static bool is_selected(int k)
+{
+    const char *only = getenv("ARIL_TEST_OP"), *part = getenv("ARIL_TEST_PART");
+    int at = 0, of = 1;
+    if (only && strcmp(only, aril__ops[k]->name) != 0) return false;
+    return !part || sscanf(part, "%d/%d", &at, &of) != 2 || of < 1 || k % of == at;
+}
+
 void test_each_sample(void (*fn)(const test_sample *s))
 {
     static test_sample samples[TEST_SAMPLES];
-    const char *only = getenv("ARIL_TEST_OP");
+    const char *most = getenv("ARIL_TEST_SAMPLES");
     signal(SIGSEGV, crashed);
     signal(SIGFPE, crashed);
     signal(SIGABRT, crashed);
     for (int k = 0; k < aril__n_ops; k++) {
-        if (only && strcmp(only, aril__ops[k]->name) != 0) continue;
+        if (!is_selected(k)) continue;
         int n = test_samples(aril__ops[k], samples);
-        for (int i = 0; i < n; i++) {
+        for (int i = 0; i < n && !(most && i >= atoi(most)); i++) {
             ARIL_SCOPE;
             aril_clear_error();
             fn(&samples[i]);

@@ -22,6 +22,6 @@ typedef double aril__type_F64;
 
 /* The layout text of an attribute list, for aril_row.layout. */
 #define ARIL_CUDA_ATTR_TEXT(op, type, count, name, initial, onnx) #name " " #type " " #count "; "
-#define ARIL_CUDA_LAYOUT(LIST) LIST(ARIL_CUDA_ATTR_TEXT)
+#define ARIL_CUDA_LAYOUT(LIST)                                    LIST(ARIL_CUDA_ATTR_TEXT)
 
 #endif

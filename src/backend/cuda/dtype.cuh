@@ -3,7 +3,8 @@
  *
  * A kernel computes in one of four types C: float (f16, bf16, f32), double (f64), uint64_t (u64),
  * int64_t (other integers and bool). It reads and writes elements
- *   - of a type known when it is compiled:  C x = aril_cuda_to<C>(p[i]);  p[i] = aril_cuda_from<S>(x);
+ *   - of a type known when it is compiled:  C x = aril_cuda_to<C>(p[i]);
+ *                                           p[i] = aril_cuda_from<S>(x);
  *   - of a dtype known when it runs:        C x = aril_cuda_load<C>(p, i, dtype);
  *                                           aril_cuda_store<C>(p, i, dtype, x); */
 #ifndef ARIL_CUDA_DTYPE_CUH
@@ -13,6 +14,7 @@
 
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
+#include <string.h>
 
 #define ARIL_CUDA_FN static __host__ __device__ __forceinline__
 
@@ -43,42 +45,105 @@ ARIL_CUDA_FN uint64_t aril_cuda_f64_as_u64(double x)
 /* Between compute types. */
 template <typename C> struct aril_cuda_as;
 template <> struct aril_cuda_as<float> {
-    ARIL_CUDA_FN float of(float x) { return x; }
-    ARIL_CUDA_FN float of(double x) { return (float)x; }
-    ARIL_CUDA_FN float of(int64_t x) { return (float)x; }
-    ARIL_CUDA_FN float of(uint64_t x) { return (float)x; }
-    ARIL_CUDA_FN float of(int32_t x) { return (float)x; }
+    ARIL_CUDA_FN float of(float x)
+    {
+        return x;
+    }
+    ARIL_CUDA_FN float of(double x)
+    {
+        return (float)x;
+    }
+    ARIL_CUDA_FN float of(int64_t x)
+    {
+        return (float)x;
+    }
+    ARIL_CUDA_FN float of(uint64_t x)
+    {
+        return (float)x;
+    }
+    ARIL_CUDA_FN float of(int32_t x)
+    {
+        return (float)x;
+    }
 };
 template <> struct aril_cuda_as<double> {
-    ARIL_CUDA_FN double of(float x) { return (double)x; }
-    ARIL_CUDA_FN double of(double x) { return x; }
-    ARIL_CUDA_FN double of(int64_t x) { return (double)x; }
-    ARIL_CUDA_FN double of(uint64_t x) { return (double)x; }
-    ARIL_CUDA_FN double of(int32_t x) { return (double)x; }
+    ARIL_CUDA_FN double of(float x)
+    {
+        return (double)x;
+    }
+    ARIL_CUDA_FN double of(double x)
+    {
+        return x;
+    }
+    ARIL_CUDA_FN double of(int64_t x)
+    {
+        return (double)x;
+    }
+    ARIL_CUDA_FN double of(uint64_t x)
+    {
+        return (double)x;
+    }
+    ARIL_CUDA_FN double of(int32_t x)
+    {
+        return (double)x;
+    }
 };
 template <> struct aril_cuda_as<int64_t> {
-    ARIL_CUDA_FN int64_t of(float x) { return aril_cuda_f64_as_i64((double)x); }
-    ARIL_CUDA_FN int64_t of(double x) { return aril_cuda_f64_as_i64(x); }
-    ARIL_CUDA_FN int64_t of(int64_t x) { return x; }
-    ARIL_CUDA_FN int64_t of(uint64_t x) { return (int64_t)x; }
-    ARIL_CUDA_FN int64_t of(int32_t x) { return x; }
+    ARIL_CUDA_FN int64_t of(float x)
+    {
+        return aril_cuda_f64_as_i64((double)x);
+    }
+    ARIL_CUDA_FN int64_t of(double x)
+    {
+        return aril_cuda_f64_as_i64(x);
+    }
+    ARIL_CUDA_FN int64_t of(int64_t x)
+    {
+        return x;
+    }
+    ARIL_CUDA_FN int64_t of(uint64_t x)
+    {
+        return (int64_t)x;
+    }
+    ARIL_CUDA_FN int64_t of(int32_t x)
+    {
+        return x;
+    }
 };
 template <> struct aril_cuda_as<uint64_t> {
-    ARIL_CUDA_FN uint64_t of(float x) { return aril_cuda_f64_as_u64((double)x); }
-    ARIL_CUDA_FN uint64_t of(double x) { return aril_cuda_f64_as_u64(x); }
-    ARIL_CUDA_FN uint64_t of(int64_t x) { return (uint64_t)x; }
-    ARIL_CUDA_FN uint64_t of(uint64_t x) { return x; }
-    ARIL_CUDA_FN uint64_t of(int32_t x) { return (uint64_t)(int64_t)x; }
+    ARIL_CUDA_FN uint64_t of(float x)
+    {
+        return aril_cuda_f64_as_u64((double)x);
+    }
+    ARIL_CUDA_FN uint64_t of(double x)
+    {
+        return aril_cuda_f64_as_u64(x);
+    }
+    ARIL_CUDA_FN uint64_t of(int64_t x)
+    {
+        return (uint64_t)x;
+    }
+    ARIL_CUDA_FN uint64_t of(uint64_t x)
+    {
+        return x;
+    }
+    ARIL_CUDA_FN uint64_t of(int32_t x)
+    {
+        return (uint64_t)(int64_t)x;
+    }
 };
 
 /* Each storage type: its dtype, the type it is computed in, and its value in the narrowest type
  * that holds it exactly. */
 template <typename S> struct aril_cuda_type;
-#define ARIL_CUDA_TYPE(S, tag, C, natural, expression)                        \
-    template <> struct aril_cuda_type<S> {                                    \
-        typedef C compute;                                                    \
-        static const aril_dtype dtype = tag;                                  \
-        ARIL_CUDA_FN natural value(S e) { return expression; }                \
+#define ARIL_CUDA_TYPE(S, tag, C, natural, expression) \
+    template <> struct aril_cuda_type<S> {             \
+        typedef C compute;                             \
+        static const aril_dtype dtype = tag;           \
+        ARIL_CUDA_FN natural value(S e)                \
+        {                                              \
+            return expression;                         \
+        }                                              \
     };
 ARIL_CUDA_TYPE(aril_cuda_bool, ARIL_BOOL, int64_t, int32_t, e.byte != 0)
 ARIL_CUDA_TYPE(uint8_t, ARIL_U8, int64_t, int32_t, e)
@@ -119,33 +184,60 @@ ARIL_CUDA_FN double aril_cuda_wide(double x)
 
 /* Integers wrap; floats go through int64_t, saturated, and then wrap. */
 template <typename S> struct aril_cuda_put {
-    template <typename C> ARIL_CUDA_FN S of(C x) { return (S)(uint64_t)aril_cuda_as<int64_t>::of(x); }
+    template <typename C> ARIL_CUDA_FN S of(C x)
+    {
+        return (S)(uint64_t)aril_cuda_as<int64_t>::of(x);
+    }
 };
 template <> struct aril_cuda_put<aril_cuda_bool> {
-    template <typename C> ARIL_CUDA_FN aril_cuda_bool of(C x) { return { (uint8_t)(x != 0) }; }
+    template <typename C> ARIL_CUDA_FN aril_cuda_bool of(C x)
+    {
+        return { (uint8_t)(x != 0) };
+    }
 };
 template <> struct aril_cuda_put<uint64_t> {
-    template <typename C> ARIL_CUDA_FN uint64_t of(C x) { return aril_cuda_as<uint64_t>::of(x); }
+    template <typename C> ARIL_CUDA_FN uint64_t of(C x)
+    {
+        return aril_cuda_as<uint64_t>::of(x);
+    }
 };
 template <> struct aril_cuda_put<int64_t> {
-    template <typename C> ARIL_CUDA_FN int64_t of(C x) { return aril_cuda_as<int64_t>::of(x); }
+    template <typename C> ARIL_CUDA_FN int64_t of(C x)
+    {
+        return aril_cuda_as<int64_t>::of(x);
+    }
 };
 template <> struct aril_cuda_put<aril_cuda_f16> {
-    template <typename C> ARIL_CUDA_FN __half of(C x) { return __double2half(aril_cuda_wide(x)); }
-    ARIL_CUDA_FN __half of(float x) { return __float2half_rn(x); }
+    template <typename C> ARIL_CUDA_FN __half of(C x)
+    {
+        return __double2half(aril_cuda_wide(x));
+    }
+    ARIL_CUDA_FN __half of(float x)
+    {
+        return __float2half_rn(x);
+    }
 };
 template <> struct aril_cuda_put<aril_cuda_bf16> {
     template <typename C> ARIL_CUDA_FN __nv_bfloat16 of(C x)
     {
         return __double2bfloat16(aril_cuda_wide(x));
     }
-    ARIL_CUDA_FN __nv_bfloat16 of(float x) { return __float2bfloat16_rn(x); }
+    ARIL_CUDA_FN __nv_bfloat16 of(float x)
+    {
+        return __float2bfloat16_rn(x);
+    }
 };
 template <> struct aril_cuda_put<float> {
-    template <typename C> ARIL_CUDA_FN float of(C x) { return aril_cuda_as<float>::of(x); }
+    template <typename C> ARIL_CUDA_FN float of(C x)
+    {
+        return aril_cuda_as<float>::of(x);
+    }
 };
 template <> struct aril_cuda_put<double> {
-    template <typename C> ARIL_CUDA_FN double of(C x) { return aril_cuda_as<double>::of(x); }
+    template <typename C> ARIL_CUDA_FN double of(C x)
+    {
+        return aril_cuda_as<double>::of(x);
+    }
 };
 
 template <typename S, typename C> ARIL_CUDA_FN S aril_cuda_from(C x)
@@ -165,21 +257,21 @@ template <typename S, typename C> ARIL_CUDA_FN S aril_cuda_from(C x)
         __VA_ARGS__;                      \
         break;                            \
     }
-#define ARIL_CUDA_CASES_SINGLE(S, ...)                       \
+#define ARIL_CUDA_CASES_SINGLE(S, ...)                        \
     ARIL_CUDA_CASE(ARIL_F16, aril_cuda_f16, S, __VA_ARGS__)   \
     ARIL_CUDA_CASE(ARIL_BF16, aril_cuda_bf16, S, __VA_ARGS__) \
     ARIL_CUDA_CASE(ARIL_F32, float, S, __VA_ARGS__)
 #define ARIL_CUDA_CASES_FLOAT(S, ...)      \
     ARIL_CUDA_CASES_SINGLE(S, __VA_ARGS__) \
     ARIL_CUDA_CASE(ARIL_F64, double, S, __VA_ARGS__)
-#define ARIL_CUDA_CASES_INT(S, ...)                     \
-    ARIL_CUDA_CASE(ARIL_U8, uint8_t, S, __VA_ARGS__)    \
-    ARIL_CUDA_CASE(ARIL_U16, uint16_t, S, __VA_ARGS__)  \
-    ARIL_CUDA_CASE(ARIL_U32, uint32_t, S, __VA_ARGS__)  \
-    ARIL_CUDA_CASE(ARIL_U64, uint64_t, S, __VA_ARGS__)  \
-    ARIL_CUDA_CASE(ARIL_I8, int8_t, S, __VA_ARGS__)     \
-    ARIL_CUDA_CASE(ARIL_I16, int16_t, S, __VA_ARGS__)   \
-    ARIL_CUDA_CASE(ARIL_I32, int32_t, S, __VA_ARGS__)   \
+#define ARIL_CUDA_CASES_INT(S, ...)                    \
+    ARIL_CUDA_CASE(ARIL_U8, uint8_t, S, __VA_ARGS__)   \
+    ARIL_CUDA_CASE(ARIL_U16, uint16_t, S, __VA_ARGS__) \
+    ARIL_CUDA_CASE(ARIL_U32, uint32_t, S, __VA_ARGS__) \
+    ARIL_CUDA_CASE(ARIL_U64, uint64_t, S, __VA_ARGS__) \
+    ARIL_CUDA_CASE(ARIL_I8, int8_t, S, __VA_ARGS__)    \
+    ARIL_CUDA_CASE(ARIL_I16, int16_t, S, __VA_ARGS__)  \
+    ARIL_CUDA_CASE(ARIL_I32, int32_t, S, __VA_ARGS__)  \
     ARIL_CUDA_CASE(ARIL_I64, int64_t, S, __VA_ARGS__)
 #define ARIL_CUDA_SWITCH_BODY(dtype, cases) \
     do {                                    \
@@ -187,35 +279,35 @@ template <typename S, typename C> ARIL_CUDA_FN S aril_cuda_from(C x)
             cases default : break;          \
         }                                   \
     } while (0)
-#define ARIL_CUDA_SWITCH(dtype, S, ...)                                                          \
-    ARIL_CUDA_SWITCH_BODY(dtype, ARIL_CUDA_CASE(ARIL_BOOL, aril_cuda_bool, S, __VA_ARGS__)        \
-                                     ARIL_CUDA_CASES_INT(S, __VA_ARGS__)                         \
+#define ARIL_CUDA_SWITCH(dtype, S, ...)                                                    \
+    ARIL_CUDA_SWITCH_BODY(dtype, ARIL_CUDA_CASE(ARIL_BOOL, aril_cuda_bool, S, __VA_ARGS__) \
+                                     ARIL_CUDA_CASES_INT(S, __VA_ARGS__)                   \
                                          ARIL_CUDA_CASES_FLOAT(S, __VA_ARGS__))
 #define ARIL_CUDA_SWITCH_FLOAT(dtype, S, ...) \
     ARIL_CUDA_SWITCH_BODY(dtype, ARIL_CUDA_CASES_FLOAT(S, __VA_ARGS__))
 #define ARIL_CUDA_SWITCH_SINGLE(dtype, S, ...) \
     ARIL_CUDA_SWITCH_BODY(dtype, ARIL_CUDA_CASES_SINGLE(S, __VA_ARGS__))
-#define ARIL_CUDA_SWITCH_SIZE(bytes, S, ...)                                \
-    ARIL_CUDA_SWITCH_BODY(bytes, ARIL_CUDA_CASE(1, uint8_t, S, __VA_ARGS__)  \
-                                     ARIL_CUDA_CASE(2, uint16_t, S, __VA_ARGS__) \
+#define ARIL_CUDA_SWITCH_SIZE(bytes, S, ...)                                         \
+    ARIL_CUDA_SWITCH_BODY(bytes, ARIL_CUDA_CASE(1, uint8_t, S, __VA_ARGS__)          \
+                                     ARIL_CUDA_CASE(2, uint16_t, S, __VA_ARGS__)     \
                                          ARIL_CUDA_CASE(4, uint32_t, S, __VA_ARGS__) \
                                              ARIL_CUDA_CASE(8, uint64_t, S, __VA_ARGS__))
 
 /* The compute type of a dtype: runs a statement with C defined as float, double, int64_t or
  * uint64_t. */
-#define ARIL_CUDA_SWITCH_COMPUTE(dtype, C, ...)         \
-    do {                                                \
-        switch (dtype) {                                \
-        case ARIL_F16:                                  \
-        case ARIL_BF16:                                 \
-            ARIL_CUDA_CASE(ARIL_F32, float, C, __VA_ARGS__)  \
-            ARIL_CUDA_CASE(ARIL_F64, double, C, __VA_ARGS__) \
+#define ARIL_CUDA_SWITCH_COMPUTE(dtype, C, ...)                \
+    do {                                                       \
+        switch (dtype) {                                       \
+        case ARIL_F16:                                         \
+        case ARIL_BF16:                                        \
+            ARIL_CUDA_CASE(ARIL_F32, float, C, __VA_ARGS__)    \
+            ARIL_CUDA_CASE(ARIL_F64, double, C, __VA_ARGS__)   \
             ARIL_CUDA_CASE(ARIL_U64, uint64_t, C, __VA_ARGS__) \
-        default: {                                      \
-            typedef int64_t C;                          \
-            __VA_ARGS__;                                \
-        }                                               \
-        }                                               \
+        default: {                                             \
+            typedef int64_t C;                                 \
+            __VA_ARGS__;                                       \
+        }                                                      \
+        }                                                      \
     } while (0)
 
 /* Bytes of an element of a dtype that computes or is an f8 form; 0 for sub-byte dtypes. */
@@ -256,6 +348,41 @@ template <typename C> ARIL_CUDA_FN void aril_cuda_store(void *base, int64_t i, i
 
 template <typename S, int N> struct alignas(sizeof(S) * N) aril_cuda_vector {
     S at[N];
+};
+
+/* N elements of f16, bf16 or f32 in whole registers, converted in pairs: what is loaded well before
+ * its use then takes half the registers. */
+template <typename S, int N> struct alignas(sizeof(S) * N) aril_cuda_packed {
+    static_assert(sizeof(S) == 4 || (sizeof(S) == 2 && N % 2 == 0), "whole registers");
+    uint32_t word[sizeof(S) * N / 4];
+
+    __device__ __forceinline__ float get(int i) const
+    {
+        if constexpr (sizeof(S) == 4) {
+            return __uint_as_float(word[i]);
+        } else if constexpr (aril_cuda_type<S>::dtype == ARIL_BF16) {
+            return __uint_as_float(i % 2 ? word[i / 2] & 0xffff0000u : word[i / 2] << 16);
+        } else {
+            __half2 pair;
+            memcpy(&pair, &word[i / 2], 4);
+            return i % 2 ? __high2float(pair) : __low2float(pair);
+        }
+    }
+    __device__ __forceinline__ void put(const float (&x)[N])
+    {
+#pragma unroll
+        for (int i = 0; i < (int)(sizeof(S) * N / 4); i++) {
+            if constexpr (sizeof(S) == 4) {
+                word[i] = __float_as_uint(x[i]);
+            } else if constexpr (aril_cuda_type<S>::dtype == ARIL_BF16) {
+                __nv_bfloat162 pair = __floats2bfloat162_rn(x[2 * i], x[2 * i + 1]);
+                memcpy(&word[i], &pair, 4);
+            } else {
+                __half2 pair = __floats2half2_rn(x[2 * i], x[2 * i + 1]);
+                memcpy(&word[i], &pair, 4);
+            }
+        }
+    }
 };
 
 #endif

@@ -45,12 +45,12 @@ static inline aril_cuda_device *aril_cuda_device_of(const aril_run *r)
 
 /* Sets of dtypes, for aril_row.dtypes and .native. */
 #define ARIL_CUDA_DT(t) (1u << (t))
-#define ARIL_CUDA_DT_FLOAT                                                                    \
-    (ARIL_CUDA_DT(ARIL_F16) | ARIL_CUDA_DT(ARIL_BF16) | ARIL_CUDA_DT(ARIL_F32) | ARIL_CUDA_DT( \
-                                                                                     ARIL_F64))
-#define ARIL_CUDA_DT_INT                                                                \
-    (ARIL_CUDA_DT(ARIL_U8) | ARIL_CUDA_DT(ARIL_U16) | ARIL_CUDA_DT(ARIL_U32) |          \
-     ARIL_CUDA_DT(ARIL_U64) | ARIL_CUDA_DT(ARIL_I8) | ARIL_CUDA_DT(ARIL_I16) |          \
+#define ARIL_CUDA_DT_FLOAT                                                       \
+    (ARIL_CUDA_DT(ARIL_F16) | ARIL_CUDA_DT(ARIL_BF16) | ARIL_CUDA_DT(ARIL_F32) | \
+     ARIL_CUDA_DT(ARIL_F64))
+#define ARIL_CUDA_DT_INT                                                       \
+    (ARIL_CUDA_DT(ARIL_U8) | ARIL_CUDA_DT(ARIL_U16) | ARIL_CUDA_DT(ARIL_U32) | \
+     ARIL_CUDA_DT(ARIL_U64) | ARIL_CUDA_DT(ARIL_I8) | ARIL_CUDA_DT(ARIL_I16) | \
      ARIL_CUDA_DT(ARIL_I32) | ARIL_CUDA_DT(ARIL_I64))
 #define ARIL_CUDA_DT_BOOL    ARIL_CUDA_DT(ARIL_BOOL)
 #define ARIL_CUDA_DT_COMPUTE (ARIL_CUDA_DT_FLOAT | ARIL_CUDA_DT_INT | ARIL_CUDA_DT_BOOL)

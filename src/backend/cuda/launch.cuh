@@ -16,9 +16,9 @@
 enum { ARIL_CUDA_THREADS = 256, ARIL_CUDA_WARP = 32 };
 
 /* Iterates over [0, n) by all threads of a one-dimensional grid; i has the type of n. */
-#define ARIL_CUDA_LOOP(i, n)                                                             \
-    for (decltype((n) + 0) i = (decltype((n) + 0))blockIdx.x * blockDim.x + threadIdx.x; \
-         i < (n); i += (decltype((n) + 0))gridDim.x * blockDim.x)
+#define ARIL_CUDA_LOOP(i, n)                                                                      \
+    for (decltype((n) + 0) i = (decltype((n) + 0))blockIdx.x * blockDim.x + threadIdx.x; i < (n); \
+         i += (decltype((n) + 0))gridDim.x * blockDim.x)
 
 /* The stream of a run, on whose device this thread then launches. */
 static inline cudaStream_t aril_cuda_stream(const aril_run *r)

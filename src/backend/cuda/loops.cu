@@ -68,7 +68,8 @@ aril_cuda_divisor aril_cuda_divisor_of(int64_t by)
 {
     aril_cuda_divisor d = { (uint32_t)by, 0, 0 };
     while (d.shift < 32 && ((uint64_t)1 << d.shift) < (uint64_t)by) d.shift++;
-    d.multiplier =
-        (uint32_t)((((uint64_t)1 << 32) * (((uint64_t)1 << d.shift) - (uint64_t)by)) / (uint64_t)by + 1);
+    d.multiplier = (uint32_t)((((uint64_t)1 << 32) * (((uint64_t)1 << d.shift) - (uint64_t)by)) /
+                                  (uint64_t)by +
+                              1);
     return d;
 }

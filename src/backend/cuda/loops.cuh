@@ -80,7 +80,8 @@ int aril_cuda_loops_too_large(const aril_cuda_loops *l);
 
 /* Calls f(piece) for pieces of the loops whose element count and offsets fit in 31 bits; almost
  * always that is one. Stops at the first negative status. Nothing is called for empty loops. */
-template <typename F> static inline aril_status aril_cuda_each_piece(const aril_cuda_loops *l, F &&f)
+template <typename F>
+static inline aril_status aril_cuda_each_piece(const aril_cuda_loops *l, F &&f)
 {
     for (int d = 0; d < l->ndim; d++)
         if (l->dim[d] == 0) return ARIL_OK;
@@ -140,7 +141,8 @@ template <int N> struct aril_cuda_nest {
 };
 
 /* From a piece of aril_cuda_each_piece, with operands `first` .. `first` + N - 1. */
-template <int N> static inline aril_cuda_nest<N> aril_cuda_nest_of(const aril_cuda_loops &l, int first = 0)
+template <int N>
+static inline aril_cuda_nest<N> aril_cuda_nest_of(const aril_cuda_loops &l, int first = 0)
 {
     aril_cuda_nest<N> nest;
     nest.ndim = l.ndim;

@@ -4,18 +4,10 @@
 #include <stdlib.h>
 
 static const aril_row *const rooms[] = {
-    aril_cuda_elementwise_rows,
-    aril_cuda_shape_rows,
-    aril_cuda_rearrange_rows,
-    aril_cuda_reduce_rows,
-    aril_cuda_index_rows,
-    aril_cuda_vision_rows,
-    aril_cuda_norm_rows,
-    aril_cuda_sequence_rows,
-    aril_cuda_linalg_rows,
-    aril_cuda_signal_rows,
-    aril_cuda_loss_rows,
-    aril_cuda_random_rows,
+    aril_cuda_elementwise_rows, aril_cuda_shape_rows,    aril_cuda_rearrange_rows,
+    aril_cuda_reduce_rows,      aril_cuda_index_rows,    aril_cuda_vision_rows,
+    aril_cuda_norm_rows,        aril_cuda_sequence_rows, aril_cuda_linalg_rows,
+    aril_cuda_signal_rows,      aril_cuda_loss_rows,     aril_cuda_random_rows,
     aril_cuda_update_rows,
 };
 
@@ -26,7 +18,8 @@ const aril_row *aril_cuda_rows(int *n)
     static int count;
     if (!count)
         for (const aril_row *room : rooms)
-            for (const aril_row *row = room; row->op && count < MAX_ROWS; row++) all[count++] = *row;
+            for (const aril_row *row = room; row->op && count < MAX_ROWS; row++)
+                all[count++] = *row;
     *n = count;
     return all;
 }

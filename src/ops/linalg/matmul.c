@@ -21,27 +21,6 @@ ATTR_LIST(linear, LINEAR_ATTRS)
 
 /* ---- geometry ---- */
 
-/* Merges batch dimensions into m, innermost first, while b is broadcast and the rows of a and c
- * continue with the same stride: one large product instead of many small ones. */
-static void merge_batch(aril__product *p)
-{
-    int last = p->ndim - 1;
-    while (last >= 0) {
-        bool one = p->dim[last] == 1;
-        bool follows = p->b_step[last] == 0 && p->a_step[last] == p->m * p->a_row &&
-                       p->c_step[last] == p->m * p->c_row;
-        if (!one && p->m == 1 && p->b_step[last] == 0) { /* a single row: any stride works */
-            p->a_row = p->a_step[last];
-            p->c_row = p->c_step[last];
-            follows = true;
-        }
-        if (!one && !follows) break;
-        p->m *= p->dim[last--];
-    }
-    p->ndim = last + 1;
-    p->batch = aril__count(p->ndim, p->dim);
-}
-
 static int64_t step_of(const aril_tensor *t, int axis_from_end)
 {
     int d = t->ndim - axis_from_end;
@@ -116,7 +95,7 @@ aril__product aril__product_of(const aril__run *r)
     p.a = aril__ptr_or_null(a);
     p.b = aril__ptr_or_null(b);
     p.c = aril__ptr_or_null(c);
-    merge_batch(&p);
+    aril__product_merge(&p);
     return p;
 }
 
@@ -350,13 +329,21 @@ static aril_status linear_infer(aril__call *c)
     return s == ARIL_OK && b ? same_dtype(c, 2) : s;
 }
 
+/* The gradient of a weight, in the weight's memory order: optimizers walk both together, and a layer
+ * that stores its weight as [in,out] gets no transposed gradient. */
+static aril_tensor *weight_grad(aril_tensor *g, aril_tensor *x, const aril_tensor *w)
+{
+    bool is_transposed = w->stride[0] == 1 && w->stride[1] > 1;
+    return is_transposed ? transposed(outer_sum(x, g)) : outer_sum(g, x);
+}
+
 VJP(linear)
 {
     const struct linear_attrs *a = c->attrs;
     if (!c->g[0]) return;
     aril_tensor *g = aril__activation_grad(c->g[0], c->y[0], a->activation[0]);
     GRAD(0, aril_matmul(g, c->x[1]));
-    GRAD(1, outer_sum(g, c->x[0]));
+    GRAD(1, weight_grad(g, c->x[0], c->x[1]));
     if (c->n_in > 2) GRAD(2, aril__sum_to_like(g, c->x[2]));
 }
 
@@ -378,7 +365,7 @@ static const aril__sample linear_samples[] = {
 OP(linear, .doc = "x times the transposed weight, plus bias, with an optional activation",
    .onnx = "Gemm", .min_in = 2, .max_in = 3, .n_out = 1, .cast = CAST_LOW, .flags = STRIDED,
    .optional = IN(2), .types = TYPES, .infer = linear_infer, .ref = product_ref, .vjp = linear_vjp,
-   .saves = { IN(1), IN(0), LIKE(2) }, .flops = product_flops, .samples = linear_samples,
+   .saves = { IN(1), IN(0) | LIKE(1), LIKE(2) }, .flops = product_flops, .samples = linear_samples,
    WITH_ATTRS(linear), WITH_ACTIVATION(linear));
 
 /* ---- public ---- */

@@ -26,6 +26,28 @@ typedef struct aril__product {
  * contiguous), with batch dimensions merged into m where strides allow it. */
 aril__product aril__product_of(const aril__run *r);
 
+/* Merges batch dimensions into m, innermost first, while b is broadcast and the rows of a and c
+ * continue with the same stride: one large product instead of many small ones. */
+static inline void aril__product_merge(aril__product *p)
+{
+    int last = p->ndim - 1;
+    while (last >= 0) {
+        bool one = p->dim[last] == 1;
+        bool follows = p->b_step[last] == 0 && p->a_step[last] == p->m * p->a_row &&
+                       p->c_step[last] == p->m * p->c_row;
+        if (!one && p->m == 1 && p->b_step[last] == 0) { /* a single row: any stride works */
+            p->a_row = p->a_step[last];
+            p->c_row = p->c_step[last];
+            follows = true;
+        }
+        if (!one && !follows) break;
+        p->m *= p->dim[last--];
+    }
+    p->ndim = last + 1;
+    p->batch = 1;
+    for (int d = 0; d < p->ndim; d++) p->batch *= p->dim[d];
+}
+
 /* Offsets, in elements, of the operands of one batch index: at[0..2] for a, b, c. */
 static inline void aril__product_at(const aril__product *p, int64_t index, int64_t at[3])
 {

@@ -101,7 +101,8 @@ static void update_running(aril_tensor *running, int64_t c, double momentum, dou
 ATTR_LIST(batch_norm_grad, BATCH_NORM_GRAD_ATTRS)
 
 /* in: x, g, weight?, mean, invstd, y?, bias?; out: dx, dweight, dbias, dresidual
- * An activation's derivative is computed from y or, for relu without y, recomputed from x.
+ * An activation's derivative is computed from y or, for relu without y, recomputed from x. A bias
+ * beside y says that there was no residual: rows may then recompute y's derivative, too.
  * dresidual is the gradient before the activation; empty unless the attributes request it. */
 static aril_status batch_norm_grad_infer(aril__call *c)
 {
@@ -324,15 +325,15 @@ VJP(batch_norm)
     int64_t act = at->activation[0];
     if (g && (c->wants[0] || c->wants[1])) {
         /* Without a residual, relu's derivative is recomputed from x, and y is not read again. */
-        bool by_x = act == ARIL_RELU && !c->x[6];
+        bool by_x = act == ARIL_RELU && !c->x[6], by_either = act == ARIL_RELU6 && !c->x[6];
         struct batch_norm_grad_attrs a = { { act }, { act && c->wants[6] } };
         aril_tensor *out[4], *in[7] = { x,
                                         g,
-                                        c->wants[0] || by_x ? c->x[1] : NULL,
+                                        c->wants[0] || by_x || by_either ? c->x[1] : NULL,
                                         c->y[1],
                                         c->y[2],
                                         act && !by_x ? c->y[0] : NULL,
-                                        by_x ? c->x[2] : NULL };
+                                        by_x || by_either ? c->x[2] : NULL };
         aril__apply(&aril__op_batch_norm_grad, 7, in, &a, out);
         dx = out[0];
         GRAD(1, aril_cast(out[1], (aril_dtype)c->x[1]->dtype));

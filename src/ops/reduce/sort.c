@@ -448,6 +448,16 @@ static aril_tensor *between(aril_tensor *sorted, aril_tensor *rank, int axis,
     return aril_lerp(at_rank(sorted, low, axis), at_rank(sorted, high, axis), w);
 }
 
+/* The position of each q among the elements 0 to `last` of a line. The values of a device are not
+ * read here: there, a q outside 0 to 1 becomes a position that the kernel finds out of range. */
+static aril_tensor *rank_of(aril_tensor *q, aril_tensor *last, aril_tensor *size)
+{
+    aril_tensor *rank = aril_mul(q, last);
+    if (!q->storage || q->storage->device == aril__cpu_device || aril__self()->tracer) return rank;
+    aril_tensor *valid = aril_logical_and(aril_ge_scalar(q, 0), aril_le_scalar(q, 1));
+    return aril_where(valid, rank, aril_cast(size, (aril_dtype)rank->dtype));
+}
+
 /* sorted [..., n, ...], q [k] -> [..., k, ...]; NaN where a line holds one, which is its last. */
 static aril_tensor *quantile_of_all(aril_tensor *sorted, aril_tensor *q, int axis,
                                     aril_quantile_mode how)
@@ -455,7 +465,7 @@ static aril_tensor *quantile_of_all(aril_tensor *sorted, aril_tensor *q, int axi
     aril_tensor *first = aril_slice(sorted, axis, 0, 1, 1);
     aril_tensor *last = aril_slice(sorted, axis, -1, ARIL_END, 1);
     aril_tensor *n = aril__count_like(sorted, first);
-    aril_tensor *y = between(sorted, aril_mul(q, aril_sub_scalar(n, 1)), axis, how);
+    aril_tensor *y = between(sorted, rank_of(q, aril_sub_scalar(n, 1), n), axis, how);
     return aril_where(aril_isnan(last), aril_scalar(NAN), y);
 }
 
@@ -466,7 +476,8 @@ static aril_tensor *quantile_of_numbers(aril_tensor *sorted, aril_tensor *q, int
     aril_tensor *numbers = aril_logical_not(aril_isnan(sorted));
     aril_tensor *n = aril_cast(aril_sum(numbers, ARIL_KEEPDIM(axis)), (aril_dtype)sorted->dtype);
     aril_tensor *last = aril_clamp_min(aril_sub_scalar(n, 1), 0); /* [..., 1, ...] */
-    return between(sorted, aril_mul(to_axis(q, sorted, axis), last), axis, how);
+    aril_tensor *size = aril__count_like(sorted, aril_slice(sorted, axis, 0, 1, 1));
+    return between(sorted, rank_of(to_axis(q, sorted, axis), last, size), axis, how);
 }
 
 static aril_status check_quantile(const char *what, aril_tensor *x, aril_tensor *q, aril_axes axis,

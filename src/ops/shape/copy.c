@@ -5,6 +5,7 @@
 #include "core/log.h"
 #include "core/loops.h"
 #include "core/move.h"
+#include "core/queues.h"
 #include "core/parallel.h"
 #include "ops/table/apply.h"
 #include "ops/elementwise/elementwise.h"
@@ -185,15 +186,18 @@ static aril_tensor *to_host(aril__thread *th, aril_tensor *t)
     if (aril__is_poison(h)) return h;
     if (aril__log_on(ARIL__LOG_DISPATCH) && s.bytes > bytes_of(from)) log_span(from, s.bytes);
     aril__device *d = from->storage->device;
-    return aril__device_read(d, h->storage->data, aril__base(from) + s.begin, s.bytes) < 0
-               ? aril__poison()
-               : h;
+    aril_status status = aril__before_use(from->storage, false);
+    if (status == ARIL_OK)
+        status = aril__device_read(d, h->storage->data, aril__base(from) + s.begin, s.bytes);
+    return status < 0 ? aril__poison() : h;
 }
 
 /* Writes a contiguous host tensor to a contiguous one of the same dtype on a device. */
 static aril_status write_plain(aril_tensor *dst, const aril_tensor *src)
 {
     aril__device *d = dst->storage->device;
+    aril_status s = aril__before_use(dst->storage, true);
+    if (s < 0) return s;
     if (src->storage->deleter == aril__pinned_release)
         return aril__pinned_write(d, aril__ptr(dst), src->storage->deleter_ctx, aril__ptr(src),
                                   bytes_of(src));
@@ -210,7 +214,8 @@ static aril_status put_in_span(aril__thread *th, aril_tensor *dst, const aril_te
     if (aril__log_on(ARIL__LOG_DISPATCH)) log_span(dst, s.bytes);
     aril__device *d = dst->storage->device;
     char *at = aril__base(dst) + s.begin;
-    aril_status status = aril__device_read(d, h->storage->data, at, s.bytes);
+    aril_status status = aril__before_use(dst->storage, true);
+    if (status == ARIL_OK) status = aril__device_read(d, h->storage->data, at, s.bytes);
     if (status < 0) return status;
     aril__copy_elements(h, src);
     return aril__device_write(d, at, h->storage->data, s.bytes);
@@ -226,6 +231,8 @@ static aril_status put(aril__thread *th, aril_tensor *dst, const aril_tensor *sr
         aril_tensor *h = host_span(th, dst, s);
         if (aril__is_poison(h)) return aril_tensor_status(h);
         aril__copy_elements(h, src);
+        aril_status status = aril__before_use(dst->storage, true);
+        if (status < 0) return status;
         return aril__device_write(dst->storage->device, aril__base(dst) + s.begin, h->storage->data,
                                   s.bytes);
     }
@@ -244,9 +251,13 @@ static aril_status put(aril__thread *th, aril_tensor *dst, const aril_tensor *sr
 static aril_status copy_within(aril__thread *th, aril_tensor *dst, aril_tensor *src)
 {
     aril_status s;
-    if (is_plain(dst, src))
+    if (is_plain(dst, src)) {
+        s = aril__before_use(src->storage, false);
+        if (s == ARIL_OK) s = aril__before_use(dst->storage, true);
+        if (s < 0) return s;
         return aril__device_move(dst->storage->device, aril__ptr(dst), aril__ptr(src),
                                  bytes_of(src));
+    }
     if (copy_by_row(dst, src, &s)) return s;
     aril_tensor *h = to_host(th, src);
     return aril__is_poison(h) ? aril_tensor_status(h) : put(th, dst, h);
@@ -264,11 +275,14 @@ aril_status aril__copy_across(aril_tensor *dst, aril_tensor *src)
     aril__device *from = src->storage->device, *to = dst->storage->device;
     if (from == to) return copy_within(th, dst, src);
     if (on_host(src)) return put(th, dst, src);
+    aril_status s = aril__before_use(src->storage, false);
+    if (s < 0) return s;
     if (on_host(dst) && is_plain(dst, src))
         return aril__device_read(from, aril__ptr(dst), aril__ptr(src), bytes_of(src));
     if (aril__device_reaches(to, from)) {
         aril_tensor *p = aril__is_dense(src) ? src : packed(th, src);
         if (aril__is_poison(p)) return aril_tensor_status(p);
+        if (is_plain(dst, p) && (s = aril__before_use(dst->storage, true)) < 0) return s;
         if (is_plain(dst, p))
             return aril__device_copy_from(to, aril__ptr(dst), from, aril__ptr(p), bytes_of(p));
     }

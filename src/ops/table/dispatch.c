@@ -11,6 +11,7 @@
 #include "core/foreign.h"
 #include "core/log.h"
 
+#include <fnmatch.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -95,9 +96,23 @@ static uint32_t direct_dtypes(const aril__op *op, const aril__row *row)
     return plain ? row->dtypes & (row->native ? row->native : row->dtypes) : 0;
 }
 
+/* Whether ARIL_WITHOUT_ROWS, a list of patterns such as "cudnn,onednn_*", names the row. */
+static bool left_out(const char *row)
+{
+    const char *at = getenv("ARIL_WITHOUT_ROWS");
+    char pattern[64];
+    for (size_t n; at && *at; at += n + (at[n] == ',')) {
+        n = strcspn(at, ",");
+        snprintf(pattern, sizeof pattern, "%.*s", (int)n, at);
+        if (fnmatch(pattern, row, 0) == 0) return true;
+    }
+    return false;
+}
+
 /* `behind`: tried only by tests, after all others. With the lock held. */
 static aril_status add_row(int kind, const aril__op *op, const aril__row *row, bool behind)
 {
+    if (left_out(row->name)) return ARIL_OK;
     aril_status s = add_format(op, row);
     if (s < 0) return s;
     int number = aril__op_number(op);

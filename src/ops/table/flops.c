@@ -40,6 +40,29 @@ double aril__bytes_moved(const aril__run *r)
     return bytes;
 }
 
+/* The operations per second that the device of a run reaches at most. Only products use units for
+ * narrow dtypes. */
+static double rate_of(const aril__run *r)
+{
+    const aril_limits *l = &r->device->limits;
+    bool product = r->op->flops != NULL;
+    double rate = r->type == ARIL_F64                                     ? l->f64
+                  : product && r->type == ARIL_F16                        ? l->f16
+                  : product && r->type == ARIL_BF16                       ? l->bf16
+                  : product && r->type == ARIL_F32 && aril_tf32_allowed() ? l->tf32
+                                                                          : 0;
+    return rate > 0 ? rate : l->f32;
+}
+
+/* How long the device takes at least to move the bytes and to compute. */
+static double least_seconds(const aril__run *r, double bytes, double flop)
+{
+    const aril_limits *l = &r->device->limits;
+    double rate = rate_of(r), moving = l->bytes > 0 ? bytes / l->bytes : 0;
+    double computing = rate > 0 ? flop / rate : 0;
+    return moving > computing ? moving : computing;
+}
+
 void aril__profile_note(const aril__run *r, const char *kernel)
 {
     char text[160] = "", shape[ARIL__SHAPE_TEXT];
@@ -51,8 +74,13 @@ void aril__profile_note(const aril__run *r, const char *kernel)
                          t ? aril__text(shape, t) : "-");
         n += k > 0 ? (size_t)k : 0;
     }
-    bool real = kernel != NULL; /* otherwise count the ops of its decomposition */
-    aril__span_note(kernel, text, real ? aril__bytes_moved(r) : 0, real ? aril__flops(r) : 0);
+    aril__work work = { 0 };
+    if (kernel) { /* otherwise count the ops of its decomposition */
+        work.bytes = aril__bytes_moved(r);
+        work.flop = aril__flops(r);
+        work.least = least_seconds(r, work.bytes, work.flop);
+    }
+    aril__span_note(kernel, text, work);
 }
 
 /* ---- meters ---- */

@@ -3,6 +3,7 @@
 
 #include "core/foreign.h"
 #include "core/log.h"
+#include "core/queues.h"
 #include "ops/elementwise/formula.h"
 #include "ops/shape/copy.h"
 #include "ops/table/stage.h"
@@ -158,9 +159,21 @@ static bool host_number(const aril_run *r, int i, aril_host_number *value)
     return true;
 }
 
-static aril_queue *host_queue(const aril_run *r)
+/* Orders the work of a run after what other queues do with a tensor of its device. */
+static inline void order(const aril_run *r, int here, const aril_tensor *t, bool writes)
 {
-    return r->device->queue;
+    aril__storage *s = t ? t->storage : NULL;
+    if (s && s->device == r->device && aril__unlikely(!aril__is_ordered(s, here, writes)))
+        aril__order_use(s, writes);
+}
+
+aril_queue *aril__run_queue(const aril_run *r)
+{
+    if (aril__one_queue()) return r->device->queue;
+    int here = aril__queue_number(r->device);
+    for (int i = 0; i < r->n_in; i++) order(r, here, r->in[i], aril__changes(r->op, i));
+    for (int i = 0; i < r->n_out; i++) order(r, here, r->out[i], true);
+    return aril__queue_numbered(r->device, here);
 }
 
 static const char *host_op(const aril_run *r)
@@ -220,7 +233,7 @@ static aril_host host = { .size = sizeof host,
                           .strides = host_strides,
                           .numel = aril_numel,
                           .number = host_number,
-                          .queue = host_queue,
+                          .queue = aril__run_queue,
                           .op = host_op,
                           .formula = host_formula,
                           .tf32_allowed = aril_tf32_allowed,
@@ -258,6 +271,9 @@ static const slot capturing[] = {
     SLOT(capture_begin), SLOT(capture_end), SLOT(replay), SLOT(recording_free), { 0 }
 };
 static const slot ranges[] = { SLOT(range_begin), SLOT(range_end), { 0 } };
+static const slot profiling[] = {
+    SLOT(profile_begin), SLOT(profile_mark), SLOT(profile_end), { 0 }
+};
 
 static bool has_slot(const aril_device_ops *ops, const slot *s)
 {
@@ -289,7 +305,8 @@ static aril_status check_group(const char *path, const aril_device_ops *ops, con
 
 static aril_status check_devices(const char *path, const aril_device_ops *ops)
 {
-    static const slot *const optional[] = { queues, events, pinned, compiling, capturing, ranges };
+    static const slot *const optional[] = { queues,    events, pinned,   compiling,
+                                            capturing, ranges, profiling };
     if (ops->size != sizeof *ops)
         return aril__fail(ARIL_ERR_PLUGIN, "plug-in %s: aril_device_ops.size is %u, expected %zu",
                           path, ops->size, sizeof *ops);

@@ -61,6 +61,10 @@ void aril__plugins_open(const char *kind);
 void aril__plugins_reason(const char *kind, char *buf, size_t size);
 void aril__plugins_shutdown(void);
 
+/* The queue that a run puts its work into: this thread's on the device. Orders it after work of
+ * other queues on the run's tensors. */
+aril_queue *aril__run_queue(const aril__run *r);
+
 void aril__rows_shutdown(void);
 void aril__plans_shutdown(void);
 

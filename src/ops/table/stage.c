@@ -126,9 +126,16 @@ static inline bool is_overlaid(const staging *g, int i)
            !(g->k->plan && g->k->plan->overlay & 1);
 }
 
-static inline bool suits(const aril_tensor *t, ask a)
+/* Whether the first element begins within a byte: plug-ins get addresses of bytes. */
+static inline bool is_split(const aril__kernel *k, const aril_tensor *t)
 {
-    return t->dtype == a.dtype && has_order(t, a.order);
+    if (aril__likely(t->dtype < ARIL_F4E2M1) || !k->plan || !t->storage) return false;
+    return t->offset * aril__dtypes[t->dtype].bits % 8 != 0;
+}
+
+static inline bool suits(const staging *g, const aril_tensor *t, ask a)
+{
+    return t->dtype == a.dtype && has_order(t, a.order) && !is_split(g->k, t);
 }
 
 static bool is_ready(const staging *g)
@@ -136,9 +143,9 @@ static bool is_ready(const staging *g)
     const aril__run *r = g->r;
     if (g->type != r->type) return false;
     for (int i = 0; i < r->n_in; i++)
-        if (is_read(r, i) && !suits(r->in[i], ask_in(g, i))) return false;
+        if (is_read(r, i) && !suits(g, r->in[i], ask_in(g, i))) return false;
     for (int i = 0; i < r->n_out; i++)
-        if (r->out[i] && (is_overlaid(g, i) || !suits(r->out[i], ask_out(g, i)))) return false;
+        if (r->out[i] && (is_overlaid(g, i) || !suits(g, r->out[i], ask_out(g, i)))) return false;
     return true;
 }
 
@@ -182,6 +189,7 @@ static aril_status stage_inputs(staging *g)
         aril_tensor *t = g->in[i] = r->in[i];
         if (!is_read(r, i)) continue;
         ask a = ask_in(g, i);
+        if (is_split(g->k, t)) t = aril_copy(t);
         if (t->dtype != a.dtype) t = aril_cast(t, a.dtype);
         g->in[i] = to_order(t, a.order);
         s = aril_tensor_status(g->in[i]);
@@ -197,7 +205,7 @@ static aril_status stage_outputs(staging *g)
         aril_tensor *t = g->out[i] = r->out[i];
         if (!t) continue;
         ask a = ask_out(g, i);
-        if (suits(t, a) && !is_overlaid(g, i)) continue;
+        if (suits(g, t, a) && !is_overlaid(g, i)) continue;
         bool is_input = i == 0 && op->flags & INPLACE && r->n_in && t == r->in[0];
         if (ARIL__IS_WRITE(op->out[i]) || is_input)
             g->out[i] = g->in[is_input ? 0 : op->out[i] - 32]; /* staged state */

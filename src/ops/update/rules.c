@@ -1,19 +1,12 @@
 #include "ops/update/rules.h"
 
 #include <math.h>
+#include <string.h>
 
 /* ---- slots and constants ---- */
 
-/* The options as variables of their names, for the expressions of a row. */
-#define DECLARE(name, type, scope, below)   \
-    const double name = (double)a->name[0]; \
-    (void)name;
-
-#define POINTER(i, slot) BY_KIND(POINTER, i, slot)
-#define POINTER_SLOT(i, ...)
-#define POINTER_OPTIONAL(i, ...)
-#define POINTER_SCALAR(i, name, value) double *name = v->slot[i];
-#define POINTER_NONE(i, ...)
+#define UPDATE_FUNCTION static
+#include "ops/update/constants.inc"
 
 #define WANTS(i, slot) BY_KIND(WANTS, i, slot)
 #define WANTS_SLOT(i, name, value) \
@@ -33,35 +26,21 @@
     if (number == (i)) return value;
 #define INITIAL_NONE(i, ...)
 
-#define SET(i, constant) k->FIRST(constant) = SECOND(constant);
-
-#define RULE_ROW(rule, facts, slots, let, constants, direction, formula)                     \
-    static bool rule##_wants(const struct update_attrs *a, int number)                       \
-    {                                                                                        \
-        OPTIM_OPTIONS(DECLARE, NOTHING)                                                      \
-        (void)number;                                                                        \
-        EACH(WANTS, PART(slots))                                                             \
-        return false;                                                                        \
-    }                                                                                        \
-                                                                                             \
-    static double rule##_initial(const struct update_attrs *a, double lr, int number)        \
-    {                                                                                        \
-        OPTIM_OPTIONS(DECLARE, NOTHING)                                                      \
-        (void)lr, (void)number;                                                              \
-        EACH(INITIAL, PART(slots))                                                           \
-        return 0;                                                                            \
-    }                                                                                        \
-                                                                                             \
-    static void rule##_constants(const struct update_attrs *a, const aril__update_values *v, \
-                                 aril__update_constants *to)                                 \
-    {                                                                                        \
-        OPTIM_OPTIONS(DECLARE, NOTHING)                                                      \
-        const double lr = v->lr, t = v->t, norm_p = v->norm_p, norm_d = v->norm_d;           \
-        struct update_##rule *k = &to->of.rule;                                              \
-        (void)lr, (void)t, (void)norm_p, (void)norm_d;                                       \
-        EACH(POINTER, PART(slots))                                                           \
-        PART(let)                                                                            \
-        EACH(SET, PART(constants))                                                           \
+#define RULE_ROW(rule, facts, slots, let, constants, direction, formula)              \
+    static bool rule##_wants(const struct update_attrs *a, int number)                \
+    {                                                                                 \
+        OPTIM_OPTIONS(DECLARE, NOTHING)                                               \
+        (void)number;                                                                 \
+        EACH(WANTS, PART(slots))                                                      \
+        return false;                                                                 \
+    }                                                                                 \
+                                                                                      \
+    static double rule##_initial(const struct update_attrs *a, double lr, int number) \
+    {                                                                                 \
+        OPTIM_OPTIONS(DECLARE, NOTHING)                                               \
+        (void)lr, (void)number;                                                       \
+        EACH(INITIAL, PART(slots))                                                    \
+        return 0;                                                                     \
     }
 #include "ops/update/optimizers.def"
 
@@ -158,16 +137,9 @@ void aril__update_constants_of(const struct update_attrs *a, const aril__update_
                                aril__update_constants *k)
 {
     const aril__rule_row *rule = &aril__rules[a->rule[0]];
-    *k = (aril__update_constants){ .skip = v->factor < 0,
-                                   .factor = a->maximize[0] ? -v->factor : v->factor,
-                                   .max = a->clip_value[0] > 0 ? a->clip_value[0] : INFINITY,
-                                   .shrink = 1 };
+    memset(k, 0, sizeof *k);
+    shared_constants(a, v, rule->facts, k);
     if (k->skip) return;
-    if (a->decoupled[0])
-        k->shrink = 1 - v->lr * a->weight_decay[0];
-    else if (!(rule->facts & OWN_DECAY))
-        k->decay = a->weight_decay[0];
-    k->plain = k->factor == 1 && isinf(k->max) && k->decay == 0 && k->shrink == 1;
     if (isnan(v->momentum)) {
         rule->constants(a, v, k);
         return;

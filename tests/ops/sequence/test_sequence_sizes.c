@@ -2,56 +2,8 @@
  * tiles, on the device of ARIL_TEST_DEVICE: compared with f64 on the CPU. */
 #include <aril/aril.h>
 
-#include "support/compare.h"
-#include "support/device.h"
+#include "support/against.h"
 #include "support/test.h"
-
-enum { MOST = 8 };
-
-/* Inputs of a function, the values of its result and its gradients. */
-typedef aril_tensor *function(aril_tensor *const *in, const void *how);
-
-typedef struct outcome {
-    aril_tensor *y, *dx[MOST];
-} outcome;
-
-static outcome evaluate(function *f, int n, aril_tensor *const *in, const void *how, aril_tensor *g)
-{
-    outcome o = { .y = NULL };
-    for (int i = 0; i < n; i++) aril_set_requires_grad(in[i], true);
-    o.y = f(in, how);
-    aril_gradients_n((aril_list){ 1, (aril_tensor *[]){ o.y } },
-                     (aril_list){ n, (aril_tensor **)in }, o.dx,
-                     (aril_grad_opts){ .grad_outputs = { 1, (aril_tensor *[]){ g } } });
-    return o;
-}
-
-/* Compares f of n inputs of the given shapes in `type` with f64. Differences are relative to the
- * largest element. */
-static void compare(function *f, int n, const aril_shape *shapes, const void *how, aril_dtype type,
-                    aril_shape result, double tolerance)
-{
-    ARIL_SCOPE;
-    aril_tensor *in[MOST], *wide[MOST];
-    aril_seed(7);
-    for (int i = 0; i < n; i++) {
-        aril_tensor *x = aril_mul_scalar(aril_randn(shapes[i], ARIL_F64, aril_cpu()), 0.5);
-        x = aril_cast(x, type);
-        wide[i] = aril_detach(aril_cast(x, ARIL_F64));
-        in[i] = aril_detach(aril_to(x, test_device()));
-    }
-    aril_tensor *g = aril_cast(aril_randn(result, ARIL_F64, aril_cpu()), type);
-    outcome got = evaluate(f, n, in, how, aril_to(g, test_device()));
-    outcome want = evaluate(f, n, wide, how, aril_cast(g, ARIL_F64));
-    CHECK_MSG(aril_tensor_status(got.y) == ARIL_OK, "%s", aril_error());
-    for (int i = -1; i < n; i++) {
-        aril_tensor *a = aril_to(i < 0 ? got.y : got.dx[i], aril_cpu());
-        aril_tensor *b = i < 0 ? want.y : want.dx[i];
-        double most = aril_item(aril_amax(aril_abs(b), ARIL_ALL));
-        char *why = test_difference_in_value(a, b, 0, tolerance * most);
-        CHECK_MSG(!why, "%s %d: %s", i < 0 ? "result" : "gradient of input", i, why);
-    }
-}
 
 /* ---- attention ---- */
 
@@ -89,7 +41,7 @@ static void attention_case(attention_how h, int64_t e, int64_t ev, aril_dtype ty
         shapes[i].dim[1] = shapes[i].dim[2];
         shapes[i].dim[2] = 3;
     }
-    compare(attend, 3, shapes, &h, type, ARIL_SHAPE(2, 3, h.l, ev), tol);
+    test_against_f64(attend, 3, shapes, &h, type, ARIL_SHAPE(2, 3, h.l, ev), tol);
 }
 
 static void attention_cases(aril_dtype type, double tol)
@@ -153,7 +105,7 @@ static void recurrent_cases(int64_t h, aril_dtype type, double tol)
         int64_t rows = gates[how.kind] * h;
         aril_shape shapes[6] = { ARIL_SHAPE(7, 5, 12), ARIL_SHAPE(2, 5, h), ARIL_SHAPE(rows, 12),
                                  ARIL_SHAPE(rows, h),  ARIL_SHAPE(rows),    ARIL_SHAPE(rows) };
-        compare(recur, 6, shapes, &how, type, ARIL_SHAPE(7, 5, 2 * h), tol);
+        test_against_f64(recur, 6, shapes, &how, type, ARIL_SHAPE(7, 5, 2 * h), tol);
     }
 }
 
@@ -195,9 +147,9 @@ TEST(transforms)
         int64_t n = sizes[i], half = n / 2 + 1;
         aril_shape line = ARIL_SHAPE(3, n), spectrum = ARIL_SHAPE(3, half, 2);
         aril_shape whole = ARIL_SHAPE(3, n, 2);
-        compare(there, 1, &line, NULL, ARIL_F32, spectrum, 1e-5);
-        compare(back, 1, &spectrum, &n, ARIL_F32, line, 1e-5);
-        compare(full, 1, &whole, NULL, ARIL_F32, whole, 1e-5);
-        compare(full, 1, &whole, NULL, ARIL_F64, whole, 1e-12);
+        test_against_f64(there, 1, &line, NULL, ARIL_F32, spectrum, 1e-5);
+        test_against_f64(back, 1, &spectrum, &n, ARIL_F32, line, 1e-5);
+        test_against_f64(full, 1, &whole, NULL, ARIL_F32, whole, 1e-5);
+        test_against_f64(full, 1, &whole, NULL, ARIL_F64, whole, 1e-12);
     }
 }

@@ -1,10 +1,13 @@
 /* The op table itself: every row is complete. */
 #include "aril/aril.h"
 #include "ops/table/apply.h"
+#include "ops/table/rows.h"
+#include "support/ops.h"
 #include "support/samples.h"
 #include "support/test.h"
 
 #include <ctype.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define FAIL(...) test_fail(__FILE__, __LINE__, __VA_ARGS__)
@@ -134,4 +137,27 @@ TEST(onnx_names_look_like_names)
         if (name && !isupper((unsigned char)*name))
             FAIL("%s: ONNX name '%s'", aril__ops[i]->name, name);
     }
+}
+
+/* ---- rows ---- */
+
+static aril_status never_run(aril_run *r)
+{
+    return aril__fail(ARIL_ERR_STATE, "%s: must not run", r->op->name);
+}
+
+TEST(rows_named_in_the_environment_are_left_out)
+{
+    static const aril_row rows[] = {
+        { .op = "cat", .name = "left_out", .dtypes = DT_ALL, .strided = true, .run = never_run },
+        { .op = "cat", .name = "other_lib_2", .dtypes = DT_ALL, .strided = true, .run = never_run },
+        { .op = "cat", .name = "stays", .dtypes = 1, .strided = true, .run = never_run },
+    };
+    const aril_row *of[8];
+    int before = aril__rows_of(ARIL__CPU, &aril__op_cat, 0, of, NULL);
+    setenv("ARIL_WITHOUT_ROWS", "left_out,other_lib*", 1);
+    CHECK_INT(aril__rows_register_behind(ARIL__CPU, rows, 3), ARIL_OK);
+    unsetenv("ARIL_WITHOUT_ROWS");
+    CHECK_INT(aril__rows_of(ARIL__CPU, &aril__op_cat, 8, of, NULL), before + 1);
+    CHECK(of[before] == &rows[2]);
 }

@@ -13,7 +13,7 @@ enum { MAX_OPTIONS = 32, OPTIONS_TEXT = 1024, ENTRIES = 8, LOG_TEXT = 500 };
 static struct {
     pthread_once_t once;
     bool ready;
-    const char *missing; /* what is not there */
+    char why[512]; /* what is missing */
     __typeof__(&nvrtcCreateProgram) create;
     __typeof__(&nvrtcCompileProgram) compile;
     __typeof__(&nvrtcDestroyProgram) destroy;
@@ -29,13 +29,6 @@ static struct {
     __typeof__(&cuGetErrorString) error;
 } api = { .once = PTHREAD_ONCE_INIT };
 
-static void find(void *library, const char *name, void *to)
-{
-    void *f = dlsym(library, name);
-    memcpy(to, &f, sizeof f);
-    if (!f) api.missing = name;
-}
-
 static void find_in_driver(const char *name, void *to)
 {
     void *f = NULL;
@@ -46,7 +39,8 @@ static void find_in_driver(const char *name, void *to)
     cudaError_t e = cudaGetDriverEntryPoint(name, &f, cudaEnableDefault, &found);
 #endif
     memcpy(to, &f, sizeof f);
-    if (e != cudaSuccess || !f) api.missing = name;
+    if (e != cudaSuccess || !f)
+        snprintf(api.why, sizeof api.why, "the driver has no function %s", name);
 }
 
 static void open_api(void)
@@ -54,25 +48,22 @@ static void open_api(void)
     const char *own = getenv("ARIL_NVRTC");
     const char *names[] = { own ? own : "libnvrtc.so.13", "libnvrtc.so.13", "libnvrtc.so.12",
                             "libnvrtc.so", NULL };
-    void *nvrtc = aril_cuda_open_library(names);
-    if (!nvrtc) {
-        api.missing = "libnvrtc.so (set ARIL_NVRTC to its file)";
+    static const aril_cuda_function functions[] = {
+        { "nvrtcCreateProgram", &api.create },   { "nvrtcCompileProgram", &api.compile },
+        { "nvrtcDestroyProgram", &api.destroy }, { "nvrtcGetCUBINSize", &api.cubin_size },
+        { "nvrtcGetCUBIN", &api.cubin },         { "nvrtcGetProgramLogSize", &api.log_size },
+        { "nvrtcGetProgramLog", &api.log },      { 0 }
+    };
+    void *nvrtc = aril_cuda_open_library("NVRTC", names, api.why, sizeof api.why);
+    if (!nvrtc || !aril_cuda_find_functions(nvrtc, "NVRTC", functions, api.why, sizeof api.why))
         return;
-    }
-    find(nvrtc, "nvrtcCreateProgram", &api.create);
-    find(nvrtc, "nvrtcCompileProgram", &api.compile);
-    find(nvrtc, "nvrtcDestroyProgram", &api.destroy);
-    find(nvrtc, "nvrtcGetCUBINSize", &api.cubin_size);
-    find(nvrtc, "nvrtcGetCUBIN", &api.cubin);
-    find(nvrtc, "nvrtcGetProgramLogSize", &api.log_size);
-    find(nvrtc, "nvrtcGetProgramLog", &api.log);
     find_in_driver("cuModuleLoadData", &api.load);
     find_in_driver("cuModuleUnload", &api.unload);
     find_in_driver("cuModuleGetFunction", &api.function);
     find_in_driver("cuLaunchKernel", &api.launch);
     find_in_driver("cuFuncSetAttribute", &api.allow);
     find_in_driver("cuGetErrorString", &api.error);
-    api.ready = !api.missing;
+    api.ready = !api.why[0];
 }
 
 static aril_status driver_error(CUresult e, const char *what)
@@ -140,7 +131,7 @@ aril_program *aril_cuda_compile(void *self, const char *source, const char *opti
 {
     pthread_once(&api.once, open_api);
     if (!api.ready) {
-        aril_cuda_host->fail(ARIL_ERR_PLUGIN, "cuda: cannot compile: %s is missing", api.missing);
+        aril_cuda_host->fail(ARIL_ERR_PLUGIN, "cuda: cannot compile: %s", api.why);
         return NULL;
     }
     aril_cuda_use(self);

@@ -62,8 +62,20 @@ void aril_cuda_use(const aril_cuda_device *d);
 
 /* ---- opening: open.c ---- */
 
-/* Opens a shared library by the first of the names that is found; NULL if none is. */
-void *aril_cuda_open_library(const char *const *names);
+/* Opens a shared library by the first of the files that is found. NULL if none is, with what to
+ * install in `why`. */
+void *aril_cuda_open_library(const char *name, const char *const *files, char *why, size_t size);
+
+/* A function of a library, and where its address goes. */
+typedef struct aril_cuda_function {
+    const char *name;
+    void *to; /* a pointer to a pointer to a function */
+} aril_cuda_function;
+
+/* Finds all functions of a list, which ends with {0}. False if one is missing, with its name in
+ * `why`. */
+bool aril_cuda_find_functions(void *handle, const char *library, const aril_cuda_function *list,
+                              char *why, size_t size);
 /* The file that holds a function, for descriptions; "" if unknown. */
 const char *aril_cuda_file_of(void *function, char *buf, size_t size);
 
@@ -74,6 +86,7 @@ void aril_cuda_pool_delete(aril_cuda_pool *p);
 void *aril_cuda_alloc(void *self, aril_queue *queue, size_t bytes);
 void aril_cuda_free(void *self, aril_queue *queue, void *memory, size_t bytes);
 void aril_cuda_trim(void *self);
+void aril_cuda_pool_info(void *self, aril_pool_info *info);
 /* Memory freed by a queue that ends may be used by others. */
 void aril_cuda_pool_forget(aril_cuda_pool *p, aril_queue *queue);
 
@@ -83,7 +96,6 @@ typedef struct aril_cuda_pool_stats {
     size_t cached;                 /* reserved - in_use */
     int64_t allocations, driver_allocations, trims;
 } aril_cuda_pool_stats;
-aril_cuda_pool_stats aril_cuda_pool_stats_of(aril_cuda_device *d);
 
 void *aril_cuda_pinned_alloc(void *self, size_t bytes);
 void aril_cuda_pinned_free(void *self, void *memory, size_t bytes);
@@ -122,6 +134,13 @@ void aril_cuda_recording_free(void *self, aril_recording *recording);
 void aril_cuda_range_begin(void *self, const char *name);
 void aril_cuda_range_end(void *self);
 
+/* ---- limits and times of work: profile.c ---- */
+
+void aril_cuda_limits(void *self, aril_limits *limits);
+const char *aril_cuda_profile_begin(void *self);
+void aril_cuda_profile_mark(void *self, uint64_t mark);
+void aril_cuda_profile_end(void *self, void (*found)(void *ctx, const aril_work *work), void *ctx);
+
 /* ---- errors: errors.c ---- */
 
 aril_status aril_cuda_errors_new(aril_cuda_device *d);
@@ -146,8 +165,8 @@ aril_status aril_cuda_launch(void *self, aril_queue *queue, aril_program *progra
 
 /* ---- rows: rows.cu ---- */
 
-/* All rows, collected from the rooms. */
-const aril_row *aril_cuda_rows(int *n);
+/* All rows, collected from the rooms. Exported for scripts/cuda-rows, which needs no GPU. */
+__attribute__((visibility("default"))) const aril_row *aril_cuda_rows(int *n);
 
 ARIL_C_END
 

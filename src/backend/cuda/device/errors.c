@@ -81,6 +81,20 @@ void aril_cuda_errors_delete(aril_cuda_device *d)
     d->word = NULL;
 }
 
+/* The number that a letter of a message stands for. */
+static int put_number(char letter, const aril_cuda_error_word *w, char *to, size_t size)
+{
+    double real;
+    memcpy(&real, &w->index, sizeof real);
+    switch (letter) {
+    case 'I': return snprintf(to, size, "%lld", (long long)w->index);
+    case 'B': return snprintf(to, size, "%lld", (long long)w->bound);
+    case 'A': return snprintf(to, size, "%d", (int)w->axis);
+    case 'G': return snprintf(to, size, "%g", real);
+    default: return snprintf(to, size, "%lld", (long long)w->extra);
+    }
+}
+
 static void put_message(const struct kind *k, const aril_cuda_error_word *w, char *to, size_t size)
 {
     size_t n = 0;
@@ -89,14 +103,7 @@ static void put_message(const struct kind *k, const aril_cuda_error_word *w, cha
             to[n++] = *c;
             continue;
         }
-        long long x = 0;
-        switch (*++c) {
-        case 'I': x = w->index; break;
-        case 'B': x = w->bound; break;
-        case 'A': x = w->axis; break;
-        default: x = w->extra;
-        }
-        int m = snprintf(to + n, size - n, "%lld", x);
+        int m = put_number(*++c, w, to + n, size - n);
         n += m > 0 ? (size_t)m : 0;
     }
     to[n < size ? n : size - 1] = '\0';

@@ -14,25 +14,6 @@ bool aril_cuda_tf32(void)
     return aril_cuda_host->tf32_allowed();
 }
 
-/* A function of a library, as any function pointer. */
-typedef void (*any_function)(void);
-
-static any_function function_of(void *handle, const char *name)
-{
-    any_function f;
-    void *symbol = dlsym(handle, name);
-    memcpy(&f, &symbol, sizeof f);
-    return f;
-}
-
-/* Sets why to "NAME lacks FUNCTION" unless the library has it. */
-static any_function require(void *handle, const char *library, const char *name, char *why)
-{
-    any_function f = function_of(handle, name);
-    if (!f && !why[0]) snprintf(why, TEXT, "%s has no function %s", library, name);
-    return f;
-}
-
 /* ---- cuBLASLt ---- */
 
 static struct {
@@ -48,20 +29,15 @@ static void open_blas(void)
     static const char *const names[] = { "libcublasLt.so.13", "libcublasLt.so.12",
                                          "/usr/local/cuda/lib64/libcublasLt.so.13",
                                          "/usr/local/cuda/lib64/libcublasLt.so.12", NULL };
-    void *handle = aril_cuda_open_library(names);
-    if (!handle) {
-        const char *error = dlerror();
-        snprintf(blas.why, sizeof blas.why,
-                 "cuBLASLt was not found: install libcublasLt.so.13, or name its directory in "
-                 "LD_LIBRARY_PATH (%s)",
-                 error ? error : "no error");
-        return;
-    }
-#define F(name) \
-    blas.functions.name = (__typeof__(name) *)require(handle, "cuBLASLt", #name, blas.why);
-    ARIL_CUDA_BLAS_FUNCTIONS(F)
+    static const aril_cuda_function functions[] = {
+#define F(name) { #name, &blas.functions.name },
+        ARIL_CUDA_BLAS_FUNCTIONS(F)
 #undef F
-    blas.found = !blas.why[0];
+            { 0 }
+    };
+    void *handle = aril_cuda_open_library("cuBLASLt", names, blas.why, sizeof blas.why);
+    blas.found = handle &&
+                 aril_cuda_find_functions(handle, "cuBLASLt", functions, blas.why, sizeof blas.why);
 }
 
 const aril_cuda_blas *aril_cuda_blas_library(const char **why)
@@ -82,6 +58,30 @@ cublasLtHandle_t aril_cuda_blas_handle(aril_cuda_device *d)
     cublasLtHandle_t found = *handle;
     pthread_mutex_unlock(&lock);
     return found;
+}
+
+bool aril_cuda_blas_choose(const aril_cuda_blas *lt, cublasLtHandle_t handle, aril_cuda_blas_task t,
+                           uint32_t alignment, size_t workspace,
+                           cublasLtMatmulHeuristicResult_t *best)
+{
+    static const cublasLtMatmulPreferenceAttributes_t aligned[] = {
+        CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
+        CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES
+    };
+    cublasLtMatmulPreferenceOpaque_t want;
+    uint32_t reduction = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
+    int n = 0;
+    if (lt->cublasLtMatmulPreferenceInit_internal(&want, sizeof want) != CUBLAS_STATUS_SUCCESS)
+        return false;
+    lt->cublasLtMatmulPreferenceSetAttribute(&want, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
+                                             &workspace, sizeof workspace);
+    lt->cublasLtMatmulPreferenceSetAttribute(&want, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
+                                             &reduction, sizeof reduction);
+    for (size_t i = 0; i < sizeof aligned / sizeof *aligned; i++)
+        lt->cublasLtMatmulPreferenceSetAttribute(&want, aligned[i], &alignment, sizeof alignment);
+    cublasStatus_t s = lt->cublasLtMatmulAlgoGetHeuristic(handle, &t.task, &t.a, &t.b, &t.c, &t.c,
+                                                          &want, 1, best, &n);
+    return s == CUBLAS_STATUS_SUCCESS && n > 0 && best->state == CUBLAS_STATUS_SUCCESS;
 }
 
 /* ---- cuDNN ---- */
@@ -154,15 +154,18 @@ static void *open_main(void)
 
 static void open_dnn(void)
 {
+    static const aril_cuda_function functions[] = {
+#define F(name) { #name, &dnn.functions.name },
+        ARIL_CUDA_DNN_FUNCTIONS(F)
+#undef F
+            { 0 }
+    };
     char directory[TEXT];
     void *handle = open_main();
     if (!handle) return;
     directory_of(dlsym(handle, "cudnnGetVersion"), directory, sizeof directory);
     if (directory[0]) open_parts(directory);
-#define F(name) dnn.functions.name = (__typeof__(name) *)require(handle, "cuDNN", #name, dnn.why);
-    ARIL_CUDA_DNN_FUNCTIONS(F)
-#undef F
-    if (dnn.why[0]) return;
+    if (!aril_cuda_find_functions(handle, "cuDNN", functions, dnn.why, sizeof dnn.why)) return;
     dnn.functions.version = dnn.functions.cudnnGetVersion();
     if (dnn.functions.version < 90000)
         snprintf(dnn.why, sizeof dnn.why, "cuDNN 9 is needed, found version %zu",

@@ -49,6 +49,18 @@ const aril_cuda_blas *aril_cuda_blas_library(const char **why);
  * as long as the process. */
 cublasLtHandle_t aril_cuda_blas_handle(aril_cuda_device *d);
 
+/* The matrices and the task of a product, d = a b + c, all in cuBLASLt's order. */
+typedef struct aril_cuda_blas_task {
+    cublasLtMatmulDescOpaque_t task;
+    cublasLtMatrixLayoutOpaque_t a, b, c;
+} aril_cuda_blas_task;
+
+/* The heuristic's first choice whose sums are made in the compute type, always in the same order,
+ * for addresses that are multiples of `alignment`. False if there is none. */
+bool aril_cuda_blas_choose(const aril_cuda_blas *lt, cublasLtHandle_t handle, aril_cuda_blas_task t,
+                           uint32_t alignment, size_t workspace,
+                           cublasLtMatmulHeuristicResult_t *best);
+
 /* ---- cuDNN ---- */
 
 #ifdef ARIL_CUDA_CUDNN

@@ -14,11 +14,30 @@ static aril_cuda_device gpus[MAX_GPUS];
 
 /* ---- libraries ---- */
 
-void *aril_cuda_open_library(const char *const *names)
+void *aril_cuda_open_library(const char *name, const char *const *files, char *why, size_t size)
 {
     void *handle = NULL;
-    for (; *names && !handle; names++) handle = dlopen(*names, RTLD_NOW | RTLD_LOCAL);
-    return handle;
+    for (const char *const *f = files; *f && !handle; f++)
+        handle = dlopen(*f, RTLD_NOW | RTLD_LOCAL);
+    if (handle) return handle;
+    const char *error = dlerror();
+    snprintf(why, size,
+             "%s was not found: install %s, or name its directory in LD_LIBRARY_PATH (%s)", name,
+             files[0], error ? error : "no error");
+    return NULL;
+}
+
+bool aril_cuda_find_functions(void *handle, const char *library, const aril_cuda_function *list,
+                              char *why, size_t size)
+{
+    for (; list->name; list++) {
+        void *symbol = dlsym(handle, list->name);
+        memcpy(list->to, &symbol, sizeof symbol);
+        if (symbol) continue;
+        snprintf(why, size, "%s has no function %s", library, list->name);
+        return false;
+    }
+    return true;
 }
 
 const char *aril_cuda_file_of(void *function, char *buf, size_t size)
@@ -148,6 +167,8 @@ static const aril_device_ops device_ops = { .size = sizeof device_ops,
                                             .describe = describe,
                                             .close = close_device,
                                             .trim = aril_cuda_trim,
+                                            .pool_info = aril_cuda_pool_info,
+                                            .limits = aril_cuda_limits,
                                             .copy_from = aril_cuda_copy_from,
                                             .queue_new = aril_cuda_queue_new,
                                             .queue_free = aril_cuda_queue_free,
@@ -169,7 +190,10 @@ static const aril_device_ops device_ops = { .size = sizeof device_ops,
                                             .replay = aril_cuda_replay,
                                             .recording_free = aril_cuda_recording_free,
                                             .range_begin = aril_cuda_range_begin,
-                                            .range_end = aril_cuda_range_end };
+                                            .range_end = aril_cuda_range_end,
+                                            .profile_begin = aril_cuda_profile_begin,
+                                            .profile_mark = aril_cuda_profile_mark,
+                                            .profile_end = aril_cuda_profile_end };
 
 __attribute__((visibility("default"))) aril_status aril_plugin_open(const aril_host *host,
                                                                     aril_plugin *out);

@@ -258,26 +258,49 @@ static void count(aril_cuda_pool *p)
     if (p->stats.in_use > p->stats.peak) p->stats.peak = p->stats.in_use;
 }
 
+/* The largest size in use below a bound, and how many blocks have it; 0: there is none. */
+static size_t largest_below(const aril_cuda_pool *p, size_t below, int64_t *times)
+{
+    size_t most = 0;
+    *times = 0;
+    for (int i = 0; i < BUCKETS; i++)
+        for (const block *b = p->in_use[i]; b; b = b->chained) {
+            if (b->size >= below || b->size < most) continue;
+            *times = b->size == most ? *times + 1 : 1;
+            most = b->size;
+        }
+    return most;
+}
+
 /* The largest sizes in use, "2 x 1.5 GiB, 8 x 0.5 GiB". */
 static void list_largest(const aril_cuda_pool *p, char *to, size_t size)
 {
-    size_t below = SIZE_MAX, n = 0;
+    size_t n = 0, most = SIZE_MAX;
+    int64_t times;
     to[0] = '\0';
-    for (int k = 0; k < LARGEST; k++) {
-        size_t most = 0;
-        int times = 0;
-        for (int i = 0; i < BUCKETS; i++)
-            for (const block *b = p->in_use[i]; b; b = b->chained) {
-                if (b->size >= below || b->size < most) continue;
-                times = b->size == most ? times + 1 : 1;
-                most = b->size;
-            }
-        if (!most || n >= size) return;
-        int m = snprintf(to + n, size - n, "%s%d x %.3f GiB", k ? ", " : "", times,
+    for (int k = 0; k < LARGEST && n < size && (most = largest_below(p, most, &times)); k++) {
+        int m = snprintf(to + n, size - n, "%s%lld x %.3f GiB", k ? ", " : "", (long long)times,
                          (double)most / 0x1p30);
         n += m > 0 ? (size_t)m : 0;
-        below = most;
     }
+}
+
+void aril_cuda_pool_info(void *self, aril_pool_info *info)
+{
+    const int room = (int)(sizeof info->largest / sizeof *info->largest);
+    aril_cuda_pool *p = ((aril_cuda_device *)self)->pool;
+    *info = (aril_pool_info){ 0 };
+    if (!p) return;
+    pthread_mutex_lock(&p->lock);
+    info->cached = p->stats.cached;
+    info->misses = p->stats.driver_allocations;
+    size_t most = SIZE_MAX;
+    int64_t times;
+    while (info->n_largest < room && (most = largest_below(p, most, &times))) {
+        info->largest[info->n_largest].bytes = most;
+        info->largest[info->n_largest++].count = times;
+    }
+    pthread_mutex_unlock(&p->lock);
 }
 
 static void report_full(const aril_cuda_pool *p, size_t bytes)
@@ -289,8 +312,7 @@ static void report_full(const aril_cuda_pool *p, size_t bytes)
     aril_cuda_host->fail(
         ARIL_ERR_MEMORY,
         "out of memory: %zu bytes (%.3f GiB) on cuda:%d, with %.3f GiB in use (the largest: %s) "
-        "and "
-        "%.3f GiB cached in pieces; %.3f of %.3f GiB are free; use a smaller batch",
+        "and %.3f GiB cached in pieces; %.3f of %.3f GiB are free; use a smaller batch",
         bytes, (double)bytes / 0x1p30, p->device->index, (double)p->stats.in_use / 0x1p30,
         largest[0] ? largest : "none", (double)p->stats.cached / 0x1p30, (double)left / 0x1p30,
         (double)total / 0x1p30);
@@ -400,14 +422,6 @@ void aril_cuda_trim(void *self)
     aril_cuda_host->log("cuda:%d: trimmed to %zu bytes, %zu in use, %zu at most", p->device->index,
                         p->stats.reserved, p->stats.in_use, p->stats.peak);
     pthread_mutex_unlock(&p->lock);
-}
-
-aril_cuda_pool_stats aril_cuda_pool_stats_of(aril_cuda_device *d)
-{
-    pthread_mutex_lock(&d->pool->lock);
-    aril_cuda_pool_stats s = d->pool->stats;
-    pthread_mutex_unlock(&d->pool->lock);
-    return s;
 }
 
 /* Called when nothing is in use. */

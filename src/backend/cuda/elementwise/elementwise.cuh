@@ -8,9 +8,20 @@
 
 enum {
     ARIL_CUDA_EW_INPUTS = 5,
-    ARIL_CUDA_EW_THREADS = 256,
-    ARIL_CUDA_EW_CHUNK = 4 /* neighbours that a thread reads by one instruction */
+    ARIL_CUDA_EW_THREADS = 256
 };
+
+/* Elements of a chunk: 32 bytes of the widest dtype of a compute type, 16 of f16 and bf16. */
+template <typename T> struct aril_cuda_ew_chunk {
+    enum { size = 32 / sizeof(T) };
+    T at[size];
+};
+
+/* Chunks that a thread handles with n inputs: independent loads in flight. */
+template <typename T> static __host__ __device__ constexpr int aril_cuda_ew_unroll(int n)
+{
+    return sizeof(T) == 4 && n == 1 ? 2 : 1;
+}
 
 /* How an input reaches the kernel. */
 enum aril_cuda_ew_feed {
@@ -23,23 +34,17 @@ enum aril_cuda_ew_feed {
 template <typename T> struct aril_cuda_ew_args {
     void *base[1 + ARIL_CUDA_EW_INPUTS];
     aril_cuda_nest<1 + ARIL_CUDA_EW_INPUTS> nest;
-    uint32_t n;     /* elements */
+    uint32_t n;       /* elements */
     uint16_t formula; /* ARIL__FORMULA_... */
-    bool vectors;   /* chunks of neighbours are contiguous (or one element) and aligned */
+    bool vectors;     /* chunks of neighbours are contiguous (or one element) and aligned */
     uint8_t dtype[1 + ARIL_CUDA_EW_INPUTS];
+    uint8_t size[1 + ARIL_CUDA_EW_INPUTS];  /* bytes of an element */
+    uint8_t bytes[1 + ARIL_CUDA_EW_INPUTS]; /* and of a chunk */
     uint8_t feed[1 + ARIL_CUDA_EW_INPUTS];
     bool splat[1 + ARIL_CUDA_EW_INPUTS]; /* all elements of a chunk are the same one */
     T value[1 + ARIL_CUDA_EW_INPUTS];
     T p[3];
     aril_cuda_report report;
-};
-
-/* Chunks that a thread handles: independent loads in flight. */
-template <typename T> struct aril_cuda_ew_unroll {
-    static const int value = 1;
-};
-template <> struct aril_cuda_ew_unroll<float> {
-    static const int value = 2;
 };
 
 /* Kernels by the number of a formula; NULL where the type does not apply. Each table has the

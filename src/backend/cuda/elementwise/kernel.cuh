@@ -1,9 +1,9 @@
 /* The kernel of an elementwise formula in one compute type.
  *
- * A block handles a tile of consecutive elements, a thread `unroll` chunks of 4. If the innermost
- * dimension allows it, a chunk is 4 neighbours, read and written as vectors; otherwise, and at the
- * end, neighbouring threads handle neighbouring elements. All reads of a thread come before its first write, so the result may be in the
- * memory of an input. */
+ * A block handles a tile of consecutive elements, a thread `unroll` chunks. If the innermost
+ * dimension allows it, the elements of a chunk are neighbours, read and written by 16 bytes;
+ * otherwise, and at the end, neighbouring threads handle neighbouring elements. All chunks are read
+ * before the first is converted, so that their loads are in flight together. */
 #ifndef ARIL_CUDA_ELEMENTWISE_KERNEL_CUH
 #define ARIL_CUDA_ELEMENTWISE_KERNEL_CUH
 
@@ -19,10 +19,6 @@ static constexpr const void *aril_cuda_ew_entry()
 {
     return nullptr;
 }
-
-template <typename T> struct aril_cuda_ew_chunk {
-    T at[ARIL_CUDA_EW_CHUNK];
-};
 
 /* ---- any strides and dtypes ---- */
 
@@ -43,19 +39,20 @@ static __device__ __forceinline__ int32_t aril_cuda_ew_offset(const aril_cuda_ew
 
 /* Elements first, first + step ... of operand j; those beyond the end repeat the first. */
 template <typename T>
-static __device__ __noinline__ aril_cuda_ew_chunk<T>
-aril_cuda_ew_gather(const aril_cuda_ew_args<T> &a, int j, uint32_t first, uint32_t step)
+static __device__ __noinline__ aril_cuda_ew_chunk<T> aril_cuda_ew_gather(
+    const aril_cuda_ew_args<T> &a, int j, uint32_t first, uint32_t step)
 {
+    const int size = aril_cuda_ew_chunk<T>::size;
     aril_cuda_ew_chunk<T> x;
-    int32_t at[ARIL_CUDA_EW_CHUNK];
+    int32_t at[size];
 #pragma unroll
-    for (int k = 0; k < ARIL_CUDA_EW_CHUNK; k++) {
+    for (int k = 0; k < size; k++) {
         uint32_t i = first + k * step;
         at[k] = aril_cuda_ew_offset(a, j, i < a.n ? i : first);
     }
     ARIL_CUDA_SWITCH(a.dtype[j], S, {
         const S *p = static_cast<const S *>(a.base[j]);
-        for (int k = 0; k < ARIL_CUDA_EW_CHUNK; k++) x.at[k] = aril_cuda_to<T>(p[at[k]]);
+        for (int k = 0; k < size; k++) x.at[k] = aril_cuda_to<T>(p[at[k]]);
     });
     return x;
 }
@@ -67,7 +64,7 @@ static __device__ __noinline__ void aril_cuda_ew_scatter(const aril_cuda_ew_args
 {
     ARIL_CUDA_SWITCH(a.dtype[0], S, {
         S *p = static_cast<S *>(a.base[0]);
-        for (int k = 0; k < ARIL_CUDA_EW_CHUNK; k++) {
+        for (int k = 0; k < aril_cuda_ew_chunk<T>::size; k++) {
             uint32_t i = first + k * step;
             if (i < a.n) p[aril_cuda_ew_offset(a, 0, i)] = aril_cuda_from<S>(x.at[k]);
         }
@@ -76,42 +73,79 @@ static __device__ __noinline__ void aril_cuda_ew_scatter(const aril_cuda_ew_args
 
 /* ---- vectors ---- */
 
-/* Reads and writes 4 neighbours, for the dtypes of aril_cuda_ew_is_native. */
+/* A chunk as it is in memory, of up to 32 bytes; or one element. */
+struct aril_cuda_ew_raw {
+    uint4 half[2];
+};
+
+static __device__ __forceinline__ void aril_cuda_ew_read(aril_cuda_ew_raw &v, const char *p,
+                                                         int bytes)
+{
+    if (bytes >= 16) {
+        v.half[0] = *reinterpret_cast<const uint4 *>(p);
+        if (bytes == 32) v.half[1] = *reinterpret_cast<const uint4 *>(p + 16);
+    } else if (bytes == 8) {
+        uint2 w = *reinterpret_cast<const uint2 *>(p);
+        v.half[0].x = w.x;
+        v.half[0].y = w.y;
+    } else if (bytes == 4) {
+        v.half[0].x = *reinterpret_cast<const uint32_t *>(p);
+    } else if (bytes == 2) {
+        v.half[0].x = *reinterpret_cast<const uint16_t *>(p);
+    } else {
+        v.half[0].x = *reinterpret_cast<const uint8_t *>(p);
+    }
+}
+static __device__ __forceinline__ void aril_cuda_ew_write(const aril_cuda_ew_raw &v, char *p,
+                                                          int bytes)
+{
+    if (bytes >= 16) {
+        *reinterpret_cast<uint4 *>(p) = v.half[0];
+        if (bytes == 32) *reinterpret_cast<uint4 *>(p + 16) = v.half[1];
+    } else if (bytes == 8) {
+        *reinterpret_cast<uint2 *>(p) = make_uint2(v.half[0].x, v.half[0].y);
+    } else {
+        *reinterpret_cast<uint32_t *>(p) = v.half[0].x;
+    }
+}
+
+/* Converts chunks, for the dtypes of aril_cuda_ew_native. */
 template <typename T> struct aril_cuda_ew_vectors;
 #define ARIL_CUDA_EW_VECTORS(T, ...)                                                              \
     template <> struct aril_cuda_ew_vectors<T> {                                                  \
-        static __device__ __forceinline__ void load(const void *p, int32_t at, int dtype,         \
-                                                    bool splat, T *x)                             \
+        enum { size = aril_cuda_ew_chunk<T>::size };                                              \
+        static __device__ __forceinline__ void unpack(const aril_cuda_ew_raw &raw, int dtype,     \
+                                                      bool splat, T *x)                           \
         {                                                                                         \
-            switch (dtype) { __VA_ARGS__(ARIL_CUDA_EW_LOAD_CASE, T) }                             \
+            switch (dtype) {                                                                      \
+                __VA_ARGS__(ARIL_CUDA_EW_UNPACK_CASE, T)                                          \
+            }                                                                                     \
         }                                                                                         \
-        static __device__ __forceinline__ void store(void *p, int32_t at, int dtype, const T *x)  \
+        static __device__ __forceinline__ void pack(aril_cuda_ew_raw &raw, int dtype, const T *x) \
         {                                                                                         \
-            switch (dtype) { __VA_ARGS__(ARIL_CUDA_EW_STORE_CASE, T) }                            \
+            switch (dtype) {                                                                      \
+                __VA_ARGS__(ARIL_CUDA_EW_PACK_CASE, T)                                            \
+            }                                                                                     \
         }                                                                                         \
     };
-#define ARIL_CUDA_EW_LOAD_CASE(S, T)                                          \
-    case aril_cuda_type<S>::dtype: {                                          \
-        const S *e = static_cast<const S *>(p) + at;                          \
-        if (splat) {                                                          \
-            x[0] = x[1] = x[2] = x[3] = aril_cuda_to<T>(*e);                  \
-        } else {                                                              \
-            aril_cuda_vector<S, 4> v =                                        \
-                *reinterpret_cast<const aril_cuda_vector<S, 4> *>(e);         \
-            for (int k = 0; k < 4; k++) x[k] = aril_cuda_to<T>(v.at[k]);      \
-        }                                                                     \
-        break;                                                                \
+#define ARIL_CUDA_EW_UNPACK_CASE(S, T)                                                    \
+    case aril_cuda_type<S>::dtype: {                                                      \
+        aril_cuda_vector<S, size> v;                                                      \
+        memcpy(&v, &raw, sizeof(v));                                                      \
+        for (int k = 0; k < size; k++) x[k] = aril_cuda_to<T>(splat ? v.at[0] : v.at[k]); \
+        break;                                                                            \
     }
-#define ARIL_CUDA_EW_STORE_CASE(S, T)                                                        \
-    case aril_cuda_type<S>::dtype: {                                                         \
-        aril_cuda_vector<S, 4> v;                                                            \
-        for (int k = 0; k < 4; k++) v.at[k] = aril_cuda_from<S>(x[k]);                       \
-        *reinterpret_cast<aril_cuda_vector<S, 4> *>(static_cast<S *>(p) + at) = v;           \
-        break;                                                                               \
+#define ARIL_CUDA_EW_PACK_CASE(S, T)                                      \
+    case aril_cuda_type<S>::dtype: {                                      \
+        aril_cuda_vector<S, size> v;                                      \
+        for (int k = 0; k < size; k++) v.at[k] = aril_cuda_from<S>(x[k]); \
+        memcpy(&raw, &v, sizeof(v));                                      \
+        break;                                                            \
     }
-#define ARIL_CUDA_EW_SINGLE(X, T) X(float, T) X(aril_cuda_f16, T) X(aril_cuda_bf16, T) X(aril_cuda_bool, T)
-#define ARIL_CUDA_EW_DOUBLE(X, T) X(double, T) X(aril_cuda_bool, T)
-#define ARIL_CUDA_EW_SIGNED(X, T) X(int64_t, T) X(int32_t, T) X(aril_cuda_bool, T)
+#define ARIL_CUDA_EW_SINGLE(X, T) \
+    X(float, T) X(aril_cuda_f16, T) X(aril_cuda_bf16, T) X(aril_cuda_bool, T)
+#define ARIL_CUDA_EW_DOUBLE(X, T)   X(double, T) X(aril_cuda_bool, T)
+#define ARIL_CUDA_EW_SIGNED(X, T)   X(int64_t, T) X(int32_t, T) X(aril_cuda_bool, T)
 #define ARIL_CUDA_EW_UNSIGNED(X, T) X(uint64_t, T) X(aril_cuda_bool, T)
 ARIL_CUDA_EW_VECTORS(float, ARIL_CUDA_EW_SINGLE)
 ARIL_CUDA_EW_VECTORS(double, ARIL_CUDA_EW_DOUBLE)
@@ -132,9 +166,9 @@ static constexpr bool aril_cuda_ew_starts(const char *text, const char *with)
 }
 static constexpr bool aril_cuda_ew_is_quick(const char *text)
 {
-    const char *const small[] = { "k_abs",      "k_sign",    "k_maximum", "k_minimum", "k_isnan",
-                                  "k_isinf",    "k_isfinite", "k_square",  "k_sqrt",    "k_floor",
-                                  "k_ceil",     "k_round",   "k_trunc",   "k_copysign" };
+    const char *const small[] = { "k_abs",   "k_sign",     "k_maximum", "k_minimum", "k_isnan",
+                                  "k_isinf", "k_isfinite", "k_square",  "k_sqrt",    "k_floor",
+                                  "k_ceil",  "k_round",    "k_trunc",   "k_copysign" };
     for (; *text; text++) {
         bool known = false;
         if (aril_cuda_ew_starts(text, "aril_cuda_")) return false;
@@ -147,17 +181,18 @@ static constexpr bool aril_cuda_ew_is_quick(const char *text)
 
 /* The inputs of a chunk. */
 template <typename T, int N> struct aril_cuda_ew_inputs {
-    T at[N][ARIL_CUDA_EW_CHUNK];
+    T at[N][aril_cuda_ew_chunk<T>::size];
 };
 
 /* Defined in kernels.inc: a switch over the formulas. */
 template <typename T, int N, bool Quick>
-static __device__ __forceinline__ aril_cuda_ew_chunk<T>
-aril_cuda_ew_eval(int formula, const aril_cuda_ew_inputs<T, N> &v, const T *p, int &bad);
+static __device__ __forceinline__ aril_cuda_ew_chunk<T> aril_cuda_ew_eval(
+    int formula, const aril_cuda_ew_inputs<T, N> &v, const T *p, int &bad);
 
 template <typename T, int N>
-static __device__ __noinline__ aril_cuda_ew_chunk<T>
-aril_cuda_ew_call(int formula, aril_cuda_ew_inputs<T, N> v, const T *p, int *bad)
+static __device__ __noinline__ aril_cuda_ew_chunk<T> aril_cuda_ew_call(int formula,
+                                                                       aril_cuda_ew_inputs<T, N> v,
+                                                                       const T *p, int *bad)
 {
     int found = ARIL_CUDA_FINE;
     aril_cuda_ew_chunk<T> y = aril_cuda_ew_eval<T, N, false>(formula, v, p, found);
@@ -166,52 +201,64 @@ aril_cuda_ew_call(int formula, aril_cuda_ew_inputs<T, N> v, const T *p, int *bad
 }
 
 template <typename T, int N, bool Quick>
-static __global__ void __launch_bounds__(ARIL_CUDA_EW_THREADS)
+static __global__ void __launch_bounds__(ARIL_CUDA_EW_THREADS, Quick && sizeof(T) == 4 ? (N <= 2 ? 4 : 3) : 1)
     aril_cuda_ew_kernel(const __grid_constant__ aril_cuda_ew_args<T> a)
 {
     typedef aril_cuda_ew_vectors<T> vectors;
-    const int unroll = aril_cuda_ew_unroll<T>::value;
-    const uint32_t wide = ARIL_CUDA_EW_CHUNK * ARIL_CUDA_EW_THREADS;
+    const int unroll = aril_cuda_ew_unroll<T>(N), size = aril_cuda_ew_chunk<T>::size;
+    const uint32_t wide = size * ARIL_CUDA_EW_THREADS;
     const uint32_t step = a.vectors ? 1 : ARIL_CUDA_EW_THREADS;
-    uint32_t first = blockIdx.x * (wide * unroll) + threadIdx.x * (a.vectors ? 4 : 1);
-    aril_cuda_ew_inputs<T, N> v[unroll];
+    const uint32_t first = blockIdx.x * (wide * unroll) + threadIdx.x * (a.vectors ? size : 1);
+    aril_cuda_ew_raw raw[unroll][N];
     int32_t out[unroll];
     int bad = ARIL_CUDA_FINE;
 
 #pragma unroll
     for (int u = 0; u < unroll; u++) {
         uint32_t i = first + u * wide;
-        if (i >= a.n) break;
-        bool whole = a.vectors && i + 3 < a.n;
+        if (!a.vectors || i + (size - 1) >= a.n) continue;
         int32_t at[1 + ARIL_CUDA_EW_INPUTS];
-        if (whole) a.nest.offsets(i, at);
+        a.nest.offsets(i, at);
         out[u] = at[0];
 #pragma unroll
-        for (int j = 0; j < N; j++) {
-            T *x = v[u].at[j];
-            if (a.feed[1 + j] != ARIL_CUDA_EW_TENSOR) {
-                for (int k = 0; k < ARIL_CUDA_EW_CHUNK; k++) x[k] = a.value[1 + j];
-            } else if (whole) {
-                vectors::load(a.base[1 + j], at[1 + j], a.dtype[1 + j], a.splat[1 + j], x);
-            } else {
-                aril_cuda_ew_chunk<T> c = aril_cuda_ew_gather(a, 1 + j, i, step);
-                for (int k = 0; k < ARIL_CUDA_EW_CHUNK; k++) x[k] = c.at[k];
-            }
-        }
+        for (int j = 0; j < N; j++)
+            if (a.feed[1 + j] == ARIL_CUDA_EW_TENSOR)
+                aril_cuda_ew_read(raw[u][j],
+                                  static_cast<const char *>(a.base[1 + j]) +
+                                      (int64_t)at[1 + j] * a.size[1 + j],
+                                  a.bytes[1 + j]);
     }
 #pragma unroll
     for (int u = 0; u < unroll; u++) {
         uint32_t i = first + u * wide;
         if (i >= a.n) break;
+        bool whole = a.vectors && i + (size - 1) < a.n;
+        aril_cuda_ew_inputs<T, N> v;
         aril_cuda_ew_chunk<T> y;
+#pragma unroll
+        for (int j = 0; j < N; j++) {
+            T *x = v.at[j];
+            if (a.feed[1 + j] != ARIL_CUDA_EW_TENSOR) {
+                for (int k = 0; k < size; k++) x[k] = a.value[1 + j];
+            } else if (whole) {
+                vectors::unpack(raw[u][j], a.dtype[1 + j], a.splat[1 + j], x);
+            } else {
+                aril_cuda_ew_chunk<T> c = aril_cuda_ew_gather(a, 1 + j, i, step);
+                for (int k = 0; k < size; k++) x[k] = c.at[k];
+            }
+        }
         if constexpr (Quick)
-            y = aril_cuda_ew_eval<T, N, true>(a.formula, v[u], a.p, bad);
+            y = aril_cuda_ew_eval<T, N, true>(a.formula, v, a.p, bad);
         else
-            y = aril_cuda_ew_call<T, N>(a.formula, v[u], a.p, &bad);
-        if (a.vectors && i + 3 < a.n)
-            vectors::store(a.base[0], out[u], a.dtype[0], y.at);
-        else
+            y = aril_cuda_ew_call<T, N>(a.formula, v, a.p, &bad);
+        if (whole) {
+            aril_cuda_ew_raw to;
+            vectors::pack(to, a.dtype[0], y.at);
+            aril_cuda_ew_write(to, static_cast<char *>(a.base[0]) + (int64_t)out[u] * a.size[0],
+                               a.bytes[0]);
+        } else {
             aril_cuda_ew_scatter(a, i, step, y);
+        }
     }
     if (bad != ARIL_CUDA_FINE) aril_cuda_fail(a.report, (aril_cuda_bad)bad);
 }

@@ -38,11 +38,11 @@ template <int Formula> static aril_status run(aril_run *r)
     return run_formula(r, Formula);
 }
 
-#define ROW(name_)                          \
-    { .op = #name_,                         \
-      .name = "cuda_elementwise",           \
-      .dtypes = ARIL_CUDA_DT_COMPUTE,       \
-      .strided = true,                      \
+#define ROW(name_)                    \
+    { .op = #name_,                   \
+      .name = "cuda_elementwise",     \
+      .dtypes = ARIL_CUDA_DT_COMPUTE, \
+      .strided = true,                \
       .run = run<ARIL__FORMULA_##name_> },
 #define EW1(name, ...)  ROW(name) ROW(name##_grad)
 #define EW1N(name, ...) ROW(name)

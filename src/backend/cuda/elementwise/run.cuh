@@ -23,38 +23,44 @@ template <typename T> static bool aril_cuda_ew_native(int dtype)
 template <typename T>
 static bool aril_cuda_ew_takes(const aril_cuda_loops &l, const aril_cuda_ew_args<T> &a, int j)
 {
-    int last = l.ndim - 1, size = aril_cuda_size(a.dtype[j]);
+    const int chunk = aril_cuda_ew_chunk<T>::size;
+    int last = l.ndim - 1, bytes = chunk * aril_cuda_size(a.dtype[j]);
     if (j > 0 && a.feed[j] != ARIL_CUDA_EW_TENSOR) return true;
     if (!aril_cuda_ew_native<T>(a.dtype[j])) return false;
     if (j > 0 && l.stride[j][last] == 0) return true;
-    if (l.stride[j][last] != 1 || (uintptr_t)a.base[j] % (uintptr_t)(size * 4)) return false;
+    if (l.stride[j][last] != 1 || (uintptr_t)a.base[j] % (uintptr_t)(bytes < 16 ? bytes : 16))
+        return false;
     for (int d = 0; d < last; d++)
-        if (l.stride[j][d] % ARIL_CUDA_EW_CHUNK) return false;
+        if (l.stride[j][d] % chunk) return false;
     return true;
 }
 
 template <typename T>
 static bool aril_cuda_ew_vectorizes(const aril_cuda_loops &l, const aril_cuda_ew_args<T> &a)
 {
-    if (l.ndim == 0 || (l.ndim > 1 && l.dim[l.ndim - 1] % ARIL_CUDA_EW_CHUNK)) return false;
+    const int chunk = aril_cuda_ew_chunk<T>::size;
+    if (l.ndim == 0 || (l.ndim > 1 && l.dim[l.ndim - 1] % chunk)) return false;
     for (int j = 0; j < l.n; j++)
         if (!aril_cuda_ew_takes(l, a, j)) return false;
     return true;
 }
 
 template <typename T>
-static aril_status aril_cuda_ew_launch(aril_run *r, const void *kernel, const aril_cuda_loops &piece,
-                          aril_cuda_ew_args<T> a)
+static aril_status aril_cuda_ew_launch(aril_run *r, const void *kernel, int n_in,
+                                       const aril_cuda_loops &piece, aril_cuda_ew_args<T> a)
 {
-    const int64_t tile =
-        ARIL_CUDA_EW_CHUNK * ARIL_CUDA_EW_THREADS * aril_cuda_ew_unroll<T>::value;
+    const int chunk = aril_cuda_ew_chunk<T>::size;
+    const int64_t tile = chunk * ARIL_CUDA_EW_THREADS * aril_cuda_ew_unroll<T>(n_in);
     a.n = (uint32_t)aril_cuda_loops_numel(&piece);
     for (int j = 0; j < piece.n; j++)
-        if (a.base[j])
-            a.base[j] = (char *)a.base[j] + piece.offset[j] * aril_cuda_size(a.dtype[j]);
+        if (a.base[j]) a.base[j] = (char *)a.base[j] + piece.offset[j] * aril_cuda_size(a.dtype[j]);
     a.nest = aril_cuda_nest_of<1 + ARIL_CUDA_EW_INPUTS>(piece);
     a.vectors = aril_cuda_ew_vectorizes(piece, a);
-    for (int j = 0; j < piece.n; j++) a.splat[j] = aril_cuda_loops_step(&piece, j) == 0;
+    for (int j = 0; j < piece.n; j++) {
+        a.splat[j] = j > 0 && aril_cuda_loops_step(&piece, j) == 0;
+        a.size[j] = (uint8_t)aril_cuda_size(a.dtype[j]);
+        a.bytes[j] = (uint8_t)(a.splat[j] ? a.size[j] : a.size[j] * chunk);
+    }
     void *args[] = { &a };
     cudaLaunchKernel(kernel, dim3((unsigned)((a.n + tile - 1) / tile)), dim3(ARIL_CUDA_EW_THREADS),
                      args, 0, aril_cuda_stream(r));
@@ -62,7 +68,8 @@ static aril_status aril_cuda_ew_launch(aril_run *r, const void *kernel, const ar
 }
 
 /* Runs the kernel of a formula on the first `n_in` inputs of the run, broadcast to its result. */
-template <typename T> static aril_status aril_cuda_ew_run(aril_run *r, int formula, const void *kernel, int n_in)
+template <typename T>
+static aril_status aril_cuda_ew_run(aril_run *r, int formula, const void *kernel, int n_in)
 {
     aril_tensor *out = aril_cuda_out(r, 0);
     aril_cuda_ew_args<T> a = {};
@@ -88,8 +95,9 @@ template <typename T> static aril_status aril_cuda_ew_run(aril_run *r, int formu
     for (int k = 0; k < 3 && p; k++) a.p[k] = (T)p[k];
     a.report = aril_cuda_report_of(r);
     aril_cuda_loops_merge(&l, 0);
-    return aril_cuda_each_piece(
-        &l, [&](const aril_cuda_loops &piece) { return aril_cuda_ew_launch<T>(r, kernel, piece, a); });
+    return aril_cuda_each_piece(&l, [&](const aril_cuda_loops &piece) {
+        return aril_cuda_ew_launch<T>(r, kernel, n_in, piece, a);
+    });
 }
 
 #endif

@@ -55,15 +55,20 @@ static __global__ void keep_last(const uint64_t *key, const uint32_t *order, int
     }
 }
 
+static bool is_empty(const aril_cuda_picked &p)
+{
+    bool empty = false;
+    for (int d = 0; d < p.ndim; d++) empty = empty || p.dim[d] == 0;
+    return empty;
+}
+
 aril_status aril_cuda_index_put_run(aril_run *r)
 {
     aril_tensor *out = aril_cuda_out(r, 0);
     const aril_tensor *value = aril_cuda_in(r, 1);
     aril_cuda_picked p = put_picked(r);
     aril_status s = aril_cuda_copy_whole(r, out, 0);
-    int64_t n = 1;
-    for (int d = 0; d < p.ndim; d++) n *= p.dim[d];
-    if (s < 0 || n == 0) return s;
+    if (s < 0 || is_empty(p)) return s;
     aril_cuda_carver w = aril_cuda_carver_of(r);
     scratch at = scratch_of(&w, p);
     aril_cuda_locator l = aril_cuda_locator_of(r, out, p, 2);
@@ -266,9 +271,7 @@ aril_status aril_cuda_index_put_add_run(aril_run *r)
     aril_tensor *out = aril_cuda_out(r, 0);
     aril_cuda_picked p = put_picked(r);
     aril_status s = aril_cuda_copy_whole(r, out, 0);
-    int64_t n = 1;
-    for (int d = 0; d < p.ndim; d++) n *= p.dim[d];
-    if (s < 0 || n == 0) return s;
+    if (s < 0 || is_empty(p)) return s;
     aril_cuda_carver w = aril_cuda_carver_of(r);
     scratch at = scratch_of(&w, p);
     const void *values;

@@ -3,49 +3,25 @@
  *
  * cuBLASLt's matrices are column-major. Row-major c = a b is column-major c' = b' a', so the
  * operands change places, and no one is copied. */
-#include "backend/cuda/linalg/product.cuh"
+#include "backend/cuda/linalg/blas.cuh"
 
-#include "backend/cuda/device/library.h"
+#include "backend/cuda/dtype.cuh"
 #include "backend/cuda/launch.cuh"
 #include "backend/cuda/linalg/epilogue.cuh"
 
 #include <new>
 
-enum { VARIANTS = 3 };
-static const size_t WORKSPACE = 32 << 20; /* the most that an algorithm may ask for */
-
-/* What one alignment of addresses allows. */
-struct variant {
-    int made;         /* atomic: the rest is valid */
-    bool found, bias; /* bias: the algorithm adds it */
-    cublasLtMatmulAlgo_t algorithm;
-};
-
+/* A run's product, and what else the op does. */
 struct prepared {
-    const aril_cuda_blas *lt;
-    cublasLtHandle_t handle;
-    aril__product p; /* its batch dimensions without that of `count` */
+    aril_cuda_gemm gemm;
+    aril_cuda_padded *padded; /* the same with aligned rows; NULL: not needed */
     aril_cuda_product_op op;
-    aril_dtype type;
-    bool has_bias;
     int activation;
-    int64_t count, a_step, b_step, c_step; /* the batch of one call */
-    cublasLtMatmulDescOpaque_t task, task_with_bias;
-    cublasLtMatrixLayoutOpaque_t a, b, c;
-    size_t workspace;
-    pthread_mutex_t lock; /* guards making variants */
-    variant at[VARIANTS];
 };
 
 /* ---- shapes ---- */
 
-/* A row-major matrix [rows, columns] in memory as a column-major one. */
-struct stored {
-    bool fits, transposed; /* transposed: as [rows, columns] itself */
-    int64_t ld;
-};
-
-static stored stored_as(int64_t rows, int64_t columns, int64_t row, int64_t column)
+aril_cuda_stored aril_cuda_stored_as(int64_t rows, int64_t columns, int64_t row, int64_t column)
 {
     int64_t ld = rows == 1 ? columns : row;
     if ((column == 1 || columns == 1) && ld >= columns) return { true, false, ld };
@@ -63,17 +39,17 @@ static bool steps_fit(int n, const int64_t *step)
 
 static bool a_fits(const aril__product &p)
 {
-    return stored_as(p.m, p.k, p.a_row, p.a_col).fits && steps_fit(p.ndim, p.a_step);
+    return aril_cuda_stored_as(p.m, p.k, p.a_row, p.a_col).fits && steps_fit(p.ndim, p.a_step);
 }
 
 static bool b_fits(const aril__product &p)
 {
-    return stored_as(p.k, p.n, p.b_row, p.b_col).fits && steps_fit(p.ndim, p.b_step);
+    return aril_cuda_stored_as(p.k, p.n, p.b_row, p.b_col).fits && steps_fit(p.ndim, p.b_step);
 }
 
 static bool c_fits(const aril__product &p)
 {
-    stored c = stored_as(p.m, p.n, p.c_row, p.c_col);
+    aril_cuda_stored c = aril_cuda_stored_as(p.m, p.n, p.c_row, p.c_col);
     return c.fits && !c.transposed && steps_fit(p.ndim, p.c_step);
 }
 
@@ -119,19 +95,18 @@ static void merge_steps(aril__product *p)
 }
 
 /* Takes the largest batch dimension out of the product, as the batch of one call. */
-static void take_batch(prepared *q)
+static void take_batch(aril_cuda_gemm *g)
 {
-    aril__product *p = &q->p;
+    aril__product *p = &g->p;
     int at = 0;
-    q->count = 1;
-    merge_steps(p);
+    g->count = 1;
     if (p->ndim == 0) return;
     for (int d = 1; d < p->ndim; d++)
         if (p->dim[d] > p->dim[at]) at = d;
-    q->count = p->dim[at];
-    q->a_step = p->a_step[at];
-    q->b_step = p->b_step[at];
-    q->c_step = p->c_step[at];
+    g->count = p->dim[at];
+    g->a_step = p->a_step[at];
+    g->b_step = p->b_step[at];
+    g->c_step = p->c_step[at];
     p->ndim--;
     for (int d = at; d < p->ndim; d++) {
         p->dim[d] = p->dim[d + 1];
@@ -139,7 +114,7 @@ static void take_batch(prepared *q)
         p->b_step[d] = p->b_step[d + 1];
         p->c_step[d] = p->c_step[d + 1];
     }
-    p->batch /= q->count;
+    p->batch /= g->count;
 }
 
 /* ---- descriptors ---- */
@@ -159,12 +134,12 @@ static cublasComputeType_t compute_type(aril_dtype t)
 }
 
 /* A matrix whose rows x columns are stored column-major, and its batch. */
-static bool lay_out(const prepared *q, cublasLtMatrixLayout_t m, int64_t rows, int64_t columns,
-                    int64_t ld, int64_t step)
+static bool lay_out(const aril_cuda_gemm *g, cublasLtMatrixLayout_t m, int64_t rows,
+                    int64_t columns, int64_t ld, int64_t step)
 {
-    const aril_cuda_blas *lt = q->lt;
-    int32_t count = (int32_t)q->count;
-    return lt->cublasLtMatrixLayoutInit_internal(m, sizeof *m, data_type(q->type), (uint64_t)rows,
+    const aril_cuda_blas *lt = g->lt;
+    int32_t count = (int32_t)g->count;
+    return lt->cublasLtMatrixLayoutInit_internal(m, sizeof *m, data_type(g->type), (uint64_t)rows,
                                                  (uint64_t)columns, ld) == CUBLAS_STATUS_SUCCESS &&
            lt->cublasLtMatrixLayoutSetAttribute(m, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &count,
                                                 sizeof count) == CUBLAS_STATUS_SUCCESS &&
@@ -172,89 +147,64 @@ static bool lay_out(const prepared *q, cublasLtMatrixLayout_t m, int64_t rows, i
                                                 &step, sizeof step) == CUBLAS_STATUS_SUCCESS;
 }
 
-static bool set(const prepared *q, cublasLtMatmulDesc_t task, cublasLtMatmulDescAttributes_t what,
-                const void *value, size_t bytes)
+static bool set(const aril_cuda_gemm *g, cublasLtMatmulDesc_t task,
+                cublasLtMatmulDescAttributes_t what, const void *value, size_t bytes)
 {
-    return q->lt->cublasLtMatmulDescSetAttribute(task, what, value, bytes) == CUBLAS_STATUS_SUCCESS;
+    return g->lt->cublasLtMatmulDescSetAttribute(task, what, value, bytes) == CUBLAS_STATUS_SUCCESS;
 }
 
 /* False if a descriptor cannot be made. */
-static bool describe(prepared *q)
+static bool describe(aril_cuda_gemm *g)
 {
-    const aril__product &p = q->p;
-    stored a = stored_as(p.m, p.k, p.a_row, p.a_col), b = stored_as(p.k, p.n, p.b_row, p.b_col);
-    stored c = stored_as(p.m, p.n, p.c_row, p.c_col);
+    const aril__product &p = g->p;
+    aril_cuda_stored a = aril_cuda_stored_as(p.m, p.k, p.a_row, p.a_col),
+                     b = aril_cuda_stored_as(p.k, p.n, p.b_row, p.b_col);
+    aril_cuda_stored c = aril_cuda_stored_as(p.m, p.n, p.c_row, p.c_col);
     /* cuBLASLt's first factor is b', its second a'. */
     cublasOperation_t first = b.transposed ? CUBLAS_OP_T : CUBLAS_OP_N;
     cublasOperation_t second = a.transposed ? CUBLAS_OP_T : CUBLAS_OP_N;
     cublasLtEpilogue_t bias = CUBLASLT_EPILOGUE_BIAS;
-    cudaDataType_t scale = q->type == ARIL_F64 ? CUDA_R_64F : CUDA_R_32F;
+    cudaDataType_t scale = g->type == ARIL_F64 ? CUDA_R_64F : CUDA_R_32F;
     bool ok =
-        q->lt->cublasLtMatmulDescInit_internal(&q->task, sizeof q->task, compute_type(q->type),
+        g->lt->cublasLtMatmulDescInit_internal(&g->task, sizeof g->task, compute_type(g->type),
                                                scale) == CUBLAS_STATUS_SUCCESS &&
-        set(q, &q->task, CUBLASLT_MATMUL_DESC_TRANSA, &first, sizeof first) &&
-        set(q, &q->task, CUBLASLT_MATMUL_DESC_TRANSB, &second, sizeof second) &&
-        lay_out(q, &q->b, b.transposed ? p.k : p.n, b.transposed ? p.n : p.k, b.ld, q->b_step) &&
-        lay_out(q, &q->a, a.transposed ? p.m : p.k, a.transposed ? p.k : p.m, a.ld, q->a_step) &&
-        lay_out(q, &q->c, p.n, p.m, c.ld, q->c_step);
-    q->task_with_bias = q->task;
-    return ok && set(q, &q->task_with_bias, CUBLASLT_MATMUL_DESC_EPILOGUE, &bias, sizeof bias);
+        set(g, &g->task, CUBLASLT_MATMUL_DESC_TRANSA, &first, sizeof first) &&
+        set(g, &g->task, CUBLASLT_MATMUL_DESC_TRANSB, &second, sizeof second) &&
+        lay_out(g, &g->b, b.transposed ? p.k : p.n, b.transposed ? p.n : p.k, b.ld, g->b_step) &&
+        lay_out(g, &g->a, a.transposed ? p.m : p.k, a.transposed ? p.k : p.m, a.ld, g->a_step) &&
+        lay_out(g, &g->c, p.n, p.m, c.ld, g->c_step);
+    g->task_with_bias = g->task;
+    return ok && set(g, &g->task_with_bias, CUBLASLT_MATMUL_DESC_EPILOGUE, &bias, sizeof bias);
 }
 
 /* ---- algorithms ---- */
 
 /* The bytes that addresses are multiples of, for each variant. */
-static uint32_t alignment_of(const prepared *q, int i)
+static uint32_t alignment_of(const aril_cuda_gemm *g, int i)
 {
-    return i == 0 ? 256 : i == 1 ? 16 : q->type == ARIL_F64 ? 8 : q->type == ARIL_F32 ? 4 : 2;
+    return i == 0 ? 256 : i == 1 ? 16 : g->type == ARIL_F64 ? 8 : g->type == ARIL_F32 ? 4 : 2;
 }
 
-static int variant_for(uintptr_t addresses)
-{
-    return addresses % 256 == 0 ? 0 : addresses % 16 == 0 ? 1 : 2;
-}
-
-/* The heuristic's first choice whose sums are made in the compute type, always in the same
- * order. */
-static bool ask_heuristic(const prepared *q, cublasLtMatmulDesc_t task, uint32_t alignment,
+static bool ask_heuristic(const aril_cuda_gemm *g, cublasLtMatmulDesc_t task, uint32_t alignment,
                           size_t workspace, cublasLtMatmulHeuristicResult_t *best)
 {
-    const aril_cuda_blas *lt = q->lt;
-    cublasLtMatmulPreferenceOpaque_t want;
-    uint32_t reduction = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
-    static const cublasLtMatmulPreferenceAttributes_t aligned[] = {
-        CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
-        CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES
-    };
-    if (lt->cublasLtMatmulPreferenceInit_internal(&want, sizeof want) != CUBLAS_STATUS_SUCCESS)
-        return false;
-    lt->cublasLtMatmulPreferenceSetAttribute(&want, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
-                                             &workspace, sizeof workspace);
-    lt->cublasLtMatmulPreferenceSetAttribute(&want, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
-                                             &reduction, sizeof reduction);
-    for (cublasLtMatmulPreferenceAttributes_t which : aligned)
-        lt->cublasLtMatmulPreferenceSetAttribute(&want, which, &alignment, sizeof alignment);
-    int n = 0;
-    cublasLtMatmulDescOpaque_t described = *task;
-    cublasLtMatrixLayoutOpaque_t a = q->a, b = q->b, c = q->c;
-    cublasStatus_t s = lt->cublasLtMatmulAlgoGetHeuristic(q->handle, &described, &b, &a, &c, &c,
-                                                          &want, 1, best, &n);
-    return s == CUBLAS_STATUS_SUCCESS && n > 0 && best->state == CUBLAS_STATUS_SUCCESS;
+    return aril_cuda_blas_choose(g->lt, g->handle, { *task, g->b, g->a, g->c }, alignment,
+                                 workspace, best);
 }
 
 /* The algorithm for one alignment; *workspace is the most it may use, then what it uses. */
-static void make_variant(prepared *q, int i, size_t *workspace)
+static void make_variant(aril_cuda_gemm *g, int i, size_t *workspace)
 {
-    variant *v = &q->at[i];
-    uint32_t alignment = alignment_of(q, i);
+    aril_cuda_gemm_variant *v = &g->at[i];
+    uint32_t alignment = alignment_of(g, i);
     cublasLtMatmulHeuristicResult_t best = {};
-    if (q->has_bias && q->type != ARIL_F64) {
+    if (g->has_bias && g->type != ARIL_F64) {
         const void *like = reinterpret_cast<const void *>((uintptr_t)alignment);
-        cublasLtMatmulDescOpaque_t task = q->task_with_bias;
-        v->bias = set(q, &task, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &like, sizeof like) &&
-                  ask_heuristic(q, &task, alignment, *workspace, &best);
+        cublasLtMatmulDescOpaque_t task = g->task_with_bias;
+        v->bias = set(g, &task, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &like, sizeof like) &&
+                  ask_heuristic(g, &task, alignment, *workspace, &best);
     }
-    v->found = v->bias || ask_heuristic(q, &q->task, alignment, *workspace, &best);
+    v->found = v->bias || ask_heuristic(g, &g->task, alignment, *workspace, &best);
     if (v->found) {
         v->algorithm = best.algo;
         *workspace = best.workspaceSize;
@@ -262,15 +212,49 @@ static void make_variant(prepared *q, int i, size_t *workspace)
     __atomic_store_n(&v->made, 1, __ATOMIC_RELEASE);
 }
 
-static const variant *variant_of(prepared *q, int i)
+const aril_cuda_gemm_variant *aril_cuda_gemm_for(aril_cuda_gemm *g, uintptr_t addresses)
 {
-    if (!__atomic_load_n(&q->at[i].made, __ATOMIC_ACQUIRE)) {
-        size_t workspace = q->workspace;
-        pthread_mutex_lock(&q->lock);
-        if (!q->at[i].made) make_variant(q, i, &workspace);
-        pthread_mutex_unlock(&q->lock);
+    int i = addresses % 256 == 0 ? 0 : addresses % 16 == 0 ? 1 : 2;
+    if (!__atomic_load_n(&g->at[i].made, __ATOMIC_ACQUIRE)) {
+        size_t workspace = g->workspace;
+        pthread_mutex_lock(&g->lock);
+        if (!g->at[i].made) make_variant(g, i, &workspace);
+        pthread_mutex_unlock(&g->lock);
     }
-    return &q->at[i];
+    return &g->at[i];
+}
+
+const char *aril_cuda_gemm_begin(aril_cuda_gemm *g)
+{
+    size_t workspace = 32 << 20; /* the most that an algorithm may ask for */
+    if (!describe(g)) return "cuBLASLt cannot describe it";
+    make_variant(g, 0, &workspace);
+    if (!g->at[0].found) return "cuBLASLt has no algorithm";
+    g->workspace = workspace;
+    return nullptr;
+}
+
+void aril_cuda_gemm_end(aril_cuda_gemm *g)
+{
+    pthread_mutex_destroy(&g->lock);
+}
+
+aril_status aril_cuda_gemm_run(aril_run *r, aril_cuda_gemm *g, const aril_cuda_gemm_variant *v,
+                               const aril_cuda_gemm_call &at)
+{
+    static const float one = 1, zero = 0;
+    static const double wide_one = 1, wide_zero = 0;
+    bool wide = g->type == ARIL_F64;
+    cublasLtMatmulDescOpaque_t task = v->bias ? g->task_with_bias : g->task;
+    cublasLtMatrixLayoutOpaque_t a = g->a, b = g->b, c = g->c;
+    if (v->bias) set(g, &task, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &at.bias, sizeof at.bias);
+    cublasStatus_t s = g->lt->cublasLtMatmul(
+        g->handle, &task, wide ? (const void *)&wide_one : (const void *)&one, at.b, &b, at.a, &a,
+        wide ? (const void *)&wide_zero : (const void *)&zero, at.c, &c, at.c, &c, &v->algorithm,
+        aril_cuda_host->workspace(r), g->workspace, aril_cuda_stream(r));
+    if (s == CUBLAS_STATUS_SUCCESS) return ARIL_OK;
+    return aril_cuda_host->fail(ARIL_ERR_DEVICE, "%s: cublasLtMatmul failed with status %d",
+                                aril_cuda_host->op(r), (int)s);
 }
 
 /* ---- rows ---- */
@@ -278,18 +262,24 @@ static const variant *variant_of(prepared *q, int i)
 void aril_cuda_blas_destroy(void *given)
 {
     prepared *q = static_cast<prepared *>(given);
-    pthread_mutex_destroy(&q->lock);
+    aril_cuda_padded_free(q->padded);
+    aril_cuda_gemm_end(&q->gemm);
     delete q;
 }
 
+/* Finds algorithms: also for aligned rows, where that pays. */
 static const char *finish(prepared *q, aril_plan *plan)
 {
-    if (q->p.k > 0) {
-        size_t workspace = WORKSPACE;
-        if (!describe(q)) return "cuBLASLt cannot describe it";
-        make_variant(q, 0, &workspace);
-        if (!q->at[0].found) return "cuBLASLt has no algorithm";
-        q->workspace = plan->workspace = workspace;
+    aril_cuda_gemm *g = &q->gemm;
+    size_t workspace = 0;
+    merge_steps(&g->p);
+    if (g->p.k > 0) q->padded = aril_cuda_padded_new(g, &workspace);
+    take_batch(g);
+    if (g->count > INT32_MAX) return "a batch of 2^31 products";
+    if (g->p.k > 0) {
+        const char *why = aril_cuda_gemm_begin(g);
+        if (why) return why;
+        plan->workspace = g->workspace > workspace ? g->workspace : workspace;
     }
     plan->prepared = q;
     return nullptr;
@@ -304,22 +294,21 @@ static const char *prepare(const aril_run *r, aril_plan *plan, aril_cuda_product
     aril_cuda_use(aril_cuda_device_of(r));
     prepared *q = new (std::nothrow) prepared();
     if (!q) return "out of memory";
-    pthread_mutex_init(&q->lock, nullptr);
-    q->lt = lt;
-    q->handle = aril_cuda_blas_handle(aril_cuda_device_of(r));
+    aril_cuda_gemm *g = &q->gemm;
+    pthread_mutex_init(&g->lock, nullptr);
+    g->lt = lt;
+    g->handle = aril_cuda_blas_handle(aril_cuda_device_of(r));
+    g->type = aril_cuda_host->type(r);
+    g->has_bias = aril_cuda_product_bias(r, op) != nullptr;
     q->op = op;
-    q->type = aril_cuda_host->type(r);
     q->activation = aril_cuda_product_activation(r, op);
-    q->has_bias = aril_cuda_product_bias(r, op) != nullptr;
-    if (q->has_bias) plan->in[2].order = ARIL_ORDER_CONTIGUOUS;
-    bool follows = q->has_bias || q->activation || aril_cuda_dim(aril_cuda_in(r, 0), -1) == 0;
+    if (g->has_bias) plan->in[2].order = ARIL_ORDER_CONTIGUOUS;
+    bool follows = g->has_bias || q->activation || aril_cuda_dim(aril_cuda_in(r, 0), -1) == 0;
     if (op == ARIL_CUDA_OUTER_SUM) follows = aril_cuda_host->numel(aril_cuda_in(r, 0)) == 0;
-    if (!q->handle)
+    if (!g->handle)
         why = "cuBLASLt cannot start";
-    else if (!choose_orders(r, op, follows, &q->p, plan))
+    else if (!choose_orders(r, op, follows, &g->p, plan))
         why = "strides that cuBLASLt cannot read";
-    if (!why) take_batch(q);
-    if (!why && q->count > INT32_MAX) why = "a batch of 2^31 products";
     if (!why) why = finish(q, plan);
     if (why) aril_cuda_blas_destroy(q);
     return why;
@@ -342,42 +331,20 @@ const char *aril_cuda_blas_outer_sum_prepare(const aril_run *r, aril_plan *plan)
 
 /* ---- running ---- */
 
-/* Addresses of one call. */
-struct call {
-    const char *a, *b, *bias;
-    char *c;
-};
-
-static aril_status multiply(aril_run *r, prepared *q, const variant *v, const call &at)
-{
-    static const float one = 1, zero = 0;
-    static const double wide_one = 1, wide_zero = 0;
-    bool wide = q->type == ARIL_F64;
-    cublasLtMatmulDescOpaque_t task = v->bias ? q->task_with_bias : q->task;
-    cublasLtMatrixLayoutOpaque_t a = q->a, b = q->b, c = q->c;
-    if (v->bias) set(q, &task, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &at.bias, sizeof at.bias);
-    cublasStatus_t s = q->lt->cublasLtMatmul(
-        q->handle, &task, wide ? (const void *)&wide_one : (const void *)&one, at.b, &b, at.a, &a,
-        wide ? (const void *)&wide_zero : (const void *)&zero, at.c, &c, at.c, &c, &v->algorithm,
-        aril_cuda_host->workspace(r), q->workspace, aril_cuda_stream(r));
-    if (s == CUBLAS_STATUS_SUCCESS) return ARIL_OK;
-    return aril_cuda_host->fail(ARIL_ERR_DEVICE, "%s: cublasLtMatmul failed with status %d",
-                                aril_cuda_host->op(r), (int)s);
-}
-
 /* What the algorithm did not do, over the packed result. */
-static aril_status follow(aril_run *r, const prepared *q, const call &at, bool bias_done)
+static aril_status follow(aril_run *r, const prepared *q, const aril_cuda_gemm_call &at,
+                          bool bias_done)
 {
     aril_cuda_epilogue e = {};
     e.y = at.c;
     e.bias = bias_done ? nullptr : at.bias;
     e.bias_stride = 1;
-    e.channels = q->p.n;
-    e.outer = aril_cuda_host->numel(aril_cuda_out(r, 0)) / q->p.n;
+    e.channels = q->gemm.p.n;
+    e.outer = aril_cuda_host->numel(aril_cuda_out(r, 0)) / q->gemm.p.n;
     e.inner = 1;
-    e.dtype = q->type;
+    e.dtype = q->gemm.type;
     e.activation = q->activation;
-    e.clear = q->p.k == 0;
+    e.clear = q->gemm.p.k == 0;
     return aril_cuda_epilogue_run(r, &e);
 }
 
@@ -388,31 +355,43 @@ static aril_status run_plain(aril_run *r, aril_cuda_product_op op)
     return op == ARIL_CUDA_LINEAR ? aril_cuda_linear_run(r) : aril_cuda_outer_sum_run(r);
 }
 
-aril_status aril_cuda_blas_run(aril_run *r)
+/* The product as it is stored, one call for each batch that cuBLASLt does not walk itself. */
+static aril_status run_stored(aril_run *r, prepared *q, const aril_cuda_gemm_call &base)
 {
-    prepared *q = static_cast<prepared *>(aril_cuda_host->prepared(r));
-    int64_t size = q->type == ARIL_F64 ? 8 : q->type == ARIL_F32 ? 4 : 2;
-    call base = { static_cast<const char *>(aril_cuda_data(aril_cuda_in(r, 0))),
-                  static_cast<const char *>(aril_cuda_data(aril_cuda_in(r, 1))), nullptr,
-                  static_cast<char *>(aril_cuda_data(aril_cuda_out(r, 0))) };
-    if (q->has_bias) base.bias = static_cast<const char *>(aril_cuda_data(aril_cuda_in(r, 2)));
-    if (q->p.k == 0) return follow(r, q, base, false);
+    aril_cuda_gemm *g = &q->gemm;
+    int64_t size = aril_cuda_size(g->type);
     /* One variant for all calls, so that all or none add the bias. */
     uintptr_t bits =
         (uintptr_t)base.a | (uintptr_t)base.b | (uintptr_t)base.c | (uintptr_t)base.bias;
-    for (int d = 0; d < q->p.ndim; d++)
-        bits |= (uintptr_t)((q->p.a_step[d] | q->p.b_step[d] | q->p.c_step[d]) * size);
-    const variant *v = variant_of(q, variant_for(bits));
+    for (int d = 0; d < g->p.ndim; d++)
+        bits |= (uintptr_t)((g->p.a_step[d] | g->p.b_step[d] | g->p.c_step[d]) * size);
+    const aril_cuda_gemm_variant *v = aril_cuda_gemm_for(g, bits);
     if (!v->found) return run_plain(r, q->op);
     aril_status s = ARIL_OK;
-    for (int64_t i = 0; i < q->p.batch && s == ARIL_OK; i++) {
+    for (int64_t i = 0; i < g->p.batch && s == ARIL_OK; i++) {
         int64_t at[3];
-        aril__product_at(&q->p, i, at);
-        call one = { base.a + at[0] * size, base.b + at[1] * size, base.bias,
-                     base.c + at[2] * size };
-        s = multiply(r, q, v, one);
+        aril__product_at(&g->p, i, at);
+        aril_cuda_gemm_call one = { base.a + at[0] * size, base.b + at[1] * size, base.bias,
+                                    base.c + at[2] * size };
+        s = aril_cuda_gemm_run(r, g, v, one);
     }
-    if (s == ARIL_OK && ((q->has_bias && !v->bias) || q->activation))
+    if (s == ARIL_OK && ((g->has_bias && !v->bias) || q->activation))
         s = follow(r, q, base, v->bias);
+    return s;
+}
+
+aril_status aril_cuda_blas_run(aril_run *r)
+{
+    prepared *q = static_cast<prepared *>(aril_cuda_host->prepared(r));
+    aril_cuda_gemm_call base = { static_cast<const char *>(aril_cuda_data(aril_cuda_in(r, 0))),
+                                 static_cast<const char *>(aril_cuda_data(aril_cuda_in(r, 1))),
+                                 nullptr,
+                                 static_cast<char *>(aril_cuda_data(aril_cuda_out(r, 0))) };
+    if (q->gemm.has_bias) base.bias = static_cast<const char *>(aril_cuda_data(aril_cuda_in(r, 2)));
+    if (q->gemm.p.k == 0) return follow(r, q, base, false);
+    bool done = false;
+    aril_status s = q->padded ? aril_cuda_padded_run(r, q->padded, base, &done) : ARIL_OK;
+    if (s == ARIL_OK && done && q->activation) s = follow(r, q, base, true);
+    if (s == ARIL_OK && !done) s = run_stored(r, q, base);
     return s == ARIL_OK ? aril_cuda_launched(r) : s;
 }

@@ -23,27 +23,6 @@ static operand operand_of(const aril_tensor *t, bool contiguous)
     return o;
 }
 
-/* Merges batch dimensions into m while b is broadcast and the rows of a and c continue. */
-static void merge_batch(aril__product *p)
-{
-    int last = p->ndim - 1;
-    while (last >= 0) {
-        bool one = p->dim[last] == 1;
-        bool follows = p->b_step[last] == 0 && p->a_step[last] == p->m * p->a_row &&
-                       p->c_step[last] == p->m * p->c_row;
-        if (!one && p->m == 1 && p->b_step[last] == 0) {
-            p->a_row = p->a_step[last];
-            p->c_row = p->c_step[last];
-            follows = true;
-        }
-        if (!one && !follows) break;
-        p->m *= p->dim[last--];
-    }
-    p->ndim = last + 1;
-    p->batch = 1;
-    for (int d = 0; d < p->ndim; d++) p->batch *= p->dim[d];
-}
-
 static int64_t step_of(const operand &t, int axis_from_end)
 {
     int d = t.ndim - axis_from_end;
@@ -134,7 +113,7 @@ bool aril_cuda_product_of(const aril_run *r, aril_cuda_product_op op, const bool
         linear_product(a, b, c, p);
     else
         fits = outer_sum_product(a, b, c, p);
-    merge_batch(p);
+    aril__product_merge(p);
     return fits;
 }
 

@@ -1,6 +1,7 @@
 /* nll_loss and cross_entropy with class indices; the formulas are in ops/loss/nll.c. */
 #include "backend/cuda/device/errors.cuh"
 #include "backend/cuda/loss/rows.cuh"
+#include "backend/cuda/norm/exponents.cuh"
 #include "backend/cuda/norm/param.cuh"
 #include "backend/cuda/number.cuh"
 #include "backend/cuda/reduce/pass.cuh"
@@ -117,28 +118,15 @@ static aril_cuda_reduction over_rows(int64_t count)
 
 /* ---- logarithms of sums of exponentials ---- */
 
-template <typename C> struct exponents {
-    C top, sum;
-};
-/* Relative to the larger top. As in the reference, infinities give NaN in the end. */
-template <typename E> struct merging {
-    static __device__ __forceinline__ E of(E a, E b)
-    {
-        if (a.top != a.top || b.top == a.top) return { a.top, a.sum + b.sum };
-        if (b.top != b.top) return b;
-        return a.top > b.top ? E{ a.top, a.sum + b.sum * exp(b.top - a.top) }
-                             : E{ b.top, b.sum + a.sum * exp(a.top - b.top) };
-    }
-};
 /* The logarithm of the whole sum is top + this: apart, as the tops of large scores cancel. */
-template <typename C> static __device__ __forceinline__ C log_of(exponents<C> e)
+template <typename C> static __device__ __forceinline__ C log_of(aril_cuda_exponents<C> e)
 {
     return isinf(e.top) ? (C)NAN : log(e.sum);
 }
 
 /* What a pass over a row finds. */
 template <typename C> struct found {
-    exponents<C> e;
+    aril_cuda_exponents<C> e;
     double weights, scores; /* with label smoothing: the sums of w[c] and w[c] * x[c] */
 };
 
@@ -161,7 +149,7 @@ static __device__ __forceinline__ found<C> scan_row(const rows &w, const S *x, i
 #pragma unroll
         for (int k = 0; k < chunk; k++)
             sum += c + k * by >= w.classes ? C(0) : v[k] == top ? C(1) : exp(v[k] - top);
-        f.e = merging<exponents<C>>::of(f.e, { top, sum });
+        f.e = aril_cuda_merging<aril_cuda_exponents<C>>::of(f.e, { top, sum });
         if (w.smoothing == 0) continue;
 #pragma unroll
         for (int k = 0; k < chunk; k++)
@@ -186,7 +174,8 @@ static __device__ __forceinline__ found<C> find_row(const rows &w, const S *x)
 {
     found<C> f = scan_row<C, S>(w, x, Alone ? 0 : threadIdx.x, Alone ? 1 : blockDim.x);
     if (Alone) return f;
-    f.e = aril_cuda_block_reduce<merging, exponents<C>>(f.e, { -(C)INFINITY, 0 });
+    f.e =
+        aril_cuda_block_reduce<aril_cuda_merging, aril_cuda_exponents<C>>(f.e, { -(C)INFINITY, 0 });
     if (w.smoothing != 0) {
         f.weights = aril_cuda_block_sum(f.weights);
         f.scores = aril_cuda_block_sum(f.scores);
@@ -194,7 +183,32 @@ static __device__ __forceinline__ found<C> find_row(const rows &w, const S *x)
     return f;
 }
 
+/* The same for a block and a long row without weights of classes, which is read 16 bytes at a time;
+ * Keep: and put into `kept`, but for its edges. */
+template <typename C, typename S, bool Keep>
+static __device__ __forceinline__ found<C> find_wide(const rows &w, const S *x,
+                                                     const aril_cuda_wide_row<S> &wide,
+                                                     typename aril_cuda_wide_row<S>::vector *kept)
+{
+    found<C> f = { aril_cuda_scan_wide<C, S, Keep>(wide, x, kept), (double)w.classes, 0 };
+    if (w.smoothing == 0 || Keep) return f; /* gradients do not need the sum of scores */
+    for (int c = (int)threadIdx.x; c < wide.n; c += (int)blockDim.x)
+        f.scores += aril_cuda_to<double>(x[c]);
+    f.scores = aril_cuda_block_sum(f.scores);
+    return f;
+}
+
 /* ---- losses ---- */
+
+template <typename C>
+static __device__ __forceinline__ C loss_of(const rows &w, int64_t y, C score, const found<C> &f)
+{
+    C more = log_of(f.e), e = (C)w.smoothing;
+    C loss = (1 - e) * w.weight.at<C>(y, 1) * (f.e.top - score + more);
+    if (e == 0) return loss;
+    double lse = (double)f.e.top + (double)more;
+    return loss + (C)(w.smoothing / (double)w.classes * (lse * f.weights - f.scores));
+}
 
 template <typename C, typename S, bool Alone>
 static __global__ void __launch_bounds__(Alone ? 128 : MAX_THREADS)
@@ -207,15 +221,24 @@ static __global__ void __launch_bounds__(Alone ? 128 : MAX_THREADS)
     C loss = 0;
     if (y >= 0) { /* likewise */
         found<C> f = find_row<C, S, Alone>(w, row);
-        C more = log_of(f.e), e = (C)w.smoothing;
-        C gap = f.e.top - aril_cuda_to<C>(row[y * w.inner]) + more;
-        loss = (1 - e) * w.weight.at<C>(y, 1) * gap;
-        if (e != 0) {
-            double lse = (double)f.e.top + (double)more;
-            loss += (C)(w.smoothing / (double)w.classes * (lse * f.weights - f.scores));
-        }
+        loss = loss_of(w, y, aril_cuda_to<C>(row[y * w.inner]), f);
     }
     if (Alone || threadIdx.x == 0) aril_cuda_store<C>(out, i, dtype, loss);
+}
+
+/* A block for each row. */
+template <typename C, typename S>
+static __global__ void __launch_bounds__(ARIL_CUDA_WIDE_THREADS)
+    cross_entropy_wide(rows w, const S *x, void *out, int dtype)
+{
+    int64_t i = blockIdx.x, y = w.label(i);
+    const S *row = x + i * w.classes;
+    C loss = 0;
+    if (y >= 0) {
+        found<C> f = find_wide<C, S, false>(w, row, aril_cuda_wide_row<S>(row, w.classes), nullptr);
+        loss = loss_of(w, y, aril_cuda_to<C>(row[y]), f);
+    }
+    if (threadIdx.x == 0) aril_cuda_store<C>(out, i, dtype, loss);
 }
 
 template <typename C>
@@ -257,11 +280,21 @@ static shape shape_of(const rows &w)
     return s;
 }
 
+/* Whether a block may take a row in vectors: weights of classes are read only for targets. */
+static bool is_wide(const rows &w)
+{
+    return w.inner == 1 && (w.smoothing == 0 || !w.weight.base);
+}
+
 template <typename C, typename S>
 static void launch_loss(cudaStream_t stream, const rows &w, const void *x, void *out, int dtype)
 {
     shape s = shape_of(w);
-    if (s.alone)
+    if (is_wide(w) && aril_cuda_wide_fits(w.classes, x, x))
+        cross_entropy_wide<C, S>
+            <<<(unsigned)w.count, aril_cuda_wide_threads(w.classes), 0, stream>>>(w, (const S *)x,
+                                                                                  out, dtype);
+    else if (s.alone)
         cross_entropy_rows<C, S, true><<<s.grid, s.block, 0, stream>>>(w, (const S *)x, out, dtype);
     else
         cross_entropy_rows<C, S, false>
@@ -357,6 +390,25 @@ template <typename C> struct incoming {
     }
 };
 
+/* The gradient of a row: of class c it is k * (all * p[c] - share[c]). */
+template <typename C> struct slope {
+    C k, all, hit, e, top, more;
+
+    /* `part`: of label smoothing */
+    template <typename S> __device__ __forceinline__ C at(bool is_y, C x, C part) const
+    {
+        C share = (is_y ? hit : C(0)) + part;
+        return k * (all * aril_cuda_exp_for<S>(x - top - more) - share);
+    }
+};
+template <typename C>
+static __device__ __forceinline__ slope<C> slope_of(const rows &w, int64_t y, C k,
+                                                    const found<C> &f)
+{
+    C e = (C)w.smoothing / (C)w.classes, hit = (1 - (C)w.smoothing) * w.weight.at<C>(y, 1);
+    return { k, hit + e * (C)f.weights, hit, e, f.e.top, log_of(f.e) };
+}
+
 template <typename C, typename S, bool Alone>
 static __global__ void __launch_bounds__(Alone ? 128 : MAX_THREADS)
     cross_entropy_grads(rows w, incoming<C> in, const S *x, S *dx)
@@ -371,13 +423,49 @@ static __global__ void __launch_bounds__(Alone ? 128 : MAX_THREADS)
         return;
     }
     found<C> f = find_row<C, S, Alone>(w, row);
-    C e = (C)w.smoothing / (C)w.classes, more = log_of(f.e), k = in.at(i);
-    C hit = (1 - (C)w.smoothing) * w.weight.at<C>(y, 1), all = hit + e * (C)f.weights;
+    slope<C> d = slope_of(w, y, in.at(i), f);
     for (int64_t c = first; c < w.classes; c += by) {
-        C share = (c == y ? hit : C(0)) + (e != 0 ? e * w.weight.at<C>(c, 1) : C(0));
-        C p = exp(aril_cuda_to<C>(row[c * w.inner]) - f.e.top - more);
-        to[c * w.inner] = aril_cuda_from<S>(k * (all * p - share));
+        C part = d.e != 0 ? d.e * w.weight.at<C>(c, 1) : C(0);
+        to[c * w.inner] =
+            aril_cuda_from<S>(d.template at<S>(c == y, aril_cuda_to<C>(row[c * w.inner]), part));
     }
+}
+
+/* A block for each row, which is kept in shared memory (`Keep`) or read twice. */
+template <typename C, typename S, bool Keep>
+static __global__ void __launch_bounds__(ARIL_CUDA_WIDE_THREADS)
+    cross_entropy_grads_wide(rows w, incoming<C> in, const S *x, S *dx)
+{
+    typedef typename aril_cuda_wide_row<S>::vector vector;
+    extern __shared__ uint4 shared[];
+    int64_t i = blockIdx.x, y = w.label(i);
+    const S *row = x + i * w.classes;
+    S *to = dx + i * w.classes;
+    const aril_cuda_wide_row<S> wide(row, w.classes);
+    vector *kept = Keep ? reinterpret_cast<vector *>(shared) : nullptr;
+    const vector *again = Keep ? kept : reinterpret_cast<const vector *>(row + wide.head);
+    slope<C> d = {};
+    if (y >= 0) d = slope_of(w, y, in.at(i), find_wide<C, S, Keep>(w, row, wide, kept));
+    if (wide.edge() >= 0) {
+        int c = wide.edge();
+        to[c] = aril_cuda_from<S>(y < 0 ? C(0)
+                                        : d.template at<S>(c == y, aril_cuda_to<C>(row[c]), d.e));
+    }
+    vector *out = reinterpret_cast<vector *>(to + wide.head);
+    if (y < 0) {
+        vector zero;
+#pragma unroll
+        for (int k = 0; k < wide.wide; k++) zero.at[k] = aril_cuda_from<S>(C(0));
+        for (int v = (int)threadIdx.x; v < wide.vectors; v += (int)blockDim.x) out[v] = zero;
+        return;
+    }
+    wide.each(again, [&](int v, vector g) {
+        int hit = (int)y - wide.at(v); /* which of them is the target */
+#pragma unroll
+        for (int k = 0; k < wide.wide; k++)
+            g.at[k] = aril_cuda_from<S>(d.template at<S>(k == hit, aril_cuda_to<C>(g.at[k]), d.e));
+        out[v] = g;
+    });
 }
 
 template <typename C>
@@ -432,17 +520,35 @@ template <typename C> static incoming<C> incoming_of(const aril_run *r, const do
 }
 
 template <typename C, typename S>
-static void launch_grad(aril_run *r, const rows &w, const double *divisor, const void *x, void *dx)
+static aril_status launch_wide_grad(aril_run *r, const rows &w, const incoming<C> &in, const S *x,
+                                    S *dx)
+{
+    unsigned threads = aril_cuda_wide_threads(w.classes);
+    size_t bytes = aril_cuda_wide_bytes(r, w.classes, sizeof(S));
+    auto kernel =
+        bytes ? cross_entropy_grads_wide<C, S, true> : cross_entropy_grads_wide<C, S, false>;
+    aril_status s = aril_cuda_allow_shared(r, kernel, bytes);
+    if (s < 0) return s;
+    kernel<<<(unsigned)w.count, threads, bytes, aril_cuda_stream(r)>>>(w, in, x, dx);
+    return ARIL_OK;
+}
+
+template <typename C, typename S>
+static aril_status launch_grad(aril_run *r, const rows &w, const double *divisor, const void *x,
+                               void *dx)
 {
     shape s = shape_of(w);
     incoming<C> in = incoming_of<C>(r, divisor);
     cudaStream_t stream = aril_cuda_stream(r);
+    if (is_wide(w) && aril_cuda_wide_fits(w.classes, x, dx))
+        return launch_wide_grad<C, S>(r, w, in, (const S *)x, (S *)dx);
     if (s.alone)
         cross_entropy_grads<C, S, true>
             <<<s.grid, s.block, 0, stream>>>(w, in, (const S *)x, (S *)dx);
     else
         cross_entropy_grads<C, S, false>
             <<<s.grid, s.block, 0, stream>>>(w, in, (const S *)x, (S *)dx);
+    return ARIL_OK;
 }
 
 /* in: g, x, target, weight? */
@@ -452,11 +558,12 @@ aril_status aril_cuda_cross_entropy_grad_run(aril_run *r)
     rows w = rows_of(r, x, 2, 3);
     if (w.count == 0 || w.classes == 0) return ARIL_OK;
     const double *divisor = divide_by(r, w);
-    ARIL_CUDA_SWITCH_FLOAT(
-        aril_cuda_host->dtype(x), S,
-        launch_grad<typename aril_cuda_type<S>::compute, S>(r, w, divisor, aril_cuda_data(x),
-                                                            aril_cuda_data(aril_cuda_out(r, 0))));
-    return aril_cuda_launched(r);
+    aril_status s = ARIL_OK;
+    ARIL_CUDA_SWITCH_FLOAT(aril_cuda_host->dtype(x), S,
+                           s = launch_grad<typename aril_cuda_type<S>::compute, S>(
+                               r, w, divisor, aril_cuda_data(x),
+                               aril_cuda_data(aril_cuda_out(r, 0))));
+    return s == ARIL_OK ? aril_cuda_launched(r) : s;
 }
 
 /* in: g, target, weight?, x, of which only the shape is read */

@@ -7,14 +7,15 @@
 #include "backend/cuda/norm/channels.cuh"
 #include "backend/cuda/norm/rows.cuh"
 
-/* Where the derivative of the activation comes from: there is none, from y, or (relu) from x. ANY:
- * decided when the kernel runs, where speed matters less than the number of kernels. */
+/* Where the derivative of the activation comes from: there is none, from y, or (relu, relu6) from
+ * x. ANY: decided when the kernel runs, where speed matters less than the number of kernels. */
 enum source { NONE, BY_Y, BY_X, ANY };
 
 /* Operands that both passes read. */
 struct operands {
     const void *x, *g, *y;
     int dtype, act;
+    float most; /* where the activation becomes constant; NaN: nowhere */
     aril_cuda_param mean, invstd, weight, bias;
 };
 
@@ -35,12 +36,17 @@ template <typename Unit, source From> struct reading {
     {
         C h = Unit::get(g, l);
         if (From == NONE || (From == ANY && !o.act)) return h;
-        if (From == BY_X || (From == ANY && !o.y)) return d * scale + shift > 0 ? h : C(0);
+        if (From == BY_X || (From == ANY && !o.y)) {
+            C z = d * scale + shift;
+            return z > 0 && !(z >= o.most) ? h : C(0);
+        }
         return aril_cuda_activate_grad(o.act, h, Unit::get(y, l));
     }
 };
 
 /* ---- sums ---- */
+
+enum { RESIDENT = 2 };
 
 template <typename C> struct two_sums {
     C dot, sum; /* of h * (x - mean) and h */
@@ -50,7 +56,7 @@ template <typename Unit, source From> struct summing_channels {
     typedef typename Unit::C C;
     typedef two_sums<C> acc;
     typedef reading<Unit, From> raw;
-    enum { lanes = Unit::lanes };
+    enum { lanes = Unit::lanes, resident = RESIDENT };
     struct mine {
         C mean[lanes], scale[lanes], shift[lanes];
     };
@@ -62,16 +68,30 @@ template <typename Unit, source From> struct summing_channels {
     {
         return raw::of(o, at);
     }
+    template <int K> __device__ void read(int64_t c, mine &m) const
+    {
+        C mean[K], invstd[K], weight[K], bias[K];
+        Unit::params(o.mean, c, mean, 0);
+        if (From >= BY_X) {
+            Unit::params(o.invstd, c, invstd, 1);
+            Unit::params(o.weight, c, weight, 1);
+            Unit::params(o.bias, c, bias, 0);
+        }
+#pragma unroll
+        for (int l = 0; l < lanes; l++) {
+            int from = K == 1 ? 0 : l;
+            m.mean[l] = mean[from];
+            m.scale[l] = From >= BY_X ? invstd[from] * weight[from] : 0;
+            m.shift[l] = From >= BY_X ? bias[from] : 0;
+        }
+    }
     __device__ mine begin(int64_t c) const
     {
         mine m;
-#pragma unroll
-        for (int l = 0; l < lanes; l++) {
-            int64_t at = shared ? c : c + l;
-            m.mean[l] = o.mean.at<C>(at, 0);
-            m.scale[l] = From >= BY_X ? o.invstd.at<C>(at, 1) * o.weight.at<C>(at, 1) : 0;
-            m.shift[l] = From >= BY_X ? o.bias.at<C>(at, 0) : 0;
-        }
+        if (shared)
+            read<1>(c, m);
+        else
+            read<lanes>(c, m);
         return m;
     }
     __device__ acc neutral() const
@@ -113,30 +133,40 @@ template <typename C> struct channel_terms {
 
 template <typename Unit, source From> struct differing_channels {
     typedef Unit unit;
+    enum { unroll = 2, resident = 3, waves = 1 };
     typedef typename Unit::C C;
     typedef channel_terms<C> coef;
     typedef reading<Unit, From> raw;
     operands o;
     void *dx, *dresidual; /* dresidual NULL: not wanted */
     aril_cuda_param dweight, dbias;
-    C n;
+    C per; /* 1 / n */
 
-    __device__ coef coefs(int64_t c) const
+    template <int K> __device__ void coefs(int64_t c, coef (&k)[K]) const
     {
-        C s = o.invstd.at<C>(c, 1), k = s * o.weight.at<C>(c, 1);
-        return { o.mean.at<C>(c, 0), k, o.bias.at<C>(c, 0), k * dbias.at<C>(c, 0) / n,
-                 k * s * dweight.at<C>(c, 0) / n };
+        C mean[K], invstd[K], weight[K], bias[K], dot[K], sum[K];
+        Unit::params(o.mean, c, mean, 0);
+        Unit::params(o.invstd, c, invstd, 1);
+        Unit::params(o.weight, c, weight, 1);
+        Unit::params(o.bias, c, bias, 0);
+        Unit::params(dweight, c, dot, 0);
+        Unit::params(dbias, c, sum, 0);
+#pragma unroll
+        for (int l = 0; l < K; l++) {
+            C s = invstd[l], scale = s * weight[l];
+            k[l] = { mean[l], scale, bias[l], scale * sum[l] * per, scale * s * dot[l] * per };
+        }
     }
     __device__ raw load(int64_t at) const
     {
         return raw::of(o, at);
     }
-    template <int N> __device__ void store(int64_t at, const raw &v, const coef (&k)[N]) const
+    template <int K> __device__ void store(int64_t at, const raw &v, const coef (&k)[K]) const
     {
         C out[Unit::lanes], h[Unit::lanes];
 #pragma unroll
         for (int l = 0; l < Unit::lanes; l++) {
-            const coef &a = k[N == 1 ? 0 : l];
+            const coef &a = k[K == 1 ? 0 : l];
             C d = Unit::get(v.x, l) - a.mean;
             h[l] = v.before(o, l, d, a.scale, a.shift);
             out[l] = a.scale * h[l] - a.less - d * a.slope;
@@ -158,7 +188,7 @@ const char *aril_cuda_batch_norm_grad_prepare(const aril_run *r, aril_plan *plan
     plan->in[0].order = plan->in[1].order = plan->in[5].order = (uint8_t)order;
     plan->out[0].order = (uint8_t)order;
     if (*aril_cuda_host->attr_i64(r, "residual")) plan->out[3].order = (uint8_t)order;
-    plan->workspace = aril_cuda_channels_workspace(x, sizeof(two_sums<double>));
+    plan->workspace = aril_cuda_channels_workspace(x, sizeof(two_sums<double>), RESIDENT);
     return nullptr;
 }
 
@@ -176,7 +206,7 @@ static void launch(aril_run *r, const operands &o, const aril_cuda_channels &l,
                                                      : nullptr,
                                             { dweight.base, dweight.dtype },
                                             { dbias.base, dbias.dtype },
-                                            (C)c.each };
+                                            1 / (C)c.each };
     aril_cuda_reduce_launch(aril_cuda_stream(r), sums, c, aril_cuda_host->workspace(r));
     aril_cuda_each_channel(r, each, l);
 }
@@ -191,17 +221,23 @@ aril_status aril_cuda_batch_norm_grad_run(aril_run *r)
                    y ? aril_cuda_data(y) : nullptr,
                    dtype,
                    (int)*aril_cuda_host->attr_i64(r, "activation"),
+                   NAN,
                    aril_cuda_param_of(r, 3),
                    aril_cuda_param_of(r, 4),
                    aril_cuda_param_of(r, 2),
                    aril_cuda_param_of(r, 6) };
+    if (o.act == ARIL_RELU6 && o.bias.base) { /* there was no residual: y need not be read */
+        o.y = nullptr;
+        o.most = 6;
+    }
     aril_cuda_channels l = aril_cuda_channels_of(x);
-    uintptr_t bases = (uintptr_t)o.x | (uintptr_t)o.g | (uintptr_t)o.y |
-                      (uintptr_t)aril_cuda_data(aril_cuda_out(r, 0));
-    if (*aril_cuda_host->attr_i64(r, "residual"))
-        bases |= (uintptr_t)aril_cuda_data(aril_cuda_out(r, 3));
+    uintptr_t bases = 0;
+    for (int i = 0; i < 7; i++)
+        if (aril_cuda_in(r, i)) bases |= (uintptr_t)aril_cuda_data(aril_cuda_in(r, i));
+    for (int i = 0; i < (*aril_cuda_host->attr_i64(r, "residual") ? 4 : 3); i++)
+        bases |= (uintptr_t)aril_cuda_data(aril_cuda_out(r, i));
     aril_cuda_reduction c =
-        aril_cuda_channels_reduction(l, bases, size, dtype == ARIL_F64 ? 1 : 16 / size);
+        aril_cuda_channels_reduction(l, bases, size, dtype == ARIL_F64 ? 1 : 16 / size, RESIDENT);
     aril_cuda_with_unit(dtype, c.lanes, [&](auto unit) {
         typedef decltype(unit) Unit;
         if constexpr (Unit::lanes == 1)

@@ -52,7 +52,7 @@ static size_t partial_bytes(const groups &s, bool by_group, int dtype, size_t ac
 
 /* ---- all elements, with something per sample and channel ---- */
 
-/* As aril_cuda_each_last, where the sample matters, too. */
+/* As aril_cuda_each_unit with channels last, where the sample matters, too. */
 template <typename Op>
 static __global__ void __launch_bounds__(256)
     each_of_sample(const __grid_constant__ Op op, int64_t units, int64_t c, int64_t inner)
@@ -63,13 +63,12 @@ static __global__ void __launch_bounds__(256)
         int64_t at = u * lanes, position = at / c, first = position / inner * c + at % c;
         typename Op::raw v = op.load(at);
         typename Op::coef k[lanes];
-#pragma unroll
-        for (int i = 0; i < lanes; i++) k[i] = op.coefs(first + i);
+        op.coefs(first, k);
         op.store(at, v, k);
     }
 }
 
-/* coefs(i): of channel i % C of sample i / C. */
+/* coefs(i, k): from channel i % C of sample i / C. */
 template <typename Op>
 static void launch_each(const aril_run *r, const Op &op, const aril_cuda_channels &l)
 {
@@ -108,6 +107,7 @@ template <typename C> struct affine {
 
 template <typename Unit> struct normalizing_groups {
     typedef Unit unit;
+    enum { unroll = 2, resident = 2, waves = 16 };
     typedef typename Unit::C C;
     typedef affine<C> coef;
     typedef typename Unit::raw raw;
@@ -118,10 +118,13 @@ template <typename Unit> struct normalizing_groups {
     aril_cuda_param weight, bias;
     int64_t channels, each;
 
-    __device__ coef coefs(int64_t i) const
+    template <int K> __device__ void coefs(int64_t i, coef (&k)[K]) const
     {
-        int64_t c = i % channels, g = i / each;
-        return { mean[g], invstd[g] * weight.at<C>(c, 1), bias.at<C>(c, 0) };
+#pragma unroll
+        for (int l = 0; l < K; l++) {
+            int64_t c = (i + l) % channels, g = (i + l) / each;
+            k[l] = { mean[g], invstd[g] * weight.at<C>(c, 1), bias.at<C>(c, 0) };
+        }
     }
     __device__ raw load(int64_t at) const
     {
@@ -298,6 +301,7 @@ template <typename C> struct group_terms {
 /* dx = invstd * (h - mean(h) - xhat * mean(h * xhat)) */
 template <typename Unit> struct differing_groups {
     typedef Unit unit;
+    enum { unroll = 2, resident = 2, waves = 16 };
     typedef typename Unit::C C;
     typedef group_terms<C> coef;
     struct raw {
@@ -311,11 +315,14 @@ template <typename Unit> struct differing_groups {
     aril_cuda_param weight;
     int64_t channels, each;
 
-    __device__ coef coefs(int64_t i) const
+    template <int K> __device__ void coefs(int64_t i, coef (&k)[K]) const
     {
-        int64_t k = i / each;
-        return { mean.at<C>(k, 0), invstd.at<C>(k, 1), weight.at<C>(i % channels, 1), means[k].dot,
-                 means[k].sum };
+#pragma unroll
+        for (int l = 0; l < K; l++) {
+            int64_t g = (i + l) / each, c = (i + l) % channels;
+            k[l] = { mean.at<C>(g, 0), invstd.at<C>(g, 1), weight.at<C>(c, 1), means[g].dot,
+                     means[g].sum };
+        }
     }
     __device__ raw load(int64_t at) const
     {

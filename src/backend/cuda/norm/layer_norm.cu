@@ -156,7 +156,7 @@ static __global__ void __launch_bounds__(aril_cuda_row_threads<T>())
     held h, v;
     h.load(g + row * n, n, 0);
     v.load(x + row * n, n, 0);
-    float m = mean.at<float>(row, 0), s = invstd.at<float>(row, 1), sum = 0, dot = 0;
+    float m = mean.single<S>(row, 0), s = invstd.single<S>(row, 1), sum = 0, dot = 0;
 #pragma unroll
     for (int j = 0; j < held::chunks; j++) {
         if (held::at(j) >= n) continue;
@@ -203,6 +203,21 @@ template <typename C> struct two_sums {
     C dot, sum;
 };
 
+/* A statistic of a row, as the reader of its elements reads. */
+template <typename S, int N>
+static __device__ __forceinline__ float stat_of(const aril_cuda_typed<float, S, N> &,
+                                                const aril_cuda_param &p, int64_t row,
+                                                float missing)
+{
+    return p.single<S>(row, missing);
+}
+template <typename C>
+static __device__ __forceinline__ C stat_of(const aril_cuda_dynamic<C> &, const aril_cuda_param &p,
+                                            int64_t row, C missing)
+{
+    return p.at<C>(row, missing);
+}
+
 /* Columns are adjacent: lanes are neighbouring parameters. */
 template <typename Reader> struct summing_columns {
     typedef typename Reader::C C;
@@ -220,7 +235,8 @@ template <typename Reader> struct summing_columns {
 
     __device__ raw load(int64_t at, int64_t row) const
     {
-        return { g.load(at), x.load(at), mean.at<C>(row, 0), invstd.at<C>(row, 1) };
+        return { g.load(at), x.load(at), stat_of(x, mean, row, C(0)),
+                 stat_of(x, invstd, row, C(1)) };
     }
     __device__ mine begin(int64_t) const
     {

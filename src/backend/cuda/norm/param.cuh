@@ -13,6 +13,12 @@ struct aril_cuda_param {
     {
         return base ? aril_cuda_load<C>(base, i, dtype) : missing;
     }
+    /* The same, of type S or f32. */
+    template <typename S> __device__ __forceinline__ float single(int64_t i, float missing) const
+    {
+        if (!base) return missing;
+        return dtype == ARIL_F32 ? ((const float *)base)[i] : aril_cuda_to<float>(((const S *)base)[i]);
+    }
     /* N aligned elements, of type S or f32. */
     template <typename S, int N>
     __device__ __forceinline__ void vector(int64_t i, float (&w)[N], float missing) const
@@ -30,10 +36,10 @@ struct aril_cuda_param {
                 w[4 * q + 3] = f.w;
             }
         } else {
-            aril_cuda_vector<S, N> v =
-                *reinterpret_cast<const aril_cuda_vector<S, N> *>((const S *)base + i);
+            aril_cuda_packed<S, N> v =
+                *reinterpret_cast<const aril_cuda_packed<S, N> *>((const S *)base + i);
 #pragma unroll
-            for (int k = 0; k < N; k++) w[k] = aril_cuda_to<float>(v.at[k]);
+            for (int k = 0; k < N; k++) w[k] = v.get(k);
         }
     }
 };

@@ -1,4 +1,5 @@
 /* softmax, log_softmax and their gradients along one axis. */
+#include "backend/cuda/norm/exponents.cuh"
 #include "backend/cuda/norm/row.cuh"
 #include "backend/cuda/norm/rows.cuh"
 
@@ -76,35 +77,91 @@ static __global__ void __launch_bounds__(aril_cuda_row_threads<T>())
         a.store(dx + row * n, n, [&](float e, int j, int k) { return b.v[j][k] * (e - sum); });
 }
 
-/* ---- any line ---- */
+/* ---- long rows of any length and alignment ---- */
 
-/* A running maximum and the sum of exponentials relative to it. */
-template <typename C> struct exponents {
-    C top, sum;
-};
-template <typename E> struct merging {
-    static __device__ __forceinline__ E of(E a, E b)
-    {
-        if (a.top != a.top || b.top == a.top) return { a.top, a.sum + b.sum };
-        if (b.top != b.top) return b;
-        return a.top > b.top ? E{ a.top, a.sum + b.sum * exp(b.top - a.top) }
-                             : E{ b.top, b.sum + a.sum * exp(a.top - b.top) };
-    }
-};
+/* A block for each row, which is kept in shared memory (`Keep`) or read twice. */
+template <typename C, typename S, bool Keep>
+static __global__ void __launch_bounds__(ARIL_CUDA_WIDE_THREADS)
+    softmax_wide(const S *x, S *y, int64_t n, bool logarithm)
+{
+    typedef typename aril_cuda_wide_row<S>::vector vector;
+    extern __shared__ uint4 shared[];
+    const S *row = x + blockIdx.x * n;
+    S *to = y + blockIdx.x * n;
+    const aril_cuda_wide_row<S> wide(row, n);
+    vector *kept = reinterpret_cast<vector *>(shared);
+    const vector *again = Keep ? kept : reinterpret_cast<const vector *>(row + wide.head);
+    aril_cuda_exponents<C> e = aril_cuda_scan_wide<C, S, Keep>(wide, row, kept);
+    if (isinf(e.top)) e.sum = NAN; /* the difference of infinities */
+    C log_sum = log(e.sum), scale = 1 / e.sum;
+    auto share = [&](C v) {
+        return logarithm ? v - e.top - log_sum : aril_cuda_exp_for<S>(v - e.top) * scale;
+    };
+    if (wide.edge() >= 0)
+        to[wide.edge()] = aril_cuda_from<S>(share(aril_cuda_to<C>(row[wide.edge()])));
+    wide.each(again, [&](int i, vector v) {
+#pragma unroll
+        for (int k = 0; k < wide.wide; k++)
+            v.at[k] = aril_cuda_from<S>(share(aril_cuda_to<C>(v.at[k])));
+        reinterpret_cast<vector *>(to + wide.head)[i] = v;
+    });
+}
+
+/* The same for g and y; Keep: y in shared memory. */
+template <typename C, typename S, bool Keep>
+static __global__ void __launch_bounds__(ARIL_CUDA_WIDE_THREADS)
+    softmax_grad_wide(const S *g, const S *y, S *dx, int64_t n, bool logarithm)
+{
+    typedef typename aril_cuda_wide_row<S>::vector vector;
+    extern __shared__ uint4 shared[];
+    const S *g_row = g + blockIdx.x * n, *y_row = y + blockIdx.x * n;
+    S *to = dx + blockIdx.x * n;
+    const aril_cuda_wide_row<S> wide(y_row, n);
+    vector *kept = reinterpret_cast<vector *>(shared);
+    const vector *g_from = reinterpret_cast<const vector *>(g_row + wide.head);
+    const vector *y_from = reinterpret_cast<const vector *>(y_row + wide.head);
+    C sum = 0;
+    int edge = wide.edge();
+    if (edge >= 0)
+        sum = aril_cuda_to<C>(g_row[edge]) * (logarithm ? C(1) : aril_cuda_to<C>(y_row[edge]));
+    wide.each(y_from, [&](int i, const vector &v) {
+        vector u = g_from[i];
+        if (Keep) kept[i] = v;
+#pragma unroll
+        for (int k = 0; k < wide.wide; k++)
+            sum += aril_cuda_to<C>(u.at[k]) * (logarithm ? C(1) : aril_cuda_to<C>(v.at[k]));
+    });
+    sum = aril_cuda_block_sum(sum);
+    auto slope = [&](C e, C v) {
+        return logarithm ? e - aril_cuda_exp_for<S>(v) * sum : v * (e - sum);
+    };
+    if (edge >= 0)
+        to[edge] =
+            aril_cuda_from<S>(slope(aril_cuda_to<C>(g_row[edge]), aril_cuda_to<C>(y_row[edge])));
+    wide.each(g_from, [&](int i, vector u) {
+        const vector v = Keep ? kept[i] : y_from[i];
+#pragma unroll
+        for (int k = 0; k < wide.wide; k++)
+            u.at[k] = aril_cuda_from<S>(slope(aril_cuda_to<C>(u.at[k]), aril_cuda_to<C>(v.at[k])));
+        reinterpret_cast<vector *>(to + wide.head)[i] = u;
+    });
+}
+
+/* ---- any line ---- */
 
 /* A block handles a line, or (`Alone`) each thread one: neighbouring lines are adjacent. */
 template <typename C, bool Alone>
 static __global__ void softmax_line(const void *x, void *y, int dtype, softmax_lines l,
                                     bool logarithm)
 {
-    typedef exponents<C> E;
+    typedef aril_cuda_exponents<C> E;
     int64_t line = Alone ? (int64_t)blockIdx.x * blockDim.x + threadIdx.x : blockIdx.x;
     if (line >= l.count) return;
     int64_t begin = l.begin(line), first = Alone ? 0 : threadIdx.x, by = Alone ? 1 : blockDim.x;
     E all = { -(C)INFINITY, 0 };
     for (int64_t i = first; i < l.n; i += by)
-        all = merging<E>::of(all, { aril_cuda_load<C>(x, begin + i * l.step, dtype), 1 });
-    if (!Alone) all = aril_cuda_block_reduce<merging, E>(all, { -(C)INFINITY, 0 });
+        all = aril_cuda_merging<E>::of(all, { aril_cuda_load<C>(x, begin + i * l.step, dtype), 1 });
+    if (!Alone) all = aril_cuda_block_reduce<aril_cuda_merging, E>(all, { -(C)INFINITY, 0 });
     if (isinf(all.top)) all.sum = NAN; /* the difference of infinities */
     C log_sum = log(all.sum), scale = 1 / all.sum;
     for (int64_t i = first; i < l.n; i += by) {
@@ -147,6 +204,40 @@ static bool is_alone(const softmax_lines &l)
     return l.step >= 32 || (l.n <= 4 && l.count > 4096);
 }
 
+/* Long rows whose vectors are at the same addresses in all operands. */
+static bool is_wide(const softmax_lines &l, const void *a, const void *b, const void *c)
+{
+    return l.step == 1 && aril_cuda_wide_fits(l.n, a, b) && aril_cuda_wide_fits(l.n, a, c);
+}
+
+template <typename S>
+static aril_status launch_wide(aril_run *r, const softmax_lines &l, const void *x, void *y,
+                               bool logarithm)
+{
+    typedef typename aril_cuda_type<S>::compute C;
+    size_t bytes = aril_cuda_wide_bytes(r, l.n, sizeof(S));
+    auto kernel = bytes ? softmax_wide<C, S, true> : softmax_wide<C, S, false>;
+    aril_status s = aril_cuda_allow_shared(r, kernel, bytes);
+    if (s < 0) return s;
+    kernel<<<(unsigned)l.count, aril_cuda_wide_threads(l.n), bytes, aril_cuda_stream(r)>>>(
+        (const S *)x, (S *)y, l.n, logarithm);
+    return ARIL_OK;
+}
+
+template <typename S>
+static aril_status launch_wide_grad(aril_run *r, const softmax_lines &l, const void *g,
+                                    const void *y, void *dx, bool logarithm)
+{
+    typedef typename aril_cuda_type<S>::compute C;
+    size_t bytes = aril_cuda_wide_bytes(r, l.n, sizeof(S));
+    auto kernel = bytes ? softmax_grad_wide<C, S, true> : softmax_grad_wide<C, S, false>;
+    aril_status s = aril_cuda_allow_shared(r, kernel, bytes);
+    if (s < 0) return s;
+    kernel<<<(unsigned)l.count, aril_cuda_wide_threads(l.n), bytes, aril_cuda_stream(r)>>>(
+        (const S *)g, (const S *)y, (S *)dx, l.n, logarithm);
+    return ARIL_OK;
+}
+
 static aril_status run_softmax(aril_run *r, bool logarithm)
 {
     softmax_lines l = lines_of(r);
@@ -164,6 +255,10 @@ static aril_status run_softmax(aril_run *r, bool logarithm)
                 softmax_row<S, T, ITEMS>
                 <<<aril_cuda_row_grid<T>(l.count), aril_cuda_row_block<T>(), 0, stream>>>(
                     (const S *)x, (S *)y, l.count, (int)l.n, logarithm)));
+    } else if (is_wide(l, x, y, x)) {
+        aril_status s = ARIL_OK;
+        ARIL_CUDA_SWITCH_FLOAT(dtype, S, s = launch_wide<S>(r, l, x, y, logarithm));
+        if (s < 0) return s;
     } else if (is_alone(l)) {
         unsigned blocks = (unsigned)((l.count + 127) / 128);
         if (dtype == ARIL_F64)
@@ -199,6 +294,10 @@ static aril_status run_grad(aril_run *r, bool logarithm)
                 softmax_grad_row<S, T, ITEMS>
                 <<<aril_cuda_row_grid<T>(l.count), aril_cuda_row_block<T>(), 0, stream>>>(
                     (const S *)g, (const S *)y, (S *)dx, l.count, (int)l.n, logarithm)));
+    } else if (is_wide(l, y, g, dx)) {
+        aril_status s = ARIL_OK;
+        ARIL_CUDA_SWITCH_FLOAT(dtype, S, s = launch_wide_grad<S>(r, l, g, y, dx, logarithm));
+        if (s < 0) return s;
     } else if (is_alone(l)) {
         unsigned blocks = (unsigned)((l.count + 127) / 128);
         if (dtype == ARIL_F64)

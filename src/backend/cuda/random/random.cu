@@ -70,7 +70,8 @@ static __device__ __forceinline__ void make_single(const draw &d, int64_t block,
             x[k] = (double)u < d.a;
         } else if (4 * block + k < d.n) {
             double q = aril_cuda_to<double>(p[4 * block + k]);
-            if (!(q >= 0 && q <= 1)) aril_cuda_fail(d.report, ARIL_CUDA_BAD_PROBABILITY);
+            if (!(q >= 0 && q <= 1))
+                aril_cuda_fail(d.report, ARIL_CUDA_BAD_PROBABILITY, __double_as_longlong(q));
             x[k] = (double)u < q;
         }
     }
@@ -98,7 +99,8 @@ static __device__ __forceinline__ void make_double(const draw &d, int64_t block,
             x[k] = u < d.a;
         } else if (2 * block + k < d.n) {
             double q = p[2 * block + k];
-            if (!(q >= 0 && q <= 1)) aril_cuda_fail(d.report, ARIL_CUDA_BAD_PROBABILITY);
+            if (!(q >= 0 && q <= 1))
+                aril_cuda_fail(d.report, ARIL_CUDA_BAD_PROBABILITY, __double_as_longlong(q));
             x[k] = u < q;
         }
     }

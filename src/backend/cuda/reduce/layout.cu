@@ -124,32 +124,29 @@ bool aril_cuda_reduction_vectors(aril_cuda_reduction *r, const void *base, int s
     return true;
 }
 
-static int log2_of(int64_t n)
+/* Columns are cut into tiles of equal width, 32 units where there are rows enough for the block. */
+static int column_width(int64_t columns, int64_t rows)
 {
-    int s = 0;
-    while ((int64_t)1 << s < n) s++;
-    return s;
+    const int threads = ARIL_CUDA_REDUCE_THREADS;
+    int64_t most = 32;
+    while (most < threads && 2 * (threads / most) > rows) most *= 2;
+    int64_t tiles = (columns + most - 1) / most;
+    return tiles ? (int)((columns + tiles - 1) / tiles) : 1;
 }
 
-void aril_cuda_reduction_cut(aril_cuda_reduction *r)
+void aril_cuda_reduction_cut(aril_cuda_reduction *r, int resident)
 {
-    enum { BLOCKS = 1024, AT_LEAST = 16 }; /* blocks that fill a GPU; units of a thread */
+    enum { MULTIPROCESSORS = 132 }; /* of a large GPU: one full load */
     const int threads = ARIL_CUDA_REDUCE_THREADS;
-    int64_t m = r->kept.count, k = r->red.count, x;
-    if (r->by_row) {
-        x = k > 512 ? threads : k > 32 ? 32 : aril_cuda_pow2(k);
-    } else {
-        int64_t most = m > threads ? threads : aril_cuda_pow2(m);
-        x = most < 32 ? most : 32;
-        while (x < most && threads / x > 1 && 2 * (threads / x) > k) x *= 2;
-    }
-    r->shift = log2_of(x);
-    int64_t per_block = r->by_row ? threads / x : x, step = r->by_row ? x : threads / x;
+    int64_t m = r->kept.count, k = r->red.count;
+    r->width = !r->by_row ? column_width(m, k)
+               : k > 512  ? threads
+               : k > 32   ? 32
+                          : (int)aril_cuda_pow2(k);
+    int64_t per_block = r->by_row ? threads / r->width : r->width;
+    int64_t step = r->by_row ? r->width : threads / r->width;
     int64_t tiles = (m + per_block - 1) / per_block;
-    int64_t splits = tiles ? BLOCKS / tiles : 1, most = k / (step * AT_LEAST);
+    int64_t splits = tiles ? MULTIPROCESSORS * resident / tiles : 1, most = k / (step * ARIL_CUDA_REDUCE_UNROLL);
     if (splits > most) splits = most;
-    if (splits < 1) splits = 1;
-    r->chunk = (k + splits - 1) / splits;
-    r->splits = r->chunk ? (int)((k + r->chunk - 1) / r->chunk) : 1;
-    if (r->splits < 1) r->splits = 1;
+    r->splits = splits < 1 ? 1 : (int)splits;
 }

@@ -48,6 +48,7 @@ struct aril_cuda_axes {
     __device__ __forceinline__ int64_t offset(int64_t i) const
     {
         int64_t at[1];
+        if (ndim <= 1) return i * stride[0][0];
         offsets<1>(i, at);
         return at[0];
     }
@@ -73,10 +74,10 @@ struct aril_cuda_reduction {
     aril_cuda_axes kept;                   /* operands: x, out 0, out 1; in units */
     aril_cuda_axes red;                    /* operand: x; in units */
     int64_t lane[ARIL_CUDA_AXES_OPERANDS]; /* strides between the results of a unit */
-    int64_t chunk;                         /* units of `red` of each split */
     int64_t results;                       /* in elements, not units */
     int64_t each;                          /* elements of a result */
-    int lanes, splits, shift;              /* a block has 1 << shift threads along x */
+    int lanes, splits;
+    int width; /* threads of a block along x; those of its last, incomplete row are idle */
     bool by_row;
 };
 
@@ -95,8 +96,9 @@ aril_cuda_reduction aril_cuda_reduction_from(const aril_cuda_dims *kept, const a
  * reduction is in units of that many. */
 bool aril_cuda_reduction_vectors(aril_cuda_reduction *r, const void *base, int size, int lanes);
 
-/* Decides the shape of blocks and the number of splits; call it last. */
-void aril_cuda_reduction_cut(aril_cuda_reduction *r);
+/* Decides the shape of blocks and the number of splits; call it last. `resident`: blocks of the
+ * kernel that a multiprocessor runs at a time. */
+void aril_cuda_reduction_cut(aril_cuda_reduction *r, int resident = 4);
 
 static inline int64_t aril_cuda_pow2(int64_t n) /* the smallest power of two that is >= n */
 {

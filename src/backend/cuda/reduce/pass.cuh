@@ -10,6 +10,7 @@
  *                               adds v[0..n), which are the units k, k + step ...
  *     acc combine(a, b)
  *     void finish(i, x, out0, out1, acc)      stores result i; offsets of its operands
+ *     resident                  optional: blocks of a multiprocessor, which limits registers
  *
  * Partial results combine in trees whose shape depends on sizes alone. */
 #ifndef ARIL_CUDA_REDUCE_PASS_CUH
@@ -22,7 +23,7 @@
 /* Reads elements of one type, several at once. */
 template <typename C_, typename S, int N> struct aril_cuda_typed {
     typedef C_ C;
-    typedef aril_cuda_vector<S, N> raw;
+    typedef aril_cuda_packed<S, N> raw;
     enum { lanes = N };
     const S *base;
 
@@ -32,7 +33,7 @@ template <typename C_, typename S, int N> struct aril_cuda_typed {
     }
     static __device__ __forceinline__ C get(const raw &v, int l)
     {
-        return aril_cuda_to<C>(v.at[l]);
+        return v.get(l);
     }
 };
 
@@ -98,78 +99,90 @@ static __device__ __forceinline__ typename Op::acc aril_cuda_reduce_row(const Op
     return a;
 }
 
+/* `height` rows of `width` threads; this thread is in row y. */
 template <typename Op>
 static __device__ __forceinline__ void aril_cuda_reduce_column(const Op &op,
                                                                typename Op::acc (&a)[Op::lanes],
-                                                               int width)
+                                                               int width, int height, int y)
 {
     typedef typename Op::acc acc;
     const int threads = ARIL_CUDA_REDUCE_THREADS;
     __shared__ alignas(8) unsigned char memory[Op::lanes * threads * sizeof(acc)];
     acc *part = reinterpret_cast<acc *>(memory);
-    for (int far = threads / 2; far >= width; far /= 2) {
-        if ((int)threadIdx.x >= far && (int)threadIdx.x < 2 * far) {
+    for (int left = height; left > 1; left = (left + 1) / 2) {
+        int half = (left + 1) / 2;
+        if (y >= half && y < left) {
 #pragma unroll
             for (int l = 0; l < Op::lanes; l++) part[l * threads + threadIdx.x] = a[l];
         }
         __syncthreads();
-        if ((int)threadIdx.x < far) {
+        if (y + half < left) { /* what the next round writes is below what is read here */
 #pragma unroll
             for (int l = 0; l < Op::lanes; l++)
-                a[l] = op.combine(a[l], part[l * threads + threadIdx.x + far]);
+                a[l] = op.combine(a[l], part[l * threads + threadIdx.x + half * width]);
         }
     }
 }
 
-/* Partial results [result][split], or, with one split, the results. */
+template <typename Op> static constexpr int aril_cuda_reduce_resident()
+{
+    if constexpr (requires { Op::resident; })
+        return Op::resident;
+    else
+        return 1;
+}
+
+/* Partial results [split][result], or, with one split, the results. The splits take turns with
+ * `unroll` steps of a block, so that all of them read the same part of memory at a time. */
 template <typename Op, bool Row>
-static __global__ void __launch_bounds__(ARIL_CUDA_REDUCE_THREADS)
-    aril_cuda_reduce_pass(const __grid_constant__ Op op,
+static __global__ void
+    __launch_bounds__(ARIL_CUDA_REDUCE_THREADS, aril_cuda_reduce_resident<Op>())
+        aril_cuda_reduce_pass(const __grid_constant__ Op op,
                           const __grid_constant__ aril_cuda_reduction r, typename Op::acc *partial)
 {
     typedef typename Op::acc acc;
     const int lanes = Op::lanes, unroll = ARIL_CUDA_REDUCE_UNROLL;
-    const int width = 1 << r.shift, height = ARIL_CUDA_REDUCE_THREADS >> r.shift;
-    const int x = threadIdx.x & (width - 1), y = threadIdx.x >> r.shift;
+    const int width = r.width, height = ARIL_CUDA_REDUCE_THREADS / width;
+    const int y = threadIdx.x / width, x = threadIdx.x - y * width;
     const int64_t i = Row ? (int64_t)blockIdx.x * height + y : (int64_t)blockIdx.x * width + x;
+    const bool mine = i < r.kept.count && y < height;
     const int step = Row ? width : height;
     acc a[lanes];
     int64_t at[ARIL_CUDA_AXES_OPERANDS] = {};
 #pragma unroll
     for (int l = 0; l < lanes; l++) a[l] = op.neutral();
-    if (i < r.kept.count) {
-        int64_t from = (int64_t)blockIdx.y * r.chunk, to = from + r.chunk;
-        if (to > r.red.count) to = r.red.count;
+    if (mine) {
         r.kept.offsets(i, at);
-        typename Op::mine mine = op.begin(Row ? i : i * lanes);
-        for (int64_t k = from + (Row ? x : y); k < to; k += unroll * step) {
-            typename Op::raw v[unroll];
-            int n = 0;
+        typename Op::mine own = op.begin(Row ? i : i * lanes);
+        typename Op::raw v[unroll];
+        int64_t k = (int64_t)blockIdx.y * (unroll * step) + (Row ? x : y);
+        for (; k + (unroll - 1) * step < r.red.count; k += (int64_t)r.splits * (unroll * step)) {
 #pragma unroll
             for (int u = 0; u < unroll; u++)
-                if (k + u * step < to) {
-                    v[u] = op.load(at[0] + r.red.offset(k + u * step), k + u * step);
-                    n = u + 1;
-                }
-            op.add(a, v, n, k, step, mine);
+                v[u] = op.load(at[0] + r.red.offset(k + u * step), k + u * step);
+            op.add(a, v, unroll, k, step, own);
+        }
+        for (; k < r.red.count; k += step) {
+            v[0] = op.load(at[0] + r.red.offset(k), k);
+            op.add(a, v, 1, k, step, own);
         }
     }
     if (Row) {
 #pragma unroll
         for (int l = 1; l < lanes; l++) a[0] = op.combine(a[0], a[l]);
         a[0] = aril_cuda_reduce_row(op, a[0], width);
-        if (x != 0 || i >= r.kept.count) return;
+        if (x != 0 || !mine) return;
         if (partial)
-            partial[i * r.splits + blockIdx.y] = a[0];
+            partial[blockIdx.y * r.results + i] = a[0];
         else
             op.finish(i, at[0], at[1], at[2], a[0]);
     } else {
-        aril_cuda_reduce_column(op, a, width);
-        if (y != 0 || i >= r.kept.count) return;
+        aril_cuda_reduce_column(op, a, width, height, y);
+        if (y != 0 || !mine) return;
 #pragma unroll
         for (int l = 0; l < lanes; l++) {
             if (partial)
-                partial[(i * lanes + l) * r.splits + blockIdx.y] = a[l];
+                partial[blockIdx.y * r.results + i * lanes + l] = a[l];
             else
                 op.finish(i * lanes + l, at[0] + l * r.lane[0], at[1] + l * r.lane[1],
                           at[2] + l * r.lane[2], a[l]);
@@ -177,21 +190,7 @@ static __global__ void __launch_bounds__(ARIL_CUDA_REDUCE_THREADS)
     }
 }
 
-/* A warp combines `splits` partial results; every lane gets the result. */
-template <typename Op>
-static __device__ __forceinline__ typename Op::acc aril_cuda_reduce_splits(
-    const Op &op, const typename Op::acc *partial, int splits)
-{
-    typename Op::acc a = op.neutral();
-    int lane = threadIdx.x % 32;
-    for (int s = lane; s < splits; s += 32) a = op.combine(a, partial[s]);
-#pragma unroll
-    for (int mask = 1; mask < 32; mask *= 2) {
-        typename Op::acc other = aril_cuda_swap(a, mask);
-        a = (lane & mask) ? op.combine(other, a) : op.combine(a, other);
-    }
-    return a;
-}
+enum { ARIL_CUDA_FINISH_WIDTH = 8 }; /* results of a block that combines partial results */
 
 template <typename Op>
 static __global__ void __launch_bounds__(ARIL_CUDA_REDUCE_THREADS)
@@ -199,10 +198,26 @@ static __global__ void __launch_bounds__(ARIL_CUDA_REDUCE_THREADS)
                             const __grid_constant__ aril_cuda_reduction r,
                             const typename Op::acc *partial)
 {
-    int64_t i = (int64_t)blockIdx.x * (ARIL_CUDA_REDUCE_THREADS / 32) + threadIdx.x / 32;
-    if (i >= r.results) return; /* the same for all lanes */
-    typename Op::acc a = aril_cuda_reduce_splits(op, partial + i * r.splits, r.splits);
-    if (threadIdx.x % 32) return;
+    typedef typename Op::acc acc;
+    const int width = ARIL_CUDA_FINISH_WIDTH, threads = ARIL_CUDA_REDUCE_THREADS;
+    const int x = threadIdx.x % width, y = threadIdx.x / width;
+    const int64_t i = (int64_t)blockIdx.x * width + x;
+    __shared__ alignas(8) unsigned char memory[threads / 32 * width * sizeof(acc)];
+    acc *part = reinterpret_cast<acc *>(memory), a = op.neutral();
+    if (i < r.results) {
+#pragma unroll 4
+        for (int s = y; s < r.splits; s += threads / width)
+            a = op.combine(a, partial[s * r.results + i]);
+    }
+#pragma unroll
+    for (int mask = width; mask < 32; mask *= 2) {
+        acc other = aril_cuda_swap(a, mask);
+        a = (threadIdx.x & mask) ? op.combine(other, a) : op.combine(a, other);
+    }
+    if (threadIdx.x % 32 < width) part[threadIdx.x / 32 * width + x] = a;
+    __syncthreads();
+    if (threadIdx.x >= width || i >= r.results) return;
+    for (int w = 1; w < threads / 32; w++) a = op.combine(a, part[w * width + x]);
     int across = r.by_row ? 1 : Op::lanes, lane = (int)(i % across);
     int64_t at[ARIL_CUDA_AXES_OPERANDS];
     r.kept.offsets(i / across, at);
@@ -215,35 +230,23 @@ static inline size_t aril_cuda_reduce_bytes(const aril_cuda_reduction &r, size_t
     return r.splits > 1 ? (size_t)r.results * (size_t)r.splits * acc : 0;
 }
 
-/* Launches the first pass alone; `partial` gets [results][splits]. */
-template <typename Op>
-static void aril_cuda_reduce_partial(cudaStream_t stream, const Op &op,
-                                     const aril_cuda_reduction &r, typename Op::acc *partial)
-{
-    int64_t width = (int64_t)1 << r.shift;
-    int64_t per_block = r.by_row ? ARIL_CUDA_REDUCE_THREADS / width : width;
-    dim3 grid((unsigned)((r.kept.count + per_block - 1) / per_block), (unsigned)r.splits);
-    if (r.kept.count == 0) return;
-    if (r.by_row)
-        aril_cuda_reduce_pass<Op, true>
-            <<<grid, ARIL_CUDA_REDUCE_THREADS, 0, stream>>>(op, r, partial);
-    else
-        aril_cuda_reduce_pass<Op, false>
-            <<<grid, ARIL_CUDA_REDUCE_THREADS, 0, stream>>>(op, r, partial);
-}
-
 /* Launches the reduction: one pass or two. `workspace`: aril_cuda_reduce_bytes. */
 template <typename Op>
 static void aril_cuda_reduce_launch(cudaStream_t stream, const Op &op, const aril_cuda_reduction &r,
                                     void *workspace)
 {
+    const int threads = ARIL_CUDA_REDUCE_THREADS, each = ARIL_CUDA_FINISH_WIDTH;
     typename Op::acc *partial = r.splits > 1 ? (typename Op::acc *)workspace : nullptr;
-    aril_cuda_reduce_partial(stream, op, r, partial);
-    if (!partial || r.results == 0) return;
-    const int each = ARIL_CUDA_REDUCE_THREADS / 32;
-    aril_cuda_reduce_finish<Op>
-        <<<(unsigned)((r.results + each - 1) / each), ARIL_CUDA_REDUCE_THREADS, 0, stream>>>(
-            op, r, partial);
+    int64_t per_block = r.by_row ? threads / r.width : r.width;
+    dim3 grid((unsigned)((r.kept.count + per_block - 1) / per_block), (unsigned)r.splits);
+    if (r.kept.count == 0) return;
+    if (r.by_row)
+        aril_cuda_reduce_pass<Op, true><<<grid, threads, 0, stream>>>(op, r, partial);
+    else
+        aril_cuda_reduce_pass<Op, false><<<grid, threads, 0, stream>>>(op, r, partial);
+    if (partial)
+        aril_cuda_reduce_finish<Op>
+            <<<(unsigned)((r.results + each - 1) / each), threads, 0, stream>>>(op, r, partial);
 }
 
 #endif

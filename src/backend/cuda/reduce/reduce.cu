@@ -2,17 +2,22 @@
 #include "backend/cuda/reduce/rows.cuh"
 #include "backend/cuda/reduce/reduce.cuh"
 
+static aril_cuda_reduction cut(const aril_run *r, aril_cuda_reduction l, bool vectors)
+{
+    const aril_tensor *x = aril_cuda_in(r, 0);
+    int dtype = aril_cuda_host->dtype(x), size = aril_cuda_size(dtype);
+    if (vectors && (dtype == ARIL_F32 || dtype == ARIL_F16 || dtype == ARIL_BF16))
+        aril_cuda_reduction_vectors(&l, aril_cuda_data(x), size, 16 / size);
+    aril_cuda_reduction_cut(&l);
+    return l;
+}
+
 aril_cuda_reduction aril_cuda_reduction_of_run(const aril_run *r, bool vectors, bool in_order)
 {
     const aril_tensor *x = aril_cuda_in(r, 0);
     const aril_tensor *out1 = aril_cuda_host->n_out(r) > 1 ? aril_cuda_out(r, 1) : nullptr;
     int64_t mask = *aril_cuda_host->attr_i64(r, "mask");
-    int dtype = aril_cuda_host->dtype(x), size = aril_cuda_size(dtype);
-    aril_cuda_reduction l = aril_cuda_reduction_of(x, mask, in_order, aril_cuda_out(r, 0), out1);
-    if (vectors && (dtype == ARIL_F32 || dtype == ARIL_F16 || dtype == ARIL_BF16))
-        aril_cuda_reduction_vectors(&l, aril_cuda_data(x), size, 16 / size);
-    aril_cuda_reduction_cut(&l);
-    return l;
+    return cut(r, aril_cuda_reduction_of(x, mask, in_order, aril_cuda_out(r, 0), out1), vectors);
 }
 
 /* ---- sum, mean, prod ---- */
@@ -91,9 +96,8 @@ static aril_cuda_dynamic<uint64_t> integers(const aril_run *r)
     return { aril_cuda_data(x), (int)aril_cuda_host->dtype(x) };
 }
 
-static aril_status run_sum(aril_run *r, bool mean)
+static aril_status run_sum(const aril_run *r, const aril_cuda_reduction &l, bool mean)
 {
-    aril_cuda_reduction l = aril_cuda_reduction_of_run(r, true, false);
     aril_cuda_result y = aril_cuda_result_of(r, 0);
     cudaStream_t stream = aril_cuda_stream(r);
     void *workspace = aril_cuda_host->workspace(r);
@@ -111,12 +115,29 @@ static aril_status run_sum(aril_run *r, bool mean)
 
 aril_status aril_cuda_sum_run(aril_run *r)
 {
-    return run_sum(r, false);
+    return run_sum(r, aril_cuda_reduction_of_run(r, true, false), false);
 }
 
 aril_status aril_cuda_mean_run(aril_run *r)
 {
-    return run_sum(r, true);
+    return run_sum(r, aril_cuda_reduction_of_run(r, true, false), true);
+}
+
+static aril_cuda_reduction over(const aril_run *r, aril_cuda_dims *kept, aril_cuda_dims *reduced)
+{
+    aril_cuda_dims_merge(kept, true);
+    aril_cuda_dims_merge(reduced, true);
+    return cut(r, aril_cuda_reduction_from(kept, reduced), true);
+}
+
+aril_status aril_cuda_sum_over(const aril_run *r, aril_cuda_dims kept, aril_cuda_dims reduced)
+{
+    return run_sum(r, over(r, &kept, &reduced), false);
+}
+
+size_t aril_cuda_sum_over_bytes(const aril_run *r, aril_cuda_dims kept, aril_cuda_dims reduced)
+{
+    return aril_cuda_reduce_bytes(over(r, &kept, &reduced), sizeof(double));
 }
 
 aril_status aril_cuda_prod_run(aril_run *r)

@@ -14,6 +14,11 @@ template <bool Vectors, bool InOrder> static size_t aril_cuda_reduce_workspace(c
     return aril_cuda_reduce_bytes(aril_cuda_reduction_of_run(r, Vectors, InOrder), 24);
 }
 
+/* Output 0 of a run = the sum of its input 0 along the dimensions of `reduced`; the operands of
+ * `kept` are the input and the output, that of `reduced` is the input. */
+aril_status aril_cuda_sum_over(const aril_run *r, aril_cuda_dims kept, aril_cuda_dims reduced);
+size_t aril_cuda_sum_over_bytes(const aril_run *r, aril_cuda_dims kept, aril_cuda_dims reduced);
+
 /* A result of a reduction. */
 struct aril_cuda_result {
     void *base;

@@ -110,31 +110,12 @@ static bool describe(aril_cuda_seq_product *p)
                                                  (uint64_t)p->m, p->n) == CUBLAS_STATUS_SUCCESS;
 }
 
-/* The heuristic's first choice whose sums are made in the compute type, always in the same
- * order. */
 static bool choose(aril_cuda_seq_product *p)
 {
-    const aril_cuda_blas *lt = p->lt;
-    cublasLtMatmulPreferenceOpaque_t want;
+    const size_t workspace = 32 << 20;
     cublasLtMatmulHeuristicResult_t best = {};
-    uint32_t reduction = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE, alignment = ALIGNED;
-    size_t workspace = 32 << 20;
-    int n = 0;
-    static const cublasLtMatmulPreferenceAttributes_t aligned[] = {
-        CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
-        CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES
-    };
-    if (lt->cublasLtMatmulPreferenceInit_internal(&want, sizeof want) != CUBLAS_STATUS_SUCCESS)
-        return false;
-    lt->cublasLtMatmulPreferenceSetAttribute(&want, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
-                                             &workspace, sizeof workspace);
-    lt->cublasLtMatmulPreferenceSetAttribute(&want, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
-                                             &reduction, sizeof reduction);
-    for (cublasLtMatmulPreferenceAttributes_t which : aligned)
-        lt->cublasLtMatmulPreferenceSetAttribute(&want, which, &alignment, sizeof alignment);
-    if (lt->cublasLtMatmulAlgoGetHeuristic(p->handle, &p->task, &p->b, &p->a, &p->c, &p->c, &want,
-                                           1, &best, &n) != CUBLAS_STATUS_SUCCESS ||
-        n == 0 || best.state != CUBLAS_STATUS_SUCCESS)
+    if (!aril_cuda_blas_choose(p->lt, p->handle, { p->task, p->b, p->a, p->c }, ALIGNED, workspace,
+                               &best))
         return false;
     p->algorithm = best.algo;
     p->workspace = best.workspaceSize;

@@ -10,19 +10,28 @@
 
 #include <cuda_runtime.h>
 
+/* Instructions of GPUs from 8.0 on. Rows decline older ones, for which the kernels must merely
+ * compile. */
+#if !defined __CUDA_ARCH__ || __CUDA_ARCH__ >= 800
+#define ARIL_CUDA_ASM_80(...) asm volatile(__VA_ARGS__)
+#else
+#define ARIL_CUDA_ASM_80(...) __trap()
+#endif
+
 /* c += a b: a [16,16] in four registers, b [16,8] in two. */
 static __device__ __forceinline__ void aril_cuda_mma(aril_cuda_f16, float (&c)[4],
                                                      const uint32_t *a, uint32_t b0, uint32_t b1)
 {
-    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, "
-                 "{%8,%9}, {%0,%1,%2,%3};"
-                 : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+    ARIL_CUDA_ASM_80(
+        "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, "
+        "{%8,%9}, {%0,%1,%2,%3};"
+        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 static __device__ __forceinline__ void aril_cuda_mma(aril_cuda_bf16, float (&c)[4],
                                                      const uint32_t *a, uint32_t b0, uint32_t b1)
 {
-    asm volatile(
+    ARIL_CUDA_ASM_80(
         "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, "
         "{%8,%9}, {%0,%1,%2,%3};"
         : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
@@ -123,9 +132,9 @@ static __device__ __forceinline__ void aril_cuda_fetch(uint32_t tile, const aril
         const S *at = from + (inside ? (first + row) * m.stride + piece * 8 : 0);
         uint32_t to = tile + aril_cuda_piece<D>(row, piece);
         if (m.aligned) {
-            asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(at),
-                         "r"(inside ? 16 : 0)
-                         : "memory");
+            ARIL_CUDA_ASM_80("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(at),
+                             "r"(inside ? 16 : 0)
+                             : "memory");
         } else {
             uint32_t w[4] = {};
             const uint16_t *e = reinterpret_cast<const uint16_t *>(at);
@@ -139,12 +148,12 @@ static __device__ __forceinline__ void aril_cuda_fetch(uint32_t tile, const aril
 }
 static __device__ __forceinline__ void aril_cuda_commit()
 {
-    asm volatile("cp.async.commit_group;" ::: "memory");
+    ARIL_CUDA_ASM_80("cp.async.commit_group;" ::: "memory");
 }
 /* Waits until at most N groups of copies are under way. */
 template <int N> static __device__ __forceinline__ void aril_cuda_arrive()
 {
-    asm volatile("cp.async.wait_group %0;" ::"n"(N) : "memory");
+    ARIL_CUDA_ASM_80("cp.async.wait_group %0;" ::"n"(N) : "memory");
 }
 
 /* 2^x, with subnormal results as 0. */

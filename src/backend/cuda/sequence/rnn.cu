@@ -229,20 +229,6 @@ static aril_status run_steps(aril_run *r, const aril_cuda_rnn &s, const tensors<
     return status;
 }
 
-template <typename T>
-static aril_status run_at_once(aril_run *r, const aril_cuda_rnn &s, const tensors<T> &p)
-{
-    int side = aril_cuda_rnn_side(s), threads = ((int)(side * s.h) + 31) / 32 * 32;
-    aril_cuda_report report = aril_cuda_report_of(r);
-    cudaStream_t stream = aril_cuda_stream(r);
-    aril_status status = aril_cuda_allow_shared(r, all_steps<T>, shared_bytes(s));
-    if (status < 0) return status;
-    all_steps<T>
-        <<<(unsigned)((s.batch + side - 1) / side), threads, shared_bytes(s), stream>>>(s, p, side,
-                                                                                        report);
-    return aril_cuda_launched(r);
-}
-
 template <typename T> static aril_status run_as(aril_run *r, const aril_cuda_rnn &s)
 {
     space at = space_of(s);
@@ -264,7 +250,7 @@ template <typename T> static aril_status run_as(aril_run *r, const aril_cuda_rnn
         aril_cuda_rnn_multiply(r, ARIL_CUDA_RNN_INPUTS, aril_cuda_rnn_in<T>(r, RNN_X),
                                aril_cuda_rnn_in<T>(r, RNN_W_IH), xw);
     if (status < 0) return status;
-    if (fits(r, s)) return run_at_once<T>(r, s, p);
+    if (fits(r, s)) return aril_cuda_rnn_all_steps(r, s, p, all_steps<T>, shared_bytes(s));
     return run_steps<T>(r, s, p, reinterpret_cast<T *>(memory + at.rec),
                         reinterpret_cast<T *>(memory + at.states));
 }

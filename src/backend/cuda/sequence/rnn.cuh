@@ -179,6 +179,21 @@ static __device__ __forceinline__ T aril_cuda_rnn_back(const aril_cuda_rnn &s, T
     return straight;
 }
 
+/* Launches a kernel that does all steps: a block for each `side` sequences. */
+template <typename Tensors>
+static aril_status aril_cuda_rnn_all_steps(aril_run *r, const aril_cuda_rnn &s, const Tensors &p,
+                                           void (*kernel)(aril_cuda_rnn, Tensors, int,
+                                                          aril_cuda_report),
+                                           size_t shared)
+{
+    int side = aril_cuda_rnn_side(s), threads = ((int)(side * s.h) + 31) / 32 * 32;
+    unsigned blocks = (unsigned)((s.batch + side - 1) / side);
+    aril_status status = aril_cuda_allow_shared(r, kernel, shared);
+    if (status < 0) return status;
+    kernel<<<blocks, threads, shared, aril_cuda_stream(r)>>>(s, p, side, aril_cuda_report_of(r));
+    return aril_cuda_launched(r);
+}
+
 /* ---- rows: rnn.cu, rnn_grad.cu ---- */
 
 const char *aril_cuda_rnn_prepare(const aril_run *r, aril_plan *plan);

@@ -237,20 +237,6 @@ static aril_status run_steps(aril_run *r, const aril_cuda_rnn &s, const tensors<
     return ARIL_OK;
 }
 
-template <typename T>
-static aril_status run_at_once(aril_run *r, const aril_cuda_rnn &s, const tensors<T> &p)
-{
-    int side = aril_cuda_rnn_side(s), threads = ((int)(side * s.h) + 31) / 32 * 32;
-    aril_cuda_report report = aril_cuda_report_of(r);
-    cudaStream_t stream = aril_cuda_stream(r);
-    aril_status status = aril_cuda_allow_shared(r, all_steps<T>, shared_bytes(s));
-    if (status < 0) return status;
-    all_steps<T>
-        <<<(unsigned)((s.batch + side - 1) / side), threads, shared_bytes(s), stream>>>(s, p, side,
-                                                                                        report);
-    return aril_cuda_launched(r);
-}
-
 /* The sum over all steps and sequences of gradients of gates: that of a bias. */
 template <typename T>
 static aril_status grad_bias(aril_run *r, const aril_cuda_rnn &s, const T *from, T *sums, T *to)
@@ -343,7 +329,8 @@ template <typename T> static aril_status run_as(aril_run *r, const aril_cuda_rnn
         status =
             run_recompute<T>(r, s, before, dx, (T *)(memory + at.rec), (T *)(memory + at.kept));
     if (status < 0) return status;
-    status = fits(r, s) ? run_at_once<T>(r, s, p) : run_steps<T>(r, s, p);
+    status = fits(r, s) ? aril_cuda_rnn_all_steps(r, s, p, all_steps<T>, shared_bytes(s))
+                        : run_steps<T>(r, s, p);
     return status < 0 ? status : finish<T>(r, s, p, before, (T *)(memory + at.sums));
 }
 

@@ -7,7 +7,18 @@ enum { THREADS = 256, UNROLL = 4, TILE_ROWS = 8, TRANSPOSES_FROM = 8 };
 
 /* ---- word by word ---- */
 
-/* Operand 0 is the destination, 1 the source. A thread moves UNROLL words, a block's width apart. */
+/* F(W), with the type W of that size. */
+#define FOR_WORD(size, F)       \
+    switch (size) {             \
+    case 1: F(uint8_t); break;  \
+    case 2: F(uint16_t); break; \
+    case 4: F(uint32_t); break; \
+    case 8: F(uint2); break;    \
+    default: F(uint4);          \
+    }
+
+/* Operand 0 is the destination, 1 the source. A thread moves UNROLL words, a block's width
+ * apart. */
 template <typename W>
 static __global__ void __launch_bounds__(THREADS)
     copy_words(W *to, const W *from, uint32_t n, const __grid_constant__ aril_cuda_nest<2> nest)
@@ -76,16 +87,10 @@ static aril_status copy_piece(const aril_run *r, const aril_cuda_loops &l, char 
     aril_cuda_nest<2> nest = aril_cuda_nest_of<2>(l);
     char *to = base[0] + l.offset[0] * size, *from = base[1] + l.offset[1] * size;
     cudaStream_t stream = aril_cuda_stream(r);
-#define LAUNCH(W)                                                                             \
-    copy_words<W><<<word_blocks(n), THREADS, 0, stream>>>((W *)to, (const W *)from, (uint32_t)n, \
-                                                          nest)
-    switch (size) {
-    case 1: LAUNCH(uint8_t); break;
-    case 2: LAUNCH(uint16_t); break;
-    case 4: LAUNCH(uint32_t); break;
-    case 8: LAUNCH(uint2); break;
-    default: LAUNCH(uint4);
-    }
+#define LAUNCH(W) \
+    copy_words<W> \
+        <<<word_blocks(n), THREADS, 0, stream>>>((W *)to, (const W *)from, (uint32_t)n, nest)
+    FOR_WORD(size, LAUNCH)
 #undef LAUNCH
     return aril_cuda_launched(r);
 }
@@ -160,9 +165,12 @@ static aril_status transpose_piece(const aril_run *r, const aril_cuda_loops &l, 
         rest.ndim++;
     }
     int64_t tiles_x = (l.dim[last] + tile - 1) / tile, tiles_y = (l.dim[y] + tile - 1) / tile;
-    transposed t = { (uint32_t)l.dim[last],        (uint32_t)l.dim[y],
-                     l.stride[0][y],               l.stride[1][last],
-                     aril_cuda_divisor_of(tiles_x), aril_cuda_divisor_of(tiles_y),
+    transposed t = { (uint32_t)l.dim[last],
+                     (uint32_t)l.dim[y],
+                     l.stride[0][y],
+                     l.stride[1][last],
+                     aril_cuda_divisor_of(tiles_x),
+                     aril_cuda_divisor_of(tiles_y),
                      aril_cuda_nest_of<2>(rest) };
     char *to = base[0] + l.offset[0] * size, *from = base[1] + l.offset[1] * size;
     unsigned blocks = (unsigned)(tiles_x * tiles_y * aril_cuda_loops_numel(&rest));
@@ -211,16 +219,10 @@ static aril_status fill_piece(const aril_run *r, const aril_cuda_loops &l, char 
     aril_cuda_nest<1> nest = aril_cuda_nest_of<1>(l);
     cudaStream_t stream = aril_cuda_stream(r);
     to += l.offset[0] * size;
-#define LAUNCH(W)                                                                              \
-    fill_words<W><<<word_blocks(n), THREADS, 0, stream>>>((W *)to, *(const W *)word, (uint32_t)n, \
-                                                          nest)
-    switch (size) {
-    case 1: LAUNCH(uint8_t); break;
-    case 2: LAUNCH(uint16_t); break;
-    case 4: LAUNCH(uint32_t); break;
-    case 8: LAUNCH(uint2); break;
-    default: LAUNCH(uint4);
-    }
+#define LAUNCH(W) \
+    fill_words<W> \
+        <<<word_blocks(n), THREADS, 0, stream>>>((W *)to, *(const W *)word, (uint32_t)n, nest)
+    FOR_WORD(size, LAUNCH)
 #undef LAUNCH
     return aril_cuda_launched(r);
 }

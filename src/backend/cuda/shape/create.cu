@@ -46,9 +46,9 @@ static __global__ void put_steps(void *out, int dtype, int64_t n, create_attrs a
     ARIL_CUDA_LOOP(i, n)
     {
         if (a.integer[1])
-            aril_cuda_store<int64_t>(
-                out, i, dtype,
-                (int64_t)((uint64_t)a.integer[0] + (uint64_t)i * (uint64_t)a.integer[2]));
+            aril_cuda_store<int64_t>(out, i, dtype,
+                                     (int64_t)((uint64_t)a.integer[0] +
+                                               (uint64_t)i * (uint64_t)a.integer[2]));
         else if (from_end && i >= n / 2 && n > 1)
             aril_cuda_store<double>(out, i, dtype, step(a.value[1], -a.value[2], n - 1 - i));
         else

@@ -10,12 +10,6 @@ typedef struct aril__meta aril__meta; /* named by ops/shape/view.h */
 aril_status aril_cuda_place(const aril_run *r, aril_cuda_loops loops, void *to, const void *from,
                             int64_t bytes);
 
-/* out = the sum of x along the dimensions of `reduced`: operand 0 of `kept` is out, operand 1 is x;
- * operand 0 of `reduced` is x. */
-aril_status aril_cuda_sum_over(const aril_run *r, aril_cuda_loops kept, aril_cuda_loops reduced,
-                               aril_tensor *out, const aril_tensor *x);
-size_t aril_cuda_sum_over_bytes(const aril_cuda_loops &kept, const aril_cuda_loops &reduced);
-
 aril_status aril_cuda_cat_run(aril_run *r);
 aril_status aril_cuda_pad_like_run(aril_run *r);
 aril_status aril_cuda_repeat_run(aril_run *r);

@@ -9,6 +9,10 @@ aril_status aril_cuda_copy_strided(const aril_run *r, aril_tensor *to, const ari
 /* Fills a tensor of any strides with one element, given by its bytes. */
 aril_status aril_cuda_fill(const aril_run *r, aril_tensor *to, const void *element);
 
+/* Converts from or to a dtype that only stores: narrow.cu. */
+aril_status aril_cuda_narrow_run(aril_run *r);
+const char *aril_cuda_narrow_declines(const aril_tensor *out, const aril_tensor *in);
+
 aril_status aril_cuda_copy_run(aril_run *r);
 aril_status aril_cuda_cast_run(aril_run *r);
 aril_status aril_cuda_full_run(aril_run *r);

@@ -5,7 +5,6 @@
 #include "backend/cuda/launch.cuh"
 
 #include <cufft.h>
-#include <dlfcn.h>
 #include <math.h>
 #include <new>
 
@@ -30,6 +29,7 @@ enum form { C2C, R2C, C2R };
 static struct {
     pthread_once_t once = PTHREAD_ONCE_INIT;
     bool found = false;
+    char why[512] = "";
 #define F(name) decltype(&::name) name = nullptr;
     FUNCTIONS(F)
 #undef F
@@ -40,14 +40,16 @@ static void open_library()
     static const char *const names[] = { "libcufft.so.12", "libcufft.so.11",
                                          "/usr/local/cuda/lib64/libcufft.so.12",
                                          "/usr/local/cuda/lib64/libcufft.so.11", nullptr };
-    void *handle = aril_cuda_open_library(names);
-    if (!handle) return;
-    library.found = true;
-#define F(name)                                                               \
-    library.name = reinterpret_cast<decltype(&::name)>(dlsym(handle, #name)); \
-    library.found = library.found && library.name;
-    FUNCTIONS(F)
+    static const aril_cuda_function functions[] = {
+#define F(name) { #name, &library.name },
+        FUNCTIONS(F)
 #undef F
+            {}
+    };
+    char *why = library.why;
+    void *handle = aril_cuda_open_library("cuFFT", names, why, sizeof library.why);
+    library.found =
+        handle && aril_cuda_find_functions(handle, "cuFFT", functions, why, sizeof library.why);
 }
 
 struct prepared {
@@ -211,7 +213,7 @@ static size_t input_bytes(const prepared *p)
 static const char *prepare(const aril_run *r, aril_plan *plan, form which)
 {
     pthread_once(&library.once, open_library);
-    if (!library.found) return "cuFFT was not found";
+    if (!library.found) return library.why;
     if (aril_cuda_host->numel(aril_cuda_out(r, 0)) == 0) return "an empty result";
     int64_t n = length_of(r, which);
     if (n == 1) return "one point";

@@ -7,40 +7,19 @@
 
 #include <math.h>
 
-/* ---- constants: those of ops/update/rules.c, on the host and on the device ---- */
+/* ---- constants, on the host and on the device ---- */
 
-#define DECLARE(name, type, scope, below)   \
-    const double name = (double)a->name[0]; \
-    (void)name;
+#define UPDATE_FUNCTION static __host__ __device__
+#include "ops/update/constants.inc"
 
-#define POINTER(i, slot) BY_KIND(POINTER, i, slot)
-#define POINTER_SLOT(i, ...)
-#define POINTER_OPTIONAL(i, ...)
-#define POINTER_SCALAR(i, name, value) double *name = v->slot[i];
-#define POINTER_NONE(i, ...)
-
-#define SET(i, constant) k->FIRST(constant) = SECOND(constant);
-
-#define RULE_ROW(rule, facts, slots, let, constants, direction, formula)           \
-    static __host__ __device__ void rule##_constants(const update_attrs *a,        \
-                                                     const aril__update_values *v, \
-                                                     aril__update_constants *to)   \
-    {                                                                              \
-        OPTIM_OPTIONS(DECLARE, NOTHING)                                            \
-        const double lr = v->lr, t = v->t, norm_p = v->norm_p, norm_d = v->norm_d; \
-        struct update_##rule *k = &to->of.rule;                                    \
-        (void)lr, (void)t, (void)norm_p, (void)norm_d;                             \
-        EACH(POINTER, PART(slots))                                                 \
-        PART(let)                                                                  \
-        EACH(SET, PART(constants))                                                 \
-    }
-#include "ops/update/optimizers.def"
+/* Each switch below has a case for each rule. */
+#define RETURN_FACTS(rule, facts) \
+    case ARIL__RULE_##rule: return facts;
 
 static __host__ __device__ unsigned facts_of(int64_t rule)
 {
     switch (rule) {
-#define RULE_ROW(rule, facts, ...)        \
-    case ARIL__RULE_##rule: return facts;
+#define RULE_ROW(rule, facts, ...) RETURN_FACTS(rule, facts)
 #include "ops/update/optimizers.def"
     default: return 0;
     }
@@ -81,18 +60,8 @@ static __host__ __device__ void rule_constants(const update_attrs *a, const aril
 static __host__ __device__ void constants_of(update_attrs *a, const aril__update_values *v,
                                              aril__update_constants *k)
 {
-    k->skip = v->factor < 0;
-    k->plain = false;
-    k->factor = a->maximize[0] ? -v->factor : v->factor;
-    k->max = a->clip_value[0] > 0 ? a->clip_value[0] : (double)INFINITY;
-    k->decay = 0;
-    k->shrink = 1;
+    shared_constants(a, v, facts_of(a->rule[0]), k);
     if (k->skip) return;
-    if (a->decoupled[0])
-        k->shrink = 1 - v->lr * a->weight_decay[0];
-    else if (!(facts_of(a->rule[0]) & OWN_DECAY))
-        k->decay = a->weight_decay[0];
-    k->plain = k->factor == 1 && isinf(k->max) && k->decay == 0 && k->shrink == 1;
     if (!isnan(v->momentum)) a->momentum[0] = a->beta1[0] = v->momentum; /* no rule reads both */
     rule_constants(a, v, k);
 }

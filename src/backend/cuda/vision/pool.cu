@@ -126,9 +126,26 @@ template <typename S> static __global__ void __launch_bounds__(ARIL_CUDA_THREADS
     }
 }
 
+template <typename S, int V>
+static __device__ __forceinline__ void take_larger(const aril_cuda_vector<S, V> &v, int at,
+                                                   typename aril_cuda_type<S>::compute (&best)[V],
+                                                   int (&index)[V])
+{
+#pragma unroll
+    for (int l = 0; l < V; l++) {
+        auto value = aril_cuda_to<typename aril_cuda_type<S>::compute>(v.at[l]);
+        bool take = index[l] < 0 || is_larger(value, best[l]);
+        best[l] = take ? value : best[l];
+        index[l] = take ? at : index[l];
+    }
+}
+
+enum { ABREAST = 3 }; /* elements of a window that are read before they are compared */
+
 /* The same for V adjacent channels. */
 template <typename S, int V>
-static __global__ void __launch_bounds__(ARIL_CUDA_THREADS) max_pool_channels(job j)
+static __global__ void __launch_bounds__(ARIL_CUDA_THREADS)
+    max_pool_channels(const __grid_constant__ job j)
 {
     typedef typename aril_cuda_type<S>::compute C;
     typedef aril_cuda_vector<S, V> group;
@@ -150,15 +167,18 @@ static __global__ void __launch_bounds__(ARIL_CUDA_THREADS) max_pool_channels(jo
             for (int b = 0, p1 = t1.first; b < t1.n; b++, p1 += t1.step) {
                 const S *row = x + p0 * j.from_stride[2] + p1 * j.from_stride[3];
                 int base = (p0 * j.p.along[1].in + p1) * j.p.along[2].in;
-                for (int e = 0, p2 = t2.first; e < t2.n; e++, p2 += t2.step) {
-                    group v = *reinterpret_cast<const group *>(row + p2 * j.from_stride[4]);
+                for (int e = 0; e < t2.n; e += ABREAST) {
+                    group v[ABREAST];
 #pragma unroll
-                    for (int l = 0; l < V; l++) {
-                        C value = aril_cuda_to<C>(v.at[l]);
-                        bool take = index[l] < 0 || is_larger(value, best[l]);
-                        best[l] = take ? value : best[l];
-                        index[l] = take ? base + p2 : index[l];
-                    }
+                    for (int u = 0; u < ABREAST; u++)
+                        if (e + u < t2.n)
+                            v[u] = *reinterpret_cast<const group *>(
+                                row + (t2.first + (e + u) * t2.step) * j.from_stride[4]);
+#pragma unroll
+                    for (int u = 0; u < ABREAST; u++)
+                        if (e + u < t2.n)
+                            take_larger<S, V>(v[u], base + t2.first + (e + u) * t2.step, best,
+                                              index);
                 }
             }
         group y;
@@ -174,28 +194,41 @@ static __global__ void __launch_bounds__(ARIL_CUDA_THREADS) max_pool_channels(jo
 
 /* ---- average ---- */
 
-template <typename S> static __global__ void __launch_bounds__(ARIL_CUDA_THREADS) avg_pool(job j)
+/* Of V adjacent channels. */
+template <typename S, int V>
+static __global__ void __launch_bounds__(ARIL_CUDA_THREADS)
+    avg_pool(const __grid_constant__ job j)
 {
     typedef typename aril_cuda_type<S>::compute C;
+    typedef aril_cuda_vector<S, V> group;
     ARIL_CUDA_LOOP(i, j.n)
     {
         uint32_t n, c, o[3];
         aril_cuda_taps t[3];
         j.walk.split(i, &n, &c, o);
+        c *= V;
         for (int d = 0; d < 3; d++) t[d] = aril_cuda_taps_of(j.p.along[d], (int)o[d]);
         const S *x = static_cast<const S *>(j.from) + n * j.from_stride[0] + c * j.from_stride[1];
-        int64_t divisor = aril_cuda_pool_divisor(j.p, t);
-        C sum = 0;
+        C divisor = (C)aril_cuda_pool_divisor(j.p, t);
+        C sum[V] = {};
         for (int a = 0; a < t[0].n; a++)
             for (int b = 0; b < t[1].n; b++) {
                 const S *row = x + (t[0].first + a * t[0].step) * j.from_stride[2] +
                                (t[1].first + b * t[1].step) * j.from_stride[3] +
                                t[2].first * j.from_stride[4];
-                for (int e = 0; e < t[2].n; e++)
-                    sum += aril_cuda_to<C>(row[e * t[2].step * j.from_stride[4]]);
+#pragma unroll 4
+                for (int e = 0; e < t[2].n; e++) {
+                    group v =
+                        *reinterpret_cast<const group *>(row + e * t[2].step * j.from_stride[4]);
+#pragma unroll
+                    for (int l = 0; l < V; l++) sum[l] += aril_cuda_to<C>(v.at[l]);
+                }
             }
-        static_cast<S *>(j.to)[place(j.to_stride, n, c, o)] =
-            aril_cuda_from<S>(divisor ? sum / (C)divisor : C(0));
+        group y;
+#pragma unroll
+        for (int l = 0; l < V; l++)
+            y.at[l] = aril_cuda_from<S>(divisor != 0 ? sum[l] / divisor : C(0));
+        *reinterpret_cast<group *>(static_cast<S *>(j.to) + place(j.to_stride, n, c, o)) = y;
     }
 }
 
@@ -231,9 +264,13 @@ static __global__ void __launch_bounds__(ARIL_CUDA_THREADS) avg_pool_warp(job j)
 static __device__ __forceinline__ void windows_with(const aril_cuda_window &w, int i, int *from,
                                                     int *to)
 {
+    if (aril_cuda_window_is_single(w)) {
+        *from = *to = 0;
+        return;
+    }
     if (w.kernel == 0) {
-        *from = (int)((int64_t)i * w.out / w.in);
-        *to = w.out ? (int)(((int64_t)(i + 1) * w.out - 1) / w.in) : -1;
+        *from = aril_cuda_pool_scale(i, w.out, 0, w.in);
+        *to = w.out ? aril_cuda_pool_scale(i, w.out, w.out - 1, w.in) : -1;
         return;
     }
     int span = (w.kernel - 1) * w.dilation, first = i + w.begin - span;
@@ -248,19 +285,22 @@ static __device__ __forceinline__ bool contains(const aril_cuda_window &w, int o
     return w.dilation == 1 || w.kernel == 0 || (i + w.begin - o * w.stride) % w.dilation == 0;
 }
 
-/* Each element of x sums the shares of the windows that contain it. */
-template <typename S>
-static __global__ void __launch_bounds__(ARIL_CUDA_THREADS) avg_pool_grad(job j)
+/* Each element of x sums the shares of the windows that contain it; V adjacent channels. */
+template <typename S, int V>
+static __global__ void __launch_bounds__(ARIL_CUDA_THREADS)
+    avg_pool_grad(const __grid_constant__ job j)
 {
     typedef typename aril_cuda_type<S>::compute C;
+    typedef aril_cuda_vector<S, V> group;
     ARIL_CUDA_LOOP(i, j.n)
     {
         uint32_t n, c, p[3];
         int from[3], to[3];
         j.walk.split(i, &n, &c, p);
+        c *= V;
         for (int d = 0; d < 3; d++) windows_with(j.p.along[d], (int)p[d], &from[d], &to[d]);
         const S *g = static_cast<const S *>(j.from) + n * j.from_stride[0] + c * j.from_stride[1];
-        C sum = 0;
+        C sum[V] = {};
         aril_cuda_taps t[3];
         for (int a = from[0]; a <= to[0]; a++) {
             if (!contains(j.p.along[0], a, (int)p[0])) continue;
@@ -270,14 +310,19 @@ static __global__ void __launch_bounds__(ARIL_CUDA_THREADS) avg_pool_grad(job j)
                 t[1] = aril_cuda_taps_of(j.p.along[1], b);
                 for (int e = from[2]; e <= to[2]; e++) {
                     if (!contains(j.p.along[2], e, (int)p[2])) continue;
+                    group v = *reinterpret_cast<const group *>(
+                        g + a * j.from_stride[2] + b * j.from_stride[3] + e * j.from_stride[4]);
                     t[2] = aril_cuda_taps_of(j.p.along[2], e);
-                    C v = aril_cuda_to<C>(
-                        g[a * j.from_stride[2] + b * j.from_stride[3] + e * j.from_stride[4]]);
-                    sum += v / (C)aril_cuda_pool_divisor(j.p, t);
+                    C share = 1 / (C)aril_cuda_pool_divisor(j.p, t);
+#pragma unroll
+                    for (int l = 0; l < V; l++) sum[l] += aril_cuda_to<C>(v.at[l]) * share;
                 }
             }
         }
-        static_cast<S *>(j.to)[place(j.to_stride, n, c, p)] = aril_cuda_from<S>(sum);
+        group x;
+#pragma unroll
+        for (int l = 0; l < V; l++) x.at[l] = aril_cuda_from<S>(sum[l]);
+        *reinterpret_cast<group *>(static_cast<S *>(j.to) + place(j.to_stride, n, c, p)) = x;
     }
 }
 
@@ -303,15 +348,21 @@ static int64_t window_elements(const aril_cuda_pool_shape &p)
 
 template <typename S> static void launch(aril_run *r, const job &j, kind k)
 {
+    enum { V = 16 / sizeof(S) };
+    const int threads = ARIL_CUDA_THREADS;
     cudaStream_t stream = aril_cuda_stream(r);
-    unsigned blocks = aril_cuda_blocks(r, j.n, ARIL_CUDA_THREADS, 16);
-    if (by_warps(j, k, window_elements(j.p)))
-        avg_pool_warp<S><<<aril_cuda_blocks(r, j.n, ARIL_CUDA_THREADS / 32, 16), ARIL_CUDA_THREADS,
-                           0, stream>>>(j);
+    unsigned blocks = aril_cuda_blocks(r, j.n, threads, 16);
+    if (k == AVG && j.channels > 1)
+        avg_pool<S, V><<<blocks, threads, 0, stream>>>(j);
+    else if (by_warps(j, k, window_elements(j.p)))
+        avg_pool_warp<S>
+            <<<aril_cuda_blocks(r, j.n, threads / 32, 16), threads, 0, stream>>>(j);
     else if (k == AVG)
-        avg_pool<S><<<blocks, ARIL_CUDA_THREADS, 0, stream>>>(j);
+        avg_pool<S, 1><<<blocks, threads, 0, stream>>>(j);
+    else if (j.channels > 1)
+        avg_pool_grad<S, V><<<blocks, threads, 0, stream>>>(j);
     else
-        avg_pool_grad<S><<<blocks, ARIL_CUDA_THREADS, 0, stream>>>(j);
+        avg_pool_grad<S, 1><<<blocks, threads, 0, stream>>>(j);
 }
 
 template <typename S> static void launch_max(aril_run *r, const job &j)
@@ -322,20 +373,22 @@ template <typename S> static void launch_max(aril_run *r, const job &j)
 
 template <typename S> static void launch_max_channels(aril_run *r, const job &j)
 {
-    enum { V = sizeof(S) < 8 ? 4 : 2 };
+    enum { V = 16 / sizeof(S) };
     unsigned blocks = aril_cuda_blocks(r, j.n, ARIL_CUDA_THREADS, 16);
     max_pool_channels<S, V><<<blocks, ARIL_CUDA_THREADS, 0, aril_cuda_stream(r)>>>(j);
 }
 
-/* Adjacent channels that one thread takes: 1, or those of launch_max_channels. */
-static int channels_at_once(const aril_cuda_image &x, const aril_cuda_image &y,
-                            const aril_cuda_image &indices, aril_dtype type)
+/* Adjacent channels that one thread takes, by one instruction; 1 where that is not possible. */
+static int channels_at_once(const aril_cuda_image &from, const aril_cuda_image &to,
+                            const aril_cuda_image *indices, aril_dtype type)
 {
-    int bytes = aril_cuda_size(type), V = bytes < 8 ? 4 : 2;
-    bool fits = y.dim[1] * aril_cuda_area(y) <= ARIL_CUDA_MOST; /* or parts would cut groups */
-    return aril_cuda_is_float(type) && fits && aril_cuda_channels_inner(y) &&
-                   aril_cuda_in_vectors(x, 1, V, bytes) && aril_cuda_in_vectors(y, 1, V, bytes) &&
-                   aril_cuda_in_vectors(indices, 1, 2, 8)
+    int bytes = aril_cuda_size(type), V = 16 / bytes;
+    bool inner = aril_cuda_channels_inner(to) ||
+                 (aril_cuda_area(to) == 1 && aril_cuda_channels_inner(from));
+    bool fits = to.dim[1] * aril_cuda_area(to) <= ARIL_CUDA_MOST; /* or parts would cut groups */
+    return aril_cuda_is_float(type) && fits && inner && aril_cuda_in_vectors(from, 1, V, bytes) &&
+                   aril_cuda_in_vectors(to, 1, V, bytes) &&
+                   (!indices || aril_cuda_in_vectors(*indices, 1, 2, 8))
                ? V
                : 1;
 }
@@ -365,7 +418,7 @@ static aril_status run_as(aril_run *r, kind k, bool adaptive)
     if (k == MAX) indices = aril_cuda_image_at(aril_cuda_out(r, 1));
     if (aril_cuda_area(to) == 0) return ARIL_OK;
     job j = {};
-    j.channels = k == MAX ? channels_at_once(from, to, indices, type) : 1;
+    j.channels = channels_at_once(from, to, k == MAX ? &indices : nullptr, type);
     j.p = shape_of(r, k == AVG_GRAD ? to : from, k == AVG_GRAD ? from : to, spatial, adaptive);
     for (int d = 0; d < 5; d++) {
         j.from_stride[d] = from.stride[d];

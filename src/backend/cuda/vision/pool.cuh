@@ -18,18 +18,37 @@ struct aril_cuda_taps {
     int counted; /* including those in the padding */
 };
 
+/* Whether it is one element without padding, as along dimensions that tensors lack. */
+ARIL_CUDA_FN bool aril_cuda_window_is_single(const aril_cuda_window &w)
+{
+    return w.in == 1 && w.out == 1 && w.kernel <= 1 && !w.begin && !w.end;
+}
+
+/* (a * b + up) / c. Division in 64 bits takes many times as long. */
+ARIL_CUDA_FN int aril_cuda_pool_scale(int a, int b, int up, int c)
+{
+    uint64_t n = (uint64_t)a * (uint32_t)b + (uint32_t)up;
+    return (int)(n >> 32 ? n / (uint32_t)c : (uint32_t)n / (uint32_t)c);
+}
+
 /* Of the o-th window: as aril__pool_taps. */
 ARIL_CUDA_FN aril_cuda_taps aril_cuda_taps_of(const aril_cuda_window &w, int o)
 {
+    if (aril_cuda_window_is_single(w)) return { 0, 1, 1, 1 };
     if (w.kernel == 0) {
-        int first = (int)((int64_t)o * w.in / w.out);
-        int n = (int)(((int64_t)(o + 1) * w.in + w.out - 1) / w.out) - first;
+        int first = aril_cuda_pool_scale(o, w.in, 0, w.out);
+        int n = aril_cuda_pool_scale(o + 1, w.in, w.out - 1, w.out) - first;
         return { first, n, 1, n };
     }
     int start = o * w.stride - w.begin, d = w.dilation;
-    int skipped = start < 0 ? (d - 1 - start) / d : 0;
-    int reach = w.in > start ? (w.in - start + d - 1) / d : 0;
-    int padded = (w.in + w.end - start + d - 1) / d;
+    int skipped = start < 0 ? d - 1 - start : 0;
+    int reach = w.in > start ? w.in - start + d - 1 : 0;
+    int padded = w.in + w.end - start + d - 1;
+    if (d > 1) {
+        skipped /= d;
+        reach /= d;
+        padded /= d;
+    }
     int n = (reach < w.kernel ? reach : w.kernel) - skipped;
     return { start + skipped * d, n < 0 ? 0 : n, d, padded < w.kernel ? padded : w.kernel };
 }

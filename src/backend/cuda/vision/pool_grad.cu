@@ -21,8 +21,9 @@ struct job {
     aril_cuda_report report;
 };
 
-/* The elements of a thread: one, or V adjacent channels or columns. */
-enum group { ONE, CHANNELS, COLUMNS };
+/* The elements of a thread: one, V adjacent columns, or V adjacent channels of a patch of 2 x 2
+ * positions, whose windows are mostly the same. */
+enum group { ONE, COLUMNS, PATCHES };
 
 /* ---- kernels ---- */
 
@@ -45,24 +46,6 @@ static __device__ __forceinline__ bool is_wrong(int64_t k, int64_t area)
     return (uint64_t)k + 1 > (uint64_t)area;
 }
 
-/* V channels of one window: adds the gradients whose index is k. */
-template <typename S, typename C, int V>
-static __device__ __forceinline__ void add_channels(C sum[V], const S *g, const int64_t *indices,
-                                                    int64_t k, int64_t area, int64_t *wrong)
-{
-    typedef aril_cuda_vector<int64_t, 2> pair;
-    aril_cuda_vector<S, V> v = *reinterpret_cast<const aril_cuda_vector<S, V> *>(g);
-#pragma unroll
-    for (int i = 0; i < V; i += 2) {
-        pair two = *reinterpret_cast<const pair *>(indices + i);
-#pragma unroll
-        for (int e = 0; e < 2; e++) {
-            if (two.at[e] == k) sum[i + e] += aril_cuda_to<C>(v.at[i + e]);
-            if (is_wrong(two.at[e], area)) *wrong = two.at[e];
-        }
-    }
-}
-
 /* One channel of one window: adds the gradient to one of V columns from index k. */
 template <typename S, typename C, int V>
 static __device__ __forceinline__ void add_columns(C sum[V], const S *g, const int64_t *indices,
@@ -82,7 +65,7 @@ static __device__ __forceinline__ void put(const job &j, S *to, uint32_t column,
     aril_cuda_vector<S, V> v;
 #pragma unroll
     for (int i = 0; i < V; i++) v.at[i] = aril_cuda_from<S>(sum[i]);
-    if (G == CHANNELS || (G == COLUMNS && j.vectors)) {
+    if (G == COLUMNS && j.vectors) {
         *reinterpret_cast<aril_cuda_vector<S, V> *>(to) = v;
     } else {
 #pragma unroll
@@ -100,7 +83,6 @@ static __global__ void __launch_bounds__(ARIL_CUDA_THREADS, 4)
     {
         uint32_t n, c, p[3];
         j.walk.split(i, &n, &c, p);
-        if (G == CHANNELS) c *= V;
         if (G == COLUMNS) p[2] *= V;
         range r0 = windows_with(j.d[0], (int)p[0], (int)p[0]);
         range r1 = windows_with(j.d[1], (int)p[1], (int)p[1]);
@@ -116,17 +98,82 @@ static __global__ void __launch_bounds__(ARIL_CUDA_THREADS, 4)
                 const S *row = g + a * j.picked.stride[2] + b * j.picked.stride[3];
                 const int64_t *at = indices + a * j.indices.stride[2] + b * j.indices.stride[3];
                 for (int e = r2.from; e <= r2.to; e++)
-                    if (G == CHANNELS)
-                        add_channels<S, C, V>(sum, row + e * j.picked.stride[4],
-                                              at + e * j.indices.stride[4], k, j.area, &wrong);
-                    else
-                        add_columns<S, C, V>(sum, row + e * j.picked.stride[4],
-                                             at + e * j.indices.stride[4], k, j.area, &wrong);
+                    add_columns<S, C, V>(sum, row + e * j.picked.stride[4],
+                                         at + e * j.indices.stride[4], k, j.area, &wrong);
             }
         if (wrong != -1) aril_cuda_fail(j.report, ARIL_CUDA_BAD_ELEMENT, wrong, j.area);
         S *to = static_cast<S *>(j.whole.data) + n * j.whole.stride[0] + c * j.whole.stride[1] +
                 p[0] * j.whole.stride[2] + p[1] * j.whole.stride[3] + p[2] * j.whole.stride[4];
         put<S, C, V, G>(j, to, p[2], sum);
+    }
+}
+
+/* V channels of one window: adds each gradient to the element of the patch from index k, in rows of
+ * `columns`, that has its index. An element beyond the end of a row is never stored. */
+template <typename S, typename C, int V>
+static __device__ __forceinline__ void add_patch(C (&sum)[2][2][V], const S *g,
+                                                 const int64_t *indices, int k, int columns,
+                                                 int64_t area, int64_t *wrong)
+{
+    typedef aril_cuda_vector<int64_t, 2> pair;
+    aril_cuda_vector<S, V> v = *reinterpret_cast<const aril_cuda_vector<S, V> *>(g);
+    pair two[V / 2];
+#pragma unroll
+    for (int i = 0; i < V / 2; i++) two[i] = reinterpret_cast<const pair *>(indices)[i];
+#pragma unroll
+    for (int i = 0; i < V; i++) {
+        int64_t index = two[i / 2].at[i % 2];
+        if (is_wrong(index, area)) *wrong = index;
+        int at = is_wrong(index, area) ? -1 : (int)index - k;
+        C e = aril_cuda_to<C>(v.at[i]);
+        if (at == 0) sum[0][0][i] += e;
+        if (at == 1) sum[0][1][i] += e;
+        if (at == columns) sum[1][0][i] += e;
+        if (at == columns + 1) sum[1][1][i] += e;
+    }
+}
+
+template <typename S, int V>
+static __global__ void __launch_bounds__(ARIL_CUDA_THREADS)
+    gather_patches(const __grid_constant__ job j)
+{
+    typedef typename aril_cuda_type<S>::compute C;
+    const int rows = j.d[1].in, columns = j.d[2].in;
+    ARIL_CUDA_LOOP(i, j.n)
+    {
+        uint32_t n, c, p[3];
+        j.walk.split(i, &n, &c, p);
+        c *= V;
+        int y = 2 * (int)p[1], x = 2 * (int)p[2], k = ((int)p[0] * rows + y) * columns + x;
+        range r0 = windows_with(j.d[0], (int)p[0], (int)p[0]);
+        range r1 = windows_with(j.d[1], y, y + 1 < rows ? y + 1 : y);
+        range r2 = windows_with(j.d[2], x, x + 1 < columns ? x + 1 : x);
+        const S *g = static_cast<const S *>(j.picked.data) + n * j.picked.stride[0] + c;
+        const int64_t *indices =
+            static_cast<const int64_t *>(j.indices.data) + n * j.indices.stride[0] + c;
+        C sum[2][2][V] = {};
+        int64_t wrong = -1;
+        for (int a = r0.from; a <= r0.to; a++)
+            for (int b = r1.from; b <= r1.to; b++)
+                for (int e = r2.from; e <= r2.to; e++)
+                    add_patch<S, C, V>(sum,
+                                       g + a * j.picked.stride[2] + b * j.picked.stride[3] +
+                                           e * j.picked.stride[4],
+                                       indices + a * j.indices.stride[2] +
+                                           b * j.indices.stride[3] + e * j.indices.stride[4],
+                                       k, columns, j.area, &wrong);
+        if (wrong != -1) aril_cuda_fail(j.report, ARIL_CUDA_BAD_ELEMENT, wrong, j.area);
+        S *to = static_cast<S *>(j.whole.data) + n * j.whole.stride[0] + c +
+                p[0] * j.whole.stride[2] + y * j.whole.stride[3] + x * j.whole.stride[4];
+#pragma unroll
+        for (int q = 0; q < 4; q++) {
+            if (y + q / 2 >= rows || x + q % 2 >= columns) continue;
+            aril_cuda_vector<S, V> v;
+#pragma unroll
+            for (int l = 0; l < V; l++) v.at[l] = aril_cuda_from<S>(sum[q / 2][q % 2][l]);
+            *reinterpret_cast<aril_cuda_vector<S, V> *>(
+                to + q / 2 * j.whole.stride[3] + q % 2 * j.whole.stride[4]) = v;
+        }
     }
 }
 
@@ -172,17 +219,18 @@ static group group_of(const job &j, int V, int bytes)
     return fits && aril_cuda_in_vectors(j.whole, 1, V, bytes) &&
                    aril_cuda_in_vectors(j.picked, 1, V, bytes) &&
                    aril_cuda_in_vectors(j.indices, 1, 2, 8)
-               ? CHANNELS
+               ? PATCHES
                : ONE;
 }
 
 template <typename S> static aril_status gather(aril_run *r, const job &all)
 {
-    enum { V = sizeof(S) < 8 ? 4 : 2, BYTES = sizeof(S) };
-    group by = group_of(all, V, BYTES);
+    enum { BYTES = sizeof(S), WIDE = 16 / BYTES, COLS = BYTES < 8 ? 4 : 2 };
+    group by = group_of(all, WIDE, BYTES);
     aril_cuda_image groups = all.whole;
-    if (by == COLUMNS) groups.dim[4] = (groups.dim[4] + V - 1) / V;
-    int64_t step = by == CHANNELS ? V : 1;
+    if (by == COLUMNS) groups.dim[4] = (groups.dim[4] + COLS - 1) / COLS;
+    for (int d = 3; d <= 4 && by == PATCHES; d++) groups.dim[d] = (groups.dim[d] + 1) / 2;
+    int64_t step = by == PATCHES ? WIDE : 1;
     return aril_cuda_each_part(
         all.whole.dim[0], all.whole.dim[1], aril_cuda_area(all.whole), ARIL_CUDA_MOST,
         [&](const aril_cuda_part &p) {
@@ -190,15 +238,15 @@ template <typename S> static aril_status gather(aril_run *r, const job &all)
             j.whole.data = aril_cuda_part_of(all.whole, p, BYTES);
             j.picked.data = aril_cuda_part_of(all.picked, p, BYTES);
             j.indices.data = aril_cuda_part_of(all.indices, p, 8);
-            j.vectors = aril_cuda_in_vectors(j.whole, 4, V, BYTES);
+            j.vectors = aril_cuda_in_vectors(j.whole, 4, COLS, BYTES);
             j.walk = aril_cuda_walk_of(groups, p.c / step);
             j.n = (uint32_t)(p.n * (p.c / step) * aril_cuda_area(groups));
             unsigned blocks = aril_cuda_blocks(r, j.n, ARIL_CUDA_THREADS, 16);
             cudaStream_t s = aril_cuda_stream(r);
-            if (by == CHANNELS)
-                gather_windows<S, V, CHANNELS><<<blocks, ARIL_CUDA_THREADS, 0, s>>>(j);
+            if (by == PATCHES)
+                gather_patches<S, WIDE><<<blocks, ARIL_CUDA_THREADS, 0, s>>>(j);
             else if (by == COLUMNS)
-                gather_windows<S, V, COLUMNS><<<blocks, ARIL_CUDA_THREADS, 0, s>>>(j);
+                gather_windows<S, COLS, COLUMNS><<<blocks, ARIL_CUDA_THREADS, 0, s>>>(j);
             else
                 gather_windows<S, 1, ONE><<<blocks, ARIL_CUDA_THREADS, 0, s>>>(j);
             return aril_cuda_launched(r);
