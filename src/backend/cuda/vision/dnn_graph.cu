@@ -138,7 +138,7 @@ static int add_engines(aril_cuda_graph *g, cudnnBackendDescriptor_t graph,
                        cudnnBackendHeurMode_t mode, const aril_cuda_engine_rules *rules,
                        aril_cuda_engine *to, int have, int most)
 {
-    enum { ENGINES = 32 };
+    enum { ENGINES = 64 };
     const aril_cuda_dnn *lib = g->lib;
     cudnnBackendDescriptor_t config[ENGINES];
     int64_t n = 0;
