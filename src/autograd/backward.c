@@ -364,6 +364,18 @@ static aril_status run_rule(walk *w, aril__node *n, aril_tensor **dx)
     return s;
 }
 
+/* Ends the visit of a node whose gradients have been used. */
+static void leave(walk *w, aril__node *n)
+{
+    for (uint32_t o = 0; o < n->n_out; o++) {
+        if (n->grad[o]) aril__tensor_release(w->th, n->grad[o]);
+        n->grad[o] = NULL;
+    }
+    if (!w->retain) aril__node_free_saved(w->th, n);
+    n->flags &= (uint8_t)~ARIL__NODE_QUEUED;
+    atomic_store_explicit(&n->busy, 0, memory_order_release);
+}
+
 static aril_status visit(walk *w, aril__node *n)
 {
     aril__thread *th = w->th;
@@ -400,13 +412,7 @@ static aril_status visit(walk *w, aril__node *n)
         aril__span_end(span);
     }
     if (s == ARIL_OK && aril__unlikely(th->mode.anomaly)) s = check_gradients(n, dx);
-    for (uint32_t o = 0; o < n->n_out; o++) {
-        if (n->grad[o]) aril__tensor_release(th, n->grad[o]);
-        n->grad[o] = NULL;
-    }
-    if (!w->retain) aril__node_free_saved(th, n);
-    n->flags &= (uint8_t)~ARIL__NODE_QUEUED;
-    atomic_store_explicit(&n->busy, 0, memory_order_release);
+    leave(w, n);
     int n_dx = !dx || (dx == few && n->n_in > FEW) ? 0 : n->n_in; /* 0 if it failed early */
     for (int i = 0; i < n_dx; i++) {
         if (!dx[i]) continue;
@@ -417,6 +423,82 @@ static aril_status visit(walk *w, aril__node *n)
     }
     if (dx != few) free(dx);
     aril__node_release(th, n);
+    return s;
+}
+
+/* ---- several nodes at once ---- */
+
+/* Whether nothing but the rule happens at a node, and the rule can join it with others. */
+static bool may_join(const walk *w, const aril__node *n)
+{
+    return n->op->join && !n->extra && !(n->flags & ARIL__NODE_FREED) && n->edge[0].node &&
+           is_needed(w, n->edge[0].node) && target_of(w, n, 0) < 0;
+}
+
+/* Takes the nodes that follow n in the queue and view the same tensor. */
+static int take_others(walk *w, aril__node *n, aril__node **all)
+{
+    int count = 0;
+    all[count++] = n;
+    if (!may_join(w, n)) return count;
+    while (count < ARIL__JOINED && w->n > 0 && w->heap[0]->op == n->op && may_join(w, w->heap[0]) &&
+           w->heap[0]->edge[0].node == n->edge[0].node && w->heap[0]->edge[0].out == n->edge[0].out)
+        all[count++] = heap_pop(w);
+    return count;
+}
+
+/* The gradient of the input that n nodes share, with a reference that belongs to the caller; NULL: it
+ * is not one op. */
+static aril_status join_rules(walk *w, int n, aril__node *const *all, aril_tensor **dx)
+{
+    ARIL_SCOPE;
+    aril__grad c[ARIL__JOINED];
+    aril_tensor *x[ARIL__JOINED], *y[ARIL__MAX_OUT];
+    static const bool wants[1] = { true };
+    aril_status s = ARIL_OK;
+    for (int i = 0; i < n && s == ARIL_OK; i++) {
+        x[i] = NULL;
+        c[i] = (aril__grad){ .op = all[i]->op,
+                             .attrs = all[i]->attrs,
+                             .n_in = 1,
+                             .n_out = 1,
+                             .x = &x[i],
+                             .y = y,
+                             .g = all[i]->grad,
+                             .wants = wants };
+        s = unpack(w, all[i], &x[i], y);
+    }
+    if (s < 0) return s;
+    aril__mode saved = w->th->mode;
+    w->th->mode.no_grad = !w->create;
+    aril__span span = { -1, 0 };
+    if (aril__unlikely(aril__profiling())) span = aril__span_begin(WALK, all[0]->op->name);
+    *dx = all[0]->op->join(n, c);
+    aril__span_end(span);
+    w->th->mode = saved;
+    if (!*dx) return ARIL_OK;
+    s = aril_tensor_status(*dx);
+    *dx = s < 0 ? NULL : aril__tensor_keep(*dx);
+    return s;
+}
+
+/* Visits n, and with it nodes of other parts of the same tensor if one op gives the gradient. */
+static aril_status visit_together(walk *w, aril__node *n)
+{
+    aril__node *all[ARIL__JOINED];
+    int count = take_others(w, n, all);
+    aril_tensor *dx = NULL;
+    aril_status s = count > 1 ? join_rules(w, count, all, &dx) : ARIL_OK;
+    if (!dx) {
+        for (int i = 1; i < count; i++) heap_push(w, all[i]); /* there is room for them */
+        if (s == ARIL_OK) return visit(w, n);
+        leave(w, n);
+        aril__node_release(w->th, n);
+        return s;
+    }
+    for (int i = 0; i < count; i++) leave(w, all[i]);
+    s = send(w, n->edge[0].node, n->edge[0].out, dx);
+    for (int i = 0; i < count; i++) aril__node_release(w->th, all[i]);
     return s;
 }
 
@@ -522,7 +604,7 @@ static aril_status walk_back(int n_roots, aril_tensor *const *roots, aril_tensor
                      handed_over ? grads[i] : aril__tensor_keep(grads[i]));
     while (w.n && s == ARIL_OK) {
         aril__node *n = heap_pop(&w);
-        s = visit(&w, n);
+        s = n->op->join ? visit_together(&w, n) : visit(&w, n);
     }
     for (int i = 0; i < w.n_pending; i++) {
         if (s == ARIL_OK)

@@ -2,6 +2,7 @@
 #include "ops/shape/view.h"
 
 #include "aril/create.h"
+#include "aril/index.h"
 #include "aril/view.h"
 #include "ops/table/apply.h"
 #include "ops/table/sample.h"
@@ -47,6 +48,22 @@ VJP(select)
     if (c->g[0]) GRAD(0, into_zeros(c));
 }
 
+/* All indices of an axis, such as those of aril_unbind, are stacked. */
+static aril_tensor *select_join(int n, const aril__grad *calls)
+{
+    const struct select_attrs *first = calls[0].attrs;
+    int64_t axis = first->axis[0], size = calls[0].x[0]->dim[axis];
+    aril_tensor *part[ARIL__JOINED] = { NULL };
+    if (size != n) return NULL;
+    for (int i = 0; i < n; i++) {
+        const struct select_attrs *a = calls[i].attrs;
+        int64_t at = a->index[0] < 0 ? a->index[0] + size : a->index[0];
+        if (a->axis[0] != axis || part[at]) return NULL;
+        part[at] = calls[i].g[0];
+    }
+    return aril_stack((aril_list){ n, part }, (int)axis);
+}
+
 static const aril__sample select_samples[] = {
     { .in = { "[3,4]" }, .attrs = &(const struct select_attrs){ { 0 }, { -1 } } },
     { .in = { "[3,4,2]" },
@@ -57,8 +74,8 @@ static const aril__sample select_samples[] = {
     SAMPLE_END
 };
 OP(select, .doc = "one index of an axis; the axis is removed", .min_in = 1, .max_in = 1, .n_out = 1,
-   .out = { VIEW(0) }, .infer = select_infer, .vjp = select_vjp, .saves = { LIKE(0) },
-   .samples = select_samples, WITH_ATTRS(select));
+   .out = { VIEW(0) }, .infer = select_infer, .vjp = select_vjp, .join = select_join,
+   .saves = { LIKE(0) }, .samples = select_samples, WITH_ATTRS(select));
 
 /* ---- diagonal ---- */
 

@@ -1,6 +1,7 @@
 #include "ops/shape/view.h"
 
 #include "aril/create.h"
+#include "aril/index.h"
 #include "aril/view.h"
 #include "ops/table/apply.h"
 #include "ops/shape/like.h"
@@ -241,6 +242,35 @@ VJP(slice)
     GRAD(0, aril__view_write(zeros, c->g[0], &aril__op_slice, c->attrs));
 }
 
+/* Parts that lie side by side and cover the axis, such as those of aril_split, are concatenated: no
+ * zeros are written, and nothing is added. */
+static aril_tensor *slice_join(int n, const aril__grad *calls)
+{
+    const struct slice_attrs *first = calls[0].attrs;
+    const aril_tensor *x = calls[0].x[0];
+    int axis = (int)first->axis[0];
+    int64_t size = x->dim[axis], starts[ARIL__JOINED], end = 0;
+    aril_tensor *part[ARIL__JOINED];
+    if (size < 0) return NULL;
+    for (int i = 0; i < n; i++) {
+        const struct slice_attrs *a = calls[i].attrs;
+        int64_t start = a->start[0] < 0 ? a->start[0] + size : a->start[0];
+        if (a->axis[0] != axis || a->step[0] != 1 || start < 0) return NULL;
+        int at = i; /* sorted */
+        for (; at > 0 && starts[at - 1] > start; at--) {
+            starts[at] = starts[at - 1];
+            part[at] = part[at - 1];
+        }
+        starts[at] = start;
+        part[at] = calls[i].g[0];
+    }
+    for (int i = 0; i < n; i++) {
+        if (starts[i] != end || part[i]->dim[axis] <= 0) return NULL;
+        end += part[i]->dim[axis];
+    }
+    return end == size ? aril_cat((aril_list){ n, part }, axis) : NULL;
+}
+
 static const aril__sample slice_samples[] = {
     { .in = { "[5,3]" }, .attrs = &(const struct slice_attrs){ { 0 }, { 1 }, { 4 }, { 1 } } },
     { .in = { "[5,3]" },
@@ -252,8 +282,8 @@ static const aril__sample slice_samples[] = {
     SAMPLE_END
 };
 OP(slice, .doc = "part of an axis: start:stop:step", .onnx = "Slice", .min_in = 1, .max_in = 1,
-   .n_out = 1, .out = { VIEW(0) }, .infer = slice_infer, .vjp = slice_vjp, .saves = { LIKE(0) },
-   .samples = slice_samples, WITH_ATTRS(slice));
+   .n_out = 1, .out = { VIEW(0) }, .infer = slice_infer, .vjp = slice_vjp, .join = slice_join,
+   .saves = { LIKE(0) }, .samples = slice_samples, WITH_ATTRS(slice));
 
 /* ---- expand ---- */
 

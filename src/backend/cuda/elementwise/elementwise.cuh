@@ -20,7 +20,7 @@ template <typename T> struct aril_cuda_ew_chunk {
 /* Chunks that a thread handles with n inputs: independent loads in flight. */
 template <typename T> static __host__ __device__ constexpr int aril_cuda_ew_unroll(int n)
 {
-    return sizeof(T) == 4 && n <= 2 ? 2 : 1;
+    return sizeof(T) == 4 && n == 1 ? 2 : 1;
 }
 
 /* How an input reaches the kernel. */

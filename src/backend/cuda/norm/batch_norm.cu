@@ -17,62 +17,86 @@ static const void *data_or_null(const aril_tensor *t)
 
 /* ---- results: y = act((x - mean) * scale + shift + residual) ---- */
 
+struct normalizing {
+    const void *x, *residual; /* residual NULL: none */
+    void *y;
+    int dtype, act;
+    aril_cuda_param mean, spread, weight, bias;
+    bool var;         /* `spread` is the variance; otherwise 1 / sqrt(var + eps) */
+    double eps;       /* for variances */
+    int64_t *batches; /* to count up; NULL: none */
+    float low, high;  /* of activations that only limit; NaN: of another kind */
+};
+
 template <typename C> struct affine {
     C mean, scale, shift;
 };
 
-/* From given statistics: 1 / sqrt(var + eps) (`var` set), or invstd as it is. */
-template <typename Unit> struct normalizing_channels {
+template <typename Unit, bool Residual> struct normalizing_channels {
     typedef Unit unit;
-    enum { unroll = 4 };
+    enum { unroll = Residual ? 2 : 4, resident = 4, waves = 8 };
     typedef typename Unit::C C;
     typedef affine<C> coef;
     struct raw {
         typename Unit::raw x, residual;
     };
-    const void *x, *residual; /* residual NULL: none */
-    void *y;
-    int dtype, act;
-    aril_cuda_param mean, spread, weight, bias;
-    bool var;
-    C eps;
-    int64_t *batches; /* to count up; NULL: none */
+    normalizing o;
 
     template <int K> __device__ void coefs(int64_t c, coef (&k)[K]) const
     {
         C m[K], s[K], w[K], b[K];
-        Unit::params(mean, c, m, 0);
-        Unit::params(spread, c, s, 1);
-        Unit::params(weight, c, w, 1);
-        Unit::params(bias, c, b, 0);
+        Unit::params(o.mean, c, m, 0);
+        Unit::params(o.spread, c, s, 1);
+        Unit::params(o.weight, c, w, 1);
+        Unit::params(o.bias, c, b, 0);
 #pragma unroll
         for (int l = 0; l < K; l++)
-            k[l] = { m[l], (var ? 1 / sqrt(s[l] + eps) : s[l]) * w[l], b[l] };
+            k[l] = { m[l], (o.var ? 1 / sqrt(s[l] + (C)o.eps) : s[l]) * w[l], b[l] };
     }
     __device__ raw load(int64_t at) const
     {
         raw v;
-        v.x = Unit::load(x, at, dtype);
-        if (residual) v.residual = Unit::load(residual, at, dtype);
+        v.x = Unit::load(o.x, at, o.dtype);
+        if (Residual) v.residual = Unit::load(o.residual, at, o.dtype);
         return v;
     }
     template <int K> __device__ void store(int64_t at, const raw &v, const coef (&k)[K]) const
     {
+        const C low = o.low, high = o.high;
         C out[Unit::lanes];
 #pragma unroll
         for (int l = 0; l < Unit::lanes; l++) {
             const coef &a = k[K == 1 ? 0 : l];
             C e = (Unit::get(v.x, l) - a.mean) * a.scale + a.shift;
-            if (residual) e += Unit::get(v.residual, l);
-            out[l] = aril_cuda_activate(act, e);
+            if (Residual) e += Unit::get(v.residual, l);
+            out[l] = e < low ? low : e > high ? high : e;
         }
-        Unit::store(y, at, dtype, out);
+        if (low != low) {
+#pragma unroll
+            for (int l = 0; l < Unit::lanes; l++) out[l] = aril_cuda_activate(o.act, out[l]);
+        }
+        Unit::store(o.y, at, o.dtype, out);
     }
     __device__ void once() const
     {
-        if (batches) ++*batches;
+        if (o.batches) ++*o.batches;
     }
 };
+
+static void launch_normalize(const aril_run *r, const aril_cuda_channels &l, int lanes,
+                             normalizing o)
+{
+    bool limits = o.act == ARIL_NO_ACTIVATION || o.act == ARIL_RELU || o.act == ARIL_RELU6;
+    o.low = !limits ? NAN : o.act ? 0 : -INFINITY;
+    o.high = !limits ? NAN : o.act == ARIL_RELU6 ? 6 : INFINITY;
+    aril_cuda_with_unit(o.dtype, lanes, [&](auto unit) {
+        typedef decltype(unit) Unit;
+        if (o.residual)
+            aril_cuda_each_channel(r, normalizing_channels<Unit, true>{ o }, l);
+        else
+            aril_cuda_each_channel(r, normalizing_channels<Unit, false>{ o }, l);
+    });
+}
 
 /* ---- statistics ---- */
 
@@ -110,12 +134,15 @@ static __global__ void count_up(int64_t *batches)
 
 /* ---- batch_norm ---- */
 
+enum { RESIDENT = aril_cuda_measuring<aril_cuda_dynamic<float>>::resident };
+
 const char *aril_cuda_batch_norm_prepare(const aril_run *r, aril_plan *plan)
 {
     const aril_tensor *x = aril_cuda_in(r, 0);
     aril_order order = aril_cuda_channels_order(x);
     plan->in[0].order = plan->in[6].order = plan->out[0].order = (uint8_t)order;
-    plan->workspace = aril_cuda_channels_workspace(x, sizeof(aril_cuda_moments<double>));
+    plan->workspace = aril_cuda_channels_workspace(x, sizeof(aril_cuda_moments<double>),
+                                                   RESIDENT);
     return nullptr;
 }
 
@@ -163,7 +190,7 @@ aril_status aril_cuda_batch_norm_run(aril_run *r)
     int64_t *batches =
         on_host || !aril_cuda_out(r, 5) ? nullptr : (int64_t *)aril_cuda_data(aril_cuda_out(r, 5));
     aril_cuda_reduction c =
-        aril_cuda_channels_reduction(l, bases, size, dtype == ARIL_F64 ? 1 : 16 / size);
+        aril_cuda_channels_reduction(l, bases, size, dtype == ARIL_F64 ? 1 : 16 / size, RESIDENT);
     const void *x = aril_cuda_data(t);
     if (c.lanes > 1 && dtype == ARIL_F32)
         launch_stats(r, c, aril_cuda_typed<float, float, 4>{ (const float *)x }, momentum, batches);
@@ -181,22 +208,19 @@ aril_status aril_cuda_batch_norm_run(aril_run *r)
         count_up<<<1, 1, 0, aril_cuda_stream(r)>>>(batches);
     const aril_tensor *mean = aril_cuda_out(r, 1);
     int stat = aril_cuda_host->dtype(mean), act = (int)*aril_cuda_host->attr_i64(r, "activation");
-    aril_cuda_with_unit(dtype, c.lanes, [&](auto unit) {
-        typedef decltype(unit) Unit;
-        normalizing_channels<Unit> op = { x,
-                                          data_or_null(residual),
-                                          aril_cuda_data(y),
-                                          dtype,
-                                          act,
-                                          { aril_cuda_data(mean), stat },
-                                          { aril_cuda_data(aril_cuda_out(r, 2)), stat },
-                                          aril_cuda_param_of(r, 1),
-                                          aril_cuda_param_of(r, 2),
-                                          false,
-                                          0,
-                                          batches };
-        aril_cuda_each_channel(r, op, l);
-    });
+    normalizing o = { x,
+                      data_or_null(residual),
+                      aril_cuda_data(y),
+                      dtype,
+                      act,
+                      { aril_cuda_data(mean), stat },
+                      { aril_cuda_data(aril_cuda_out(r, 2)), stat },
+                      aril_cuda_param_of(r, 1),
+                      aril_cuda_param_of(r, 2),
+                      false,
+                      0,
+                      batches };
+    launch_normalize(r, l, c.lanes, o);
     return aril_cuda_launched(r);
 }
 
@@ -216,25 +240,20 @@ aril_status aril_cuda_batch_norm_eval_run(aril_run *r)
     aril_tensor *y = aril_cuda_out(r, 0);
     aril_cuda_channels l = aril_cuda_channels_of(t);
     int dtype = aril_cuda_host->dtype(t), act = (int)*aril_cuda_host->attr_i64(r, "activation");
-    double eps = *aril_cuda_host->attr_f64(r, "eps");
     uintptr_t bases = address(t) | address(y) | address(residual);
     for (int i = 1; i <= 4; i++) bases |= address(aril_cuda_in(r, i));
-    int lanes = aril_cuda_channels_lanes(l, bases, dtype);
-    aril_cuda_with_unit(dtype, lanes, [&](auto unit) {
-        typedef decltype(unit) Unit;
-        normalizing_channels<Unit> op = { aril_cuda_data(t),
-                                          data_or_null(residual),
-                                          aril_cuda_data(y),
-                                          dtype,
-                                          act,
-                                          aril_cuda_param_of(r, 3),
-                                          aril_cuda_param_of(r, 4),
-                                          aril_cuda_param_of(r, 1),
-                                          aril_cuda_param_of(r, 2),
-                                          true,
-                                          (typename Unit::C)eps,
-                                          nullptr };
-        aril_cuda_each_channel(r, op, l);
-    });
+    normalizing o = { aril_cuda_data(t),
+                      data_or_null(residual),
+                      aril_cuda_data(y),
+                      dtype,
+                      act,
+                      aril_cuda_param_of(r, 3),
+                      aril_cuda_param_of(r, 4),
+                      aril_cuda_param_of(r, 1),
+                      aril_cuda_param_of(r, 2),
+                      true,
+                      *aril_cuda_host->attr_f64(r, "eps"),
+                      nullptr };
+    launch_normalize(r, l, aril_cuda_channels_lanes(l, bases, dtype), o);
     return aril_cuda_launched(r);
 }

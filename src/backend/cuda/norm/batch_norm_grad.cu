@@ -46,6 +46,8 @@ template <typename Unit, source From> struct reading {
 
 /* ---- sums ---- */
 
+enum { RESIDENT = 2 };
+
 template <typename C> struct two_sums {
     C dot, sum; /* of h * (x - mean) and h */
 };
@@ -54,7 +56,7 @@ template <typename Unit, source From> struct summing_channels {
     typedef typename Unit::C C;
     typedef two_sums<C> acc;
     typedef reading<Unit, From> raw;
-    enum { lanes = Unit::lanes };
+    enum { lanes = Unit::lanes, resident = RESIDENT };
     struct mine {
         C mean[lanes], scale[lanes], shift[lanes];
     };
@@ -131,7 +133,7 @@ template <typename C> struct channel_terms {
 
 template <typename Unit, source From> struct differing_channels {
     typedef Unit unit;
-    enum { unroll = 2 };
+    enum { unroll = 2, resident = 3, waves = 1 };
     typedef typename Unit::C C;
     typedef channel_terms<C> coef;
     typedef reading<Unit, From> raw;
@@ -186,7 +188,7 @@ const char *aril_cuda_batch_norm_grad_prepare(const aril_run *r, aril_plan *plan
     plan->in[0].order = plan->in[1].order = plan->in[5].order = (uint8_t)order;
     plan->out[0].order = (uint8_t)order;
     if (*aril_cuda_host->attr_i64(r, "residual")) plan->out[3].order = (uint8_t)order;
-    plan->workspace = aril_cuda_channels_workspace(x, sizeof(two_sums<double>));
+    plan->workspace = aril_cuda_channels_workspace(x, sizeof(two_sums<double>), RESIDENT);
     return nullptr;
 }
 
@@ -235,7 +237,7 @@ aril_status aril_cuda_batch_norm_grad_run(aril_run *r)
     for (int i = 0; i < (*aril_cuda_host->attr_i64(r, "residual") ? 4 : 3); i++)
         bases |= (uintptr_t)aril_cuda_data(aril_cuda_out(r, i));
     aril_cuda_reduction c =
-        aril_cuda_channels_reduction(l, bases, size, dtype == ARIL_F64 ? 1 : 16 / size);
+        aril_cuda_channels_reduction(l, bases, size, dtype == ARIL_F64 ? 1 : 16 / size, RESIDENT);
     aril_cuda_with_unit(dtype, c.lanes, [&](auto unit) {
         typedef decltype(unit) Unit;
         if constexpr (Unit::lanes == 1)

@@ -32,7 +32,7 @@ aril_cuda_channels aril_cuda_channels_of(const aril_tensor *x)
 }
 
 aril_cuda_reduction aril_cuda_channels_reduction(const aril_cuda_channels &l, uintptr_t bases,
-                                                 int size, int lanes)
+                                                 int size, int lanes, int resident)
 {
     aril_cuda_dims kept = {}, red = {};
     kept.ndim = 1;
@@ -49,17 +49,18 @@ aril_cuda_reduction aril_cuda_channels_reduction(const aril_cuda_channels &l, ui
     /* Units are the same in kernels over all elements: along channels, or along positions. */
     bool along = l.last ? l.c % lanes == 0 : l.inner % lanes == 0;
     if (along && r.by_row != l.last) aril_cuda_reduction_vectors(&r, (void *)bases, size, lanes);
-    aril_cuda_reduction_cut(&r);
+    aril_cuda_reduction_cut(&r, resident);
     return r;
 }
 
-size_t aril_cuda_channels_workspace(const aril_tensor *x, size_t acc)
+size_t aril_cuda_channels_workspace(const aril_tensor *x, size_t acc, int resident)
 {
     aril_cuda_channels l = aril_cuda_channels_of(x);
     int size = aril_cuda_size(aril_cuda_host->dtype(x));
     size_t most = 0;
     for (int lanes = 1; lanes <= 16 / size; lanes += 16 / size - 1) {
-        size_t bytes = aril_cuda_reduce_bytes(aril_cuda_channels_reduction(l, 0, size, lanes), acc);
+        size_t bytes = aril_cuda_reduce_bytes(
+            aril_cuda_channels_reduction(l, 0, size, lanes, resident), acc);
         if (bytes > most) most = bytes;
     }
     return most;

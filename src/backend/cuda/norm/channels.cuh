@@ -24,15 +24,15 @@ static inline aril_order aril_cuda_channels_order(const aril_tensor *x)
 }
 
 /* The reduction of each channel, in units of `lanes` elements where possible; `bases` is the
- * bitwise or of the addresses of all operands. */
+ * bitwise or of the addresses of all operands, `resident` as for aril_cuda_reduction_cut. */
 aril_cuda_reduction aril_cuda_channels_reduction(const aril_cuda_channels &l, uintptr_t bases,
-                                                 int size, int lanes);
+                                                 int size, int lanes, int resident);
 
 /* How many elements a unit has, given the addresses of all operands. */
 int aril_cuda_channels_lanes(const aril_cuda_channels &l, uintptr_t bases, int dtype);
 
 /* Bytes for partial results of `acc` bytes, wherever the operands will be. */
-size_t aril_cuda_channels_workspace(const aril_tensor *x, size_t acc);
+size_t aril_cuda_channels_workspace(const aril_tensor *x, size_t acc, int resident);
 
 /* ---- units of elements ---- */
 
@@ -112,11 +112,13 @@ template <typename F> static inline void aril_cuda_with_unit(int dtype, int lane
  *     raw load(at)              reads what it needs at offset `at`
  *     void store(at, raw, const coef (&k)[K])       K: lanes, or 1 where they share a channel
  *     void once()               called by one thread
+ *     unroll, resident, waves   units of a thread at a time, blocks of a multiprocessor at a time,
+ *                               and of the grid: how many times that
  * Elements are visited from the last to the first: the end of what the pass before it read is still
  * in the cache. With channels last (`Last`), a thread keeps its channels, as the number of threads
  * is a multiple of `across`; otherwise `across` is the size of a plane. */
 template <typename Op, bool Last, int Unroll>
-static __global__ void __launch_bounds__(256)
+static __global__ void __launch_bounds__(256, Op::resident)
     aril_cuda_each_unit(const __grid_constant__ Op op, int64_t units, int64_t across,
                         int64_t channels, aril_cuda_divisor by_across,
                         aril_cuda_divisor by_channels)
@@ -165,23 +167,26 @@ static void aril_cuda_each_channel(const aril_run *r, const Op &op, const aril_c
 {
     const int lanes = Op::unit::lanes, unroll = Op::unroll;
     int64_t units = l.batch * l.c * l.inner / lanes;
+    int64_t most = (int64_t)aril_cuda_sms(r) * Op::resident * Op::waves;
     cudaStream_t stream = aril_cuda_stream(r);
     aril_cuda_divisor one = aril_cuda_divisor_of(1);
     if (units == 0) return;
     if (l.last) {
         int64_t across = l.c / lanes, threads = across <= 256 ? across * (256 / across) : 256;
         int64_t even = across / aril_cuda_gcd(across, threads); /* blocks in a multiple of this */
-        int64_t blocks = aril_cuda_blocks(r, units, threads * unroll, 2);
-        blocks = (blocks + even - 1) / even * even;
+        int64_t blocks = (units + threads * unroll - 1) / (threads * unroll);
+        if (blocks > most) blocks = most;
+        blocks = blocks > even ? blocks / even * even : even;
         aril_cuda_each_unit<Op, true, unroll><<<(unsigned)blocks, (unsigned)threads, 0, stream>>>(
             op, units, across, l.c, one, one);
     } else {
         int64_t plane = l.inner / lanes;
         bool narrow = units <= INT32_MAX;
-        aril_cuda_each_unit<Op, false, unroll>
-            <<<aril_cuda_blocks(r, units, 256 * unroll), 256, 0, stream>>>(
-                op, units, plane, l.c, narrow ? aril_cuda_divisor_of(plane) : one,
-                narrow ? aril_cuda_divisor_of(l.c) : one);
+        int64_t blocks = (units + 256 * unroll - 1) / (256 * unroll);
+        if (blocks > most) blocks = most;
+        aril_cuda_each_unit<Op, false, unroll><<<(unsigned)blocks, 256, 0, stream>>>(
+            op, units, plane, l.c, narrow ? aril_cuda_divisor_of(plane) : one,
+            narrow ? aril_cuda_divisor_of(l.c) : one);
     }
 }
 

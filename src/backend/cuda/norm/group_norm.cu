@@ -107,7 +107,7 @@ template <typename C> struct affine {
 
 template <typename Unit> struct normalizing_groups {
     typedef Unit unit;
-    enum { unroll = 2 };
+    enum { unroll = 2, resident = 2, waves = 16 };
     typedef typename Unit::C C;
     typedef affine<C> coef;
     typedef typename Unit::raw raw;
@@ -301,7 +301,7 @@ template <typename C> struct group_terms {
 /* dx = invstd * (h - mean(h) - xhat * mean(h * xhat)) */
 template <typename Unit> struct differing_groups {
     typedef Unit unit;
-    enum { unroll = 2 };
+    enum { unroll = 2, resident = 2, waves = 16 };
     typedef typename Unit::C C;
     typedef group_terms<C> coef;
     struct raw {

@@ -134,9 +134,9 @@ static int column_width(int64_t columns, int64_t rows)
     return tiles ? (int)((columns + tiles - 1) / tiles) : 1;
 }
 
-void aril_cuda_reduction_cut(aril_cuda_reduction *r)
+void aril_cuda_reduction_cut(aril_cuda_reduction *r, int resident)
 {
-    enum { BLOCKS = 1056 }; /* four or two full loads of the larger GPUs */
+    enum { MULTIPROCESSORS = 132 }; /* of a large GPU: one full load */
     const int threads = ARIL_CUDA_REDUCE_THREADS;
     int64_t m = r->kept.count, k = r->red.count;
     r->width = !r->by_row ? column_width(m, k)
@@ -146,7 +146,7 @@ void aril_cuda_reduction_cut(aril_cuda_reduction *r)
     int64_t per_block = r->by_row ? threads / r->width : r->width;
     int64_t step = r->by_row ? r->width : threads / r->width;
     int64_t tiles = (m + per_block - 1) / per_block;
-    int64_t splits = tiles ? BLOCKS / tiles : 1, most = k / (step * ARIL_CUDA_REDUCE_UNROLL);
+    int64_t splits = tiles ? MULTIPROCESSORS * resident / tiles : 1, most = k / (step * ARIL_CUDA_REDUCE_UNROLL);
     if (splits > most) splits = most;
     r->splits = splits < 1 ? 1 : (int)splits;
 }

@@ -96,8 +96,9 @@ aril_cuda_reduction aril_cuda_reduction_from(const aril_cuda_dims *kept, const a
  * reduction is in units of that many. */
 bool aril_cuda_reduction_vectors(aril_cuda_reduction *r, const void *base, int size, int lanes);
 
-/* Decides the shape of blocks and the number of splits; call it last. */
-void aril_cuda_reduction_cut(aril_cuda_reduction *r);
+/* Decides the shape of blocks and the number of splits; call it last. `resident`: blocks of the
+ * kernel that a multiprocessor runs at a time. */
+void aril_cuda_reduction_cut(aril_cuda_reduction *r, int resident = 4);
 
 static inline int64_t aril_cuda_pow2(int64_t n) /* the smallest power of two that is >= n */
 {

@@ -10,6 +10,7 @@
  *                               adds v[0..n), which are the units k, k + step ...
  *     acc combine(a, b)
  *     void finish(i, x, out0, out1, acc)      stores result i; offsets of its operands
+ *     resident                  optional: blocks of a multiprocessor, which limits registers
  *
  * Partial results combine in trees whose shape depends on sizes alone. */
 #ifndef ARIL_CUDA_REDUCE_PASS_CUH
@@ -123,11 +124,20 @@ static __device__ __forceinline__ void aril_cuda_reduce_column(const Op &op,
     }
 }
 
+template <typename Op> static constexpr int aril_cuda_reduce_resident()
+{
+    if constexpr (requires { Op::resident; })
+        return Op::resident;
+    else
+        return 1;
+}
+
 /* Partial results [split][result], or, with one split, the results. The splits take turns with
  * `unroll` steps of a block, so that all of them read the same part of memory at a time. */
 template <typename Op, bool Row>
-static __global__ void __launch_bounds__(ARIL_CUDA_REDUCE_THREADS)
-    aril_cuda_reduce_pass(const __grid_constant__ Op op,
+static __global__ void
+    __launch_bounds__(ARIL_CUDA_REDUCE_THREADS, aril_cuda_reduce_resident<Op>())
+        aril_cuda_reduce_pass(const __grid_constant__ Op op,
                           const __grid_constant__ aril_cuda_reduction r, typename Op::acc *partial)
 {
     typedef typename Op::acc acc;

@@ -9,14 +9,22 @@ template <typename C> struct aril_cuda_moments {
     C n, mean, squares;
 };
 
+/* part / whole. An error of 2 ulp in the weight of a difference does no harm. */
+static __device__ __forceinline__ float aril_cuda_moments_share(float part, float whole)
+{
+    return __fdividef(part, whole);
+}
+static __device__ __forceinline__ double aril_cuda_moments_share(double part, double whole)
+{
+    return part / whole;
+}
+
 template <typename C>
 static __device__ __forceinline__ aril_cuda_moments<C> aril_cuda_moments_merge(
     aril_cuda_moments<C> a, aril_cuda_moments<C> b)
 {
-    if (b.n == 0) return a;
-    if (a.n == 0) return b;
-    C n = a.n + b.n, f = b.n / n, d = b.mean - a.mean;
-    return { n, a.mean + d * f, a.squares + b.squares + d * d * a.n * f };
+    C n = a.n + b.n, f = n > 0 ? aril_cuda_moments_share(b.n, n) : 0, d = b.mean - a.mean;
+    return { n, a.mean + d * f, a.squares + b.squares + d * d * (a.n * f) };
 }
 
 /* Adds m units of v to the moments of each lane, all of which have the same count. */
@@ -25,7 +33,7 @@ static __device__ __forceinline__ void aril_cuda_moments_add(
     aril_cuda_moments<typename Reader::C> (&a)[N], const typename Reader::raw (&v)[Unroll], int m)
 {
     typedef typename Reader::C C;
-    C old = a[0].n, n = old + (C)m, f = (C)m / n, one = C(1) / (C)m;
+    C old = a[0].n, n = old + (C)m, f = aril_cuda_moments_share((C)m, n), one = C(1) / (C)m;
 #pragma unroll
     for (int l = 0; l < N; l++) {
         C sum = 0, squares = 0;
@@ -51,7 +59,7 @@ template <typename Reader> struct aril_cuda_measuring : aril_cuda_reading<Reader
     typedef typename Reader::C C;
     typedef aril_cuda_moments<C> acc;
     typedef typename Reader::raw raw;
-    enum { lanes = Reader::lanes };
+    enum { lanes = Reader::lanes, resident = 4 };
 
     __device__ acc neutral() const
     {

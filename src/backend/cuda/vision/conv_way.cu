@@ -482,6 +482,8 @@ struct contest {
 static void compete(contest *c, aril_cuda_conv_way *way)
 {
     float us = time_way(c->r, c->t, way, &c->memory, c->us);
+    aril_cuda_host->log("tuning: %s: %.1f us, %zu MiB of workspace", way->name, us,
+                        way->workspace >> 20);
     if (us < 0 || (c->us > 0 && us >= c->us)) {
         aril_cuda_conv_way_end(way);
         return;

@@ -313,9 +313,9 @@ static __global__ void __launch_bounds__(ARIL_CUDA_THREADS)
                     group v = *reinterpret_cast<const group *>(
                         g + a * j.from_stride[2] + b * j.from_stride[3] + e * j.from_stride[4]);
                     t[2] = aril_cuda_taps_of(j.p.along[2], e);
-                    C divisor = (C)aril_cuda_pool_divisor(j.p, t);
+                    C share = 1 / (C)aril_cuda_pool_divisor(j.p, t);
 #pragma unroll
-                    for (int l = 0; l < V; l++) sum[l] += aril_cuda_to<C>(v.at[l]) / divisor;
+                    for (int l = 0; l < V; l++) sum[l] += aril_cuda_to<C>(v.at[l]) * share;
                 }
             }
         }

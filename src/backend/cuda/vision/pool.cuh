@@ -41,9 +41,14 @@ ARIL_CUDA_FN aril_cuda_taps aril_cuda_taps_of(const aril_cuda_window &w, int o)
         return { first, n, 1, n };
     }
     int start = o * w.stride - w.begin, d = w.dilation;
-    int skipped = start < 0 ? (d - 1 - start) / d : 0;
-    int reach = w.in > start ? (w.in - start + d - 1) / d : 0;
-    int padded = (w.in + w.end - start + d - 1) / d;
+    int skipped = start < 0 ? d - 1 - start : 0;
+    int reach = w.in > start ? w.in - start + d - 1 : 0;
+    int padded = w.in + w.end - start + d - 1;
+    if (d > 1) {
+        skipped /= d;
+        reach /= d;
+        padded /= d;
+    }
     int n = (reach < w.kernel ? reach : w.kernel) - skipped;
     return { start + skipped * d, n < 0 ? 0 : n, d, padded < w.kernel ? padded : w.kernel };
 }
