@@ -107,11 +107,11 @@ static aril_tensor *masked(const double *v, int64_t n)
     X(bernoulli, aril_bernoulli(aril_mul_scalar(numbers(ARIL_SHAPE(2)), 2)))                       \
     X(bernoulli_nan, aril_bernoulli(aril_mul_scalar(numbers(ARIL_SHAPE(1)), NAN)))                 \
     X(multinomial_negative, aril_multinomial(aril_sub_scalar(numbers(ARIL_SHAPE(4)), 1), 2, true)) \
-        X(multinomial_none, aril_multinomial(aril_mul_scalar(numbers(ARIL_SHAPE(4)), 0), 1, true)) \
-            X(multinomial_few,                                                                     \
-              aril_multinomial(aril_relu(aril_sub_scalar(numbers(ARIL_SHAPE(4)), 3)), 2, false))   \
-                X(histc, aril_histc(aril_mul_scalar(numbers(ARIL_SHAPE(4)), INFINITY), 4, 0, 0))   \
-                    X(bincount, aril_bincount(I64(1, -3), NULL, 0))
+    X(multinomial_none, aril_multinomial(aril_mul_scalar(numbers(ARIL_SHAPE(4)), 0), 1, true))     \
+    X(multinomial_few,                                                                             \
+      aril_multinomial(aril_relu(aril_sub_scalar(numbers(ARIL_SHAPE(4)), 3)), 2, false))           \
+    X(histc, aril_histc(aril_mul_scalar(numbers(ARIL_SHAPE(4)), INFINITY), 4, 0, 0))               \
+    X(bincount, aril_bincount(I64(1, -3), NULL, 0))
 
 /* One sequence of 6 times and 3 classes, padded to 3 labels. */
 static aril_tensor *ctc(int64_t input_length, int64_t target_length, int64_t label)
@@ -157,14 +157,25 @@ static const struct {
     CALLS(ROW)
 };
 
+/* Whether text begins with a source location: " at file.c:12", or " at function+0x5b" without
+ * debugging information. */
+static bool is_location(const char *text)
+{
+    if (strncmp(text, " at ", 4) != 0) return false;
+    const char *end = text + 4 + strcspn(text + 4, " "), *mark = strstr(text + 4, ".c:");
+    if (!mark || mark > end) mark = strstr(text + 4, "+0x");
+    return mark && mark < end;
+}
+
 /* Cuts off what says that an error came late, or where it came from. */
 static void cut_location(char *text)
 {
-    char *late = strstr(text, " (reported late)"), *last = NULL;
     text[strcspn(text, "\n")] = '\0';
-    for (char *at = strstr(text, " at "); at; at = strstr(at + 1, " at ")) last = at;
-    if (last && strstr(last, ".c:")) *last = '\0';
-    if (late) *late = '\0';
+    for (char *at = text; *at; at++)
+        if (strncmp(at, " (reported late)", 16) == 0 || is_location(at)) {
+            *at = '\0';
+            return;
+        }
 }
 
 static aril_status error_of(aril_tensor *(*call)(void), aril_device device, char *text, size_t size)
