@@ -197,6 +197,15 @@ aril__message *aril__message_read(const aril__proto_type *type, const void *data
 aril__message *aril__message_parse(const aril__proto_type *type, const char *text, size_t size,
                                    aril__message_opts opts);
 
+/* Reads a file in wire form, which stays mapped until the root is freed, as fields refer to it;
+ * reads a file in text form. */
+aril__message *aril__message_load(const aril__proto_type *type, const char *path);
+aril__message *aril__message_load_text(const aril__proto_type *type, const char *path);
+
+/* To be called after bytes or arrays of a loaded message were used: ARIL_ERR_IO if its file has
+ * changed in the meantime. */
+aril_status aril__message_check(const aril__message *root);
+
 /* Appends the wire form: fields by ascending number, then the unknown ones. Sizes are computed
  * first, so that all is written once, in order. More than 2 GiB are an error, as no reader takes
  * them. */

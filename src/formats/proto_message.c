@@ -3,6 +3,7 @@
 
 #include "core/error.h"
 #include "core/memory.h"
+#include "formats/mapped_file.h"
 #include "formats/number.h"
 
 #include <stdlib.h>
@@ -215,6 +216,7 @@ void aril__message_free(aril__message *root)
     if (!root) return;
     ARIL_ASSERT(root == &root->owner->root);
     free_chunks(root->owner->chunk);
+    aril__mapped_close(root->owner->file);
     free(root->owner);
 }
 

@@ -41,6 +41,7 @@ typedef struct aril__message_owner {
     uint64_t taken, limit;      /* bytes given out */
     bool failed;                /* an allocation failed */
     bool text;                  /* read from text form */
+    struct aril__mapped *file;  /* that fields refer to; NULL: none */
 } aril__message_owner;
 
 /* Memory of the tree, in multiples of 8 bytes; NULL when out of memory or over the limit. */
