@@ -5,7 +5,14 @@
 #include "formats/proto.h"
 
 /* Wire types. */
-enum { WIRE_VARINT, WIRE_FIXED64, WIRE_BYTES, WIRE_GROUP, WIRE_GROUP_END, WIRE_FIXED32 };
+enum {
+    ARIL__WIRE_VARINT,
+    ARIL__WIRE_FIXED64,
+    ARIL__WIRE_BYTES,
+    ARIL__WIRE_GROUP,
+    ARIL__WIRE_GROUP_END,
+    ARIL__WIRE_FIXED32
+};
 
 /* A field that is set.
  *
@@ -54,6 +61,21 @@ static inline bool aril__proto_repeated(const aril__proto_field *f)
     return f->label >= ARIL__PROTO_REPEATED;
 }
 
+static inline bool aril__proto_is_integer(const aril__proto_field *f)
+{
+    return f->kind >= ARIL__PROTO_int32 && f->kind <= ARIL__PROTO_enum; /* bool and enum too */
+}
+
+static inline bool aril__proto_is_real(const aril__proto_field *f)
+{
+    return f->kind <= ARIL__PROTO_float;
+}
+
+static inline bool aril__proto_is_text(const aril__proto_field *f)
+{
+    return f->kind == ARIL__PROTO_string || f->kind == ARIL__PROTO_bytes;
+}
+
 size_t aril__proto_width(const aril__proto_field *f); /* bytes of an element of an array */
 int aril__proto_wire(const aril__proto_field *f);     /* the wire type of one value */
 
@@ -61,6 +83,7 @@ int aril__proto_wire(const aril__proto_field *f);     /* the wire type of one va
 aril__slot *aril__slot_find(const aril__message *m, const aril__proto_field *f);
 /* The slot, added if missing, without the other fields of its oneof; NULL when out of memory. */
 aril__slot *aril__slot_make(aril__message *m, const aril__proto_field *f);
+void aril__slot_remove(aril__message *m, aril__slot *s);
 /* Makes room for n more elements and returns the first, uninitialized; they are counted in. */
 void *aril__slot_extend(aril__message *m, aril__slot *s, size_t n);
 

@@ -121,6 +121,7 @@ static void print_message(aril__bytes *to, const aril__message *m, int depth)
 aril_status aril__message_print(const aril__message *m, aril__bytes *to)
 {
     bool failed = m->owner && m->owner->failed;
+    aril__bytes_add(to, "", 0); /* an empty message is an empty text */
     if (!failed) print_message(to, m, 0);
     return failed || to->failed
                ? aril__fail(ARIL_ERR_MEMORY, "%s: out of memory for its text", m->type->name)

@@ -74,16 +74,16 @@ static bool skip(const uint8_t **at, const uint8_t *end, uint64_t tag, int depth
 {
     uint64_t v;
     aril__slice bytes;
-    size_t fixed = (tag & 7) == WIRE_FIXED64 ? 8 : 4;
+    size_t fixed = (tag & 7) == ARIL__WIRE_FIXED64 ? 8 : 4;
     switch (tag & 7) {
-    case WIRE_VARINT: return get_varint(at, end, &v);
-    case WIRE_BYTES: return get_bytes(at, end, &bytes);
-    case WIRE_FIXED32:
-    case WIRE_FIXED64:
+    case ARIL__WIRE_VARINT: return get_varint(at, end, &v);
+    case ARIL__WIRE_BYTES: return get_bytes(at, end, &bytes);
+    case ARIL__WIRE_FIXED32:
+    case ARIL__WIRE_FIXED64:
         if ((size_t)(end - *at) < fixed) return false;
         *at += fixed;
         return true;
-    case WIRE_GROUP: break;
+    case ARIL__WIRE_GROUP: break;
     default: return false;
     }
     if (depth <= 0) return false;
@@ -139,8 +139,8 @@ static bool read_packed(const reader *r, aril__message *m, const aril__proto_fie
     if (b.n == 0) return true;
     aril__slot *s = aril__slot_make(m, f);
     if (!s) return fail_memory(r, m->owner);
-    return aril__proto_wire(f) == WIRE_VARINT ? read_packed_varints(r, m, s, b)
-                                              : read_packed_fixed(r, m, s, b);
+    return aril__proto_wire(f) == ARIL__WIRE_VARINT ? read_packed_varints(r, m, s, b)
+                                                    : read_packed_fixed(r, m, s, b);
 }
 
 static bool read_message(reader *r, aril__slice data, aril__message *m);
@@ -164,11 +164,11 @@ static bool read_number(const reader *r, aril__message *m, const aril__proto_fie
     const uint8_t *from = *at;
     int wire = aril__proto_wire(f);
     uint64_t bits;
-    if (wire == WIRE_VARINT) {
+    if (wire == ARIL__WIRE_VARINT) {
         if (!get_varint(at, end, &bits)) return fail(r, from, m, "a number is not complete");
         bits = bits_of_varint(f, bits);
     } else {
-        size_t width = wire == WIRE_FIXED64 ? 8 : 4;
+        size_t width = wire == ARIL__WIRE_FIXED64 ? 8 : 4;
         if ((size_t)(end - from) < width) return fail(r, from, m, "a number is not complete");
         bits = aril__proto_load(f, from, 0);
         *at += width;
@@ -180,11 +180,11 @@ static bool read_number(const reader *r, aril__message *m, const aril__proto_fie
 static bool read_field(reader *r, aril__message *m, const aril__proto_field *f, int wire,
                        const uint8_t **at, const uint8_t *end, bool *unknown)
 {
-    bool packed =
-        wire == WIRE_BYTES && aril__proto_wire(f) != WIRE_BYTES && aril__proto_repeated(f);
+    bool packed = wire == ARIL__WIRE_BYTES && aril__proto_wire(f) != ARIL__WIRE_BYTES &&
+                  aril__proto_repeated(f);
     *unknown = wire != aril__proto_wire(f) && !packed;
     if (*unknown) return true;
-    if (wire != WIRE_BYTES) return read_number(r, m, f, at, end);
+    if (wire != ARIL__WIRE_BYTES) return read_number(r, m, f, at, end);
     aril__slice b;
     const uint8_t *from = *at;
     if (!get_bytes(at, end, &b)) return fail(r, from, m, "a length goes beyond the end");

@@ -41,13 +41,15 @@ static uint64_t delimited(uint64_t size)
 static uint64_t number_size(const aril__proto_field *f, uint64_t bits)
 {
     int wire = aril__proto_wire(f);
-    return wire == WIRE_VARINT ? varint_size(varint_of(f, bits)) : wire == WIRE_FIXED64 ? 8 : 4;
+    return wire == ARIL__WIRE_VARINT    ? varint_size(varint_of(f, bits))
+           : wire == ARIL__WIRE_FIXED64 ? 8
+                                        : 4;
 }
 
 static uint64_t numbers_size(const aril__slot *s)
 {
     uint64_t size = 0;
-    if (aril__proto_wire(s->field) != WIRE_VARINT) return s->n * aril__proto_width(s->field);
+    if (aril__proto_wire(s->field) != ARIL__WIRE_VARINT) return s->n * aril__proto_width(s->field);
     for (size_t i = 0; i < s->n; i++)
         size += number_size(s->field, aril__proto_load(s->field, s->at, i));
     return size;
@@ -138,17 +140,17 @@ static void put_number(sink *to, const aril__proto_field *f, uint64_t bits)
 {
     unsigned char b[8];
     int wire = aril__proto_wire(f);
-    if (wire == WIRE_VARINT) {
+    if (wire == ARIL__WIRE_VARINT) {
         put_varint(to, varint_of(f, bits));
         return;
     }
     aril__put_le64(b, bits);
-    put(to, b, wire == WIRE_FIXED64 ? 8 : 4);
+    put(to, b, wire == ARIL__WIRE_FIXED64 ? 8 : 4);
 }
 
 static void put_slice(sink *to, const aril__proto_field *f, aril__slice b)
 {
-    put_tag(to, f, WIRE_BYTES);
+    put_tag(to, f, ARIL__WIRE_BYTES);
     put_varint(to, b.n);
     put(to, b.at, b.n);
 }
@@ -157,7 +159,7 @@ static void put_message(sink *to, const aril__message *m);
 
 static void put_sub(sink *to, const aril__proto_field *f, const aril__message *m)
 {
-    put_tag(to, f, WIRE_BYTES);
+    put_tag(to, f, ARIL__WIRE_BYTES);
     put_varint(to, m->size);
     put_message(to, m);
 }
@@ -168,9 +170,9 @@ static void put_numbers(sink *to, const aril__slot *s)
     int wire = aril__proto_wire(f);
     bool packed = f->label == ARIL__PROTO_PACKED;
     if (packed) {
-        put_tag(to, f, WIRE_BYTES);
+        put_tag(to, f, ARIL__WIRE_BYTES);
         put_varint(to, numbers_size(s));
-        if (wire != WIRE_VARINT) { /* as they lie in memory */
+        if (wire != ARIL__WIRE_VARINT) { /* as they lie in memory */
             put(to, s->at, s->n * aril__proto_width(f));
             return;
         }
@@ -204,7 +206,7 @@ static void put_slot(sink *to, const aril__slot *s)
         if (s->n) put_repeated(to, s);
     } else if (f->kind == ARIL__PROTO_message) {
         put_sub(to, f, s->message);
-    } else if (aril__proto_wire(f) == WIRE_BYTES) {
+    } else if (aril__proto_wire(f) == ARIL__WIRE_BYTES) {
         put_slice(to, f, (aril__slice){ s->at, s->n });
     } else {
         put_tag(to, f, aril__proto_wire(f));

@@ -261,6 +261,17 @@ TEST(numbers_print_shortly_in_every_locale)
     setlocale(LC_ALL, "C");
 }
 
+TEST(an_empty_message_is_an_empty_text)
+{
+    aril__bytes b = { 0 };
+    aril__message *m = solver("  # nothing\n");
+    CHECK_MSG(m, "%s", aril_error());
+    CHECK_INT(aril__message_print(m, &b), ARIL_OK);
+    CHECK_STR((const char *)b.at, "");
+    aril__bytes_free(&b);
+    aril__message_free(m);
+}
+
 TEST(every_truncation_ends)
 {
     static const char text[] =
