@@ -183,7 +183,7 @@ enum { ARIL__PROTO_DEPTH = 100 }; /* of nested messages and groups, as in protob
 typedef struct aril__message_opts {
     const char *name;    /* of the file, for errors; default: the name of the type */
     int max_depth;       /* default ARIL__PROTO_DEPTH */
-    uint64_t max_memory; /* for the tree; default: 64 times the size of the input, plus 1 MiB */
+    uint64_t max_memory; /* for the tree; default: 128 times the size of the input, plus 1 MiB */
     bool partial;        /* required fields may be missing */
 } aril__message_opts;
 

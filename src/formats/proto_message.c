@@ -81,6 +81,15 @@ const aril__proto_value *aril__proto_value_numbered(const aril__proto_enum *e, i
 
 enum { FIRST_CHUNK = 1024, LARGEST_CHUNK = 64 * 1024 };
 
+/* Two bytes can be a message in a message, which takes 128: twice that leaves room for arrays that
+ * grow. Files of other programs stay far below. */
+void aril__message_limit(aril__message_owner *owner, size_t size, aril__message_opts opts)
+{
+    const uint64_t each = 128, base = 1 << 20;
+    uint64_t limit = size < UINT64_MAX / each - base ? each * size + base : UINT64_MAX;
+    owner->limit = opts.max_memory ? opts.max_memory : limit;
+}
+
 static aril__message_chunk *new_chunk(size_t size)
 {
     aril__message_chunk *c = aril__malloc(sizeof *c + size);

@@ -51,6 +51,9 @@ typedef struct aril__message_owner {
     struct aril__mapped *file;  /* that fields refer to; NULL: none */
 } aril__message_owner;
 
+/* Limits the memory of a tree that is read from `size` bytes. */
+void aril__message_limit(aril__message_owner *owner, size_t size, aril__message_opts opts);
+
 /* Memory of the tree, in multiples of 8 bytes; NULL when out of memory or over the limit. */
 void *aril__message_alloc(aril__message_owner *owner, size_t size);
 /* A copy of n bytes and a NUL. */

@@ -527,8 +527,7 @@ aril__message *aril__message_parse(const aril__proto_type *type, const char *tex
 {
     aril__message *m = aril__message_new(type);
     if (!m) return NULL;
-    uint64_t limit = size < UINT64_MAX / 128 ? 64 * (uint64_t)size + (1 << 20) : UINT64_MAX;
-    m->owner->limit = opts.max_memory ? opts.max_memory : limit;
+    aril__message_limit(m->owner, size, opts);
     m->owner->text = true;
     m->where = 1;
     parser p = { .at = size ? text : "",

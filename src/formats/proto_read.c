@@ -225,8 +225,7 @@ aril__message *aril__message_read(const aril__proto_type *type, const void *data
 {
     aril__message *m = aril__message_new(type);
     if (!m) return NULL;
-    uint64_t limit = size < UINT64_MAX / 128 ? 64 * (uint64_t)size + (1 << 20) : UINT64_MAX;
-    m->owner->limit = opts.max_memory ? opts.max_memory : limit;
+    aril__message_limit(m->owner, size, opts);
     reader r = { .begin = data,
                  .name = opts.name ? opts.name : type->name,
                  .depth = opts.max_depth > 0 ? opts.max_depth : ARIL__PROTO_DEPTH };

@@ -467,6 +467,24 @@ TEST(memory_is_in_proportion_to_the_input)
     free(b);
 }
 
+TEST(short_messages_in_messages_fit_the_limit)
+{
+    enum { DEPTH = 60, CHAINS = 50000, CHAIN = 2 * DEPTH };
+    unsigned char *b = malloc((size_t)CHAINS * CHAIN);
+    CHECK(b);
+    for (int i = 0; i < CHAINS; i++)
+        for (int k = 0; k < DEPTH; k++) { /* sequence_values: [{ sequence_values: [{ ... */
+            b[i * CHAIN + 2 * k] = 0x2a;
+            b[i * CHAIN + 2 * k + 1] = (unsigned char)(CHAIN - 2 * k - 2);
+        }
+    aril__message *m = aril__message_read(&aril__onnx_SequenceProto, b, (size_t)CHAINS * CHAIN,
+                                          (aril__message_opts){ 0 });
+    CHECK_MSG(m, "%s", aril_error());
+    CHECK_INT(aril__message_count(m, "sequence_values"), CHAINS);
+    aril__message_free(m);
+    free(b);
+}
+
 TEST(required_fields)
 {
     static const uint8_t half[] = { 0xa2, 0x06, 0x08, 0xa2, 0x09, 0x05, 0x0d, 0, 0, 0, 0 };
