@@ -778,12 +778,20 @@ struct memo {
     char text[60];
 };
 
+/* The memo of an address, or the place for one: among a few neighbors, so that the frames of one
+ * stack do not evict each other at every error. */
 static struct memo *memo_of(const struct module *at, uint64_t *path)
 {
-    static struct memo memos[1024]; /* guarded by `lock` */
+    enum { MEMOS = 1024, WAYS = 8 };
+    static struct memo memos[MEMOS]; /* guarded by `lock` */
+    static unsigned evicted;
     *path = 0xcbf29ce484222325u;
     for (const char *p = at->path; *p; p++) *path = (*path ^ (unsigned char)*p) * 0x100000001b3u;
-    return &memos[(at->address ^ at->address >> 11) % 1024];
+    uint64_t mixed = (uint64_t)at->address * 0x9e3779b97f4a7c15u;
+    struct memo *first = &memos[(mixed >> 32) % (MEMOS / WAYS) * WAYS];
+    for (int i = 0; i < WAYS; i++)
+        if (first[i].address == at->address || first[i].address == 0) return &first[i];
+    return &first[evicted++ % WAYS];
 }
 
 static size_t find_location(void *const *frames, int n_frames, char *buf, size_t size)
