@@ -16,7 +16,7 @@ static const struct {
 } subjects[] = {
     { "dispatch", ARIL__LOG_DISPATCH }, { "memory", ARIL__LOG_MEMORY },
     { "autograd", ARIL__LOG_AUTOGRAD }, { "trace", ARIL__LOG_TRACE },
-    { "plugin", ARIL__LOG_PLUGIN },
+    { "plugin", ARIL__LOG_PLUGIN },     { "passes", ARIL__LOG_PASSES },
 };
 
 enum { N_SUBJECTS = sizeof subjects / sizeof subjects[0] };
