@@ -13,6 +13,7 @@ ARIL_C_BEGIN
  *   autograd   ops recorded on the tape and run by the backward pass
  *   trace      ops recorded in a trace and the result of each pass
  *   plugin     which plug-ins were loaded or rejected, and why
+ *   passes     what each pass changed in a program
  *
  * The list replaces the previous one; NULL or "" logs nothing. The default is the environment
  * variable ARIL_LOG. An unknown name is an error (ARIL_ERR_ARG) and changes nothing.
