@@ -491,6 +491,13 @@ static aril_status prepare_write(aril__thread *th, aril__call *c, aril_tensor *d
 static aril__cold aril_status run_decomposed(aril__call *c, aril_tensor *dest, aril_tensor **out)
 {
     c->op->decompose(c, out);
+    const aril__meta *o = &c->out[0];
+    /* A derivative that is constant is a number: it has the shape that the rule inferred. */
+    if (!(out[0]->flags & ARIL__POISON) && out[0]->ndim == 0 && o->ndim > 0) {
+        aril_shape shape = { .ndim = o->ndim };
+        memcpy(shape.dim, o->dim, sizeof shape.dim);
+        out[0] = aril_add(aril_zeros(shape, o->dtype, c->device->id), out[0]);
+    }
     if (dest && !(out[0]->flags & ARIL__POISON)) out[0] = aril_copy_(dest, out[0]);
     return aril_tensor_status(out[0]);
 }
