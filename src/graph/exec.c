@@ -472,18 +472,24 @@ static aril_tensor *source(run *r, aril__value_id v)
     return aril__tensor_keep(t);
 }
 
+/* Sizes may be needed of inputs whose values are not. */
+static aril_status bind_inputs(run *r)
+{
+    aril_status s = ARIL_OK;
+    for (uint32_t i = 0; i < r->g->n_inputs && s == ARIL_OK; i++)
+        if (r->in[i]) s = bind(r, r->g->inputs[i].value, r->in[i]);
+    return s;
+}
+
 static aril_status load_sources(run *r)
 {
     const aril__exec *x = r->x;
-    aril_status s = ARIL_OK;
+    aril_status s = bind_inputs(r);
     for (uint32_t i = 0; i < x->n_sources && s == ARIL_OK; i++) {
         uint32_t slot = x->source[i];
         aril__value_id v = x->value[slot];
         aril_tensor *t = r->slot[slot] = source(r, v);
-        if (!t)
-            s = aril__latest_status();
-        else if (r->g->values[v].kind == ARIL__FROM_INPUT)
-            s = bind(r, v, t);
+        if (!t) s = aril__latest_status();
     }
     return s;
 }
@@ -562,10 +568,13 @@ static aril_status take_results(run *r, const step *s, const aril__graph_node *n
     return status;
 }
 
+/* Names the node in the log: the error has the source location of the run. */
 static aril_status at_node(aril_status s, const aril__graph *g, const aril__graph_node *n)
 {
-    if (s < 0 && n->where)
-        aril__log(ARIL__LOG_TRACE, "%s, called at %s, failed", n->op->name, g->text + n->where);
+    char where[256];
+    if (aril__unlikely(s < 0) && aril__log_on(ARIL__LOG_TRACE))
+        aril__log(ARIL__LOG_TRACE, "%s, called at %s, failed", n->op->name,
+                  aril__graph_where(g, n, where, sizeof where));
     return s;
 }
 

@@ -2,6 +2,7 @@
 
 #include "autograd/node.h"
 #include "core/error.h"
+#include "core/source_location.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -81,6 +82,7 @@ void aril__graph_free(aril__graph *g)
     free(g->constants);
     free(g->outputs);
     free(g->epilogues);
+    free(g->frames);
     free(g);
 }
 
@@ -178,6 +180,30 @@ uint32_t aril__graph_text(aril__graph *g, const char *text)
     memcpy(g->text + g->n_text, text, size);
     g->n_text += (uint32_t)size;
     return g->n_text - (uint32_t)size;
+}
+
+void aril__graph_locate(aril__graph *g, aril__node_id id)
+{
+    enum { MOST = 40 };
+    void *frames[MOST];
+    if (id >= ARIL__LOCATED) return;
+    int n = aril__location_frames(frames, MOST);
+    if (n <= 0 || !RESERVE(g, frames, (uint32_t)n + 2)) return;
+    if (g->n_frames == 0) g->frames[g->n_frames++] = NULL;
+    g->nodes[id].where = g->n_frames;
+    memcpy(g->frames + g->n_frames, frames, (size_t)n * sizeof *frames);
+    g->n_frames += (uint32_t)n;
+    g->frames[g->n_frames++] = NULL;
+}
+
+const char *aril__graph_where(const aril__graph *g, const aril__graph_node *n, char *buf,
+                              size_t size)
+{
+    int count = 0;
+    if (size) buf[0] = '\0';
+    while (n->where && g->frames[n->where + (uint32_t)count]) count++;
+    if (count) aril__location_in(g->frames + n->where, count, buf, size);
+    return buf;
 }
 
 int aril__graph_outputs_of(const aril__op *op, int n_in, const aril__value_id *in)

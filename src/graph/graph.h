@@ -57,7 +57,7 @@ typedef struct aril__graph_node {
     uint16_t n_bodies; /* graphs of a control-flow op: g->bodies[body ...] */
     uint32_t body;
     uint32_t scope; /* g->text + scope: the module that applied it; 0: none */
-    uint32_t where; /* g->text + where: the source location of the call; 0: unknown */
+    uint32_t where; /* g->frames[where ...]: the stack of the call, ended by NULL; 0: unknown */
 } aril__graph_node;
 
 /* A tensor outside the graph that the program reads or changes. A run looks up its memory. */
@@ -120,6 +120,7 @@ typedef struct aril__graph {
     aril__value_id *ids;     /* lists of inputs */
     int64_t *words;          /* sizes and attributes */
     char *text;              /* names of scopes */
+    void **frames;           /* stacks of calls */
     aril_tensor **constants; /* references */
     aril__input *inputs;
     aril__value_id *outputs;
@@ -130,11 +131,11 @@ typedef struct aril__graph {
     aril__effect *effects;
     aril__epilogue *epilogues;
     struct aril__graph **bodies; /* owned */
-    uint32_t n_nodes, n_values, n_ids, n_words, n_text, n_constants, n_inputs, n_outputs, n_states,
-        n_grads, n_keys, n_draws, n_effects, n_epilogues, n_bodies;
-    uint32_t cap_nodes, cap_values, cap_ids, cap_words, cap_text, cap_constants, cap_inputs,
-        cap_outputs, cap_states, cap_grads, cap_keys, cap_draws, cap_effects, cap_epilogues,
-        cap_bodies;
+    uint32_t n_nodes, n_values, n_ids, n_words, n_text, n_frames, n_constants, n_inputs, n_outputs,
+        n_states, n_grads, n_keys, n_draws, n_effects, n_epilogues, n_bodies;
+    uint32_t cap_nodes, cap_values, cap_ids, cap_words, cap_text, cap_frames, cap_constants,
+        cap_inputs, cap_outputs, cap_states, cap_grads, cap_keys, cap_draws, cap_effects,
+        cap_epilogues, cap_bodies;
     aril__sizes *sizes; /* unknown sizes; of the tracer, or `own_sizes` */
     aril__sizes own_sizes;
 } aril__graph;
@@ -176,6 +177,13 @@ aril__node_id aril__graph_node_add(aril__graph *g, const aril__op *op, int n_in,
 bool aril__graph_describe(aril__graph *g, aril__value_id v, const aril_tensor *like);
 /* Stores a text; returns its place in g->text. The same text as the last time is stored once. */
 uint32_t aril__graph_text(aril__graph *g, const char *text);
+/* Remembers the stack of the present call as that of a node; only of the first ARIL__LOCATED nodes
+ * of a graph, since taking it costs some microseconds. */
+enum { ARIL__LOCATED = 20000 };
+void aril__graph_locate(aril__graph *g, aril__node_id id);
+/* Its source location, "mlp.c:42"; "" if it is unknown. Returns buf. */
+const char *aril__graph_where(const aril__graph *g, const aril__graph_node *n, char *buf,
+                              size_t size);
 
 /* ---- reading ---- */
 

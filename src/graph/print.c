@@ -152,9 +152,10 @@ static void print_node(const aril__graph *g, aril__node_id id, int depth, FILE *
     if (n->n_in > SHOWN) fprintf(to, ", ... (%u)", n->n_in);
     print_attrs(g, n, n->n_in == 0, to);
     fputs(")", to);
-    if (n->scope || n->where)
-        fprintf(to, "  # %s%s%s", g->text + n->scope, n->scope && n->where ? " " : "",
-                g->text + n->where);
+    char where[256];
+    aril__graph_where(g, n, where, sizeof where);
+    if (n->scope || where[0])
+        fprintf(to, "  # %s%s%s", g->text + n->scope, n->scope && where[0] ? " " : "", where);
     for (uint32_t b = 0; b < n->n_bodies; b++) {
         fputs(b ? "" : " {\n", to);
         print_graph(g->bodies[n->body + b], depth + 1, to);

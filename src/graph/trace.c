@@ -1,7 +1,6 @@
 #include "graph/trace.h"
 
 #include "autograd/node.h"
-#include "core/source_location.h"
 #include "ops/shape/as_strided.h"
 #include "ops/shape/copy.h"
 #include "ops/shape/view_write.h"
@@ -216,7 +215,7 @@ static void locate(aril__tracing *t, aril__node_id id)
         }
     }
     g->nodes[id].scope = t->scope;
-    if (aril__location(text, sizeof text)) g->nodes[id].where = aril__graph_text(g, text);
+    aril__graph_locate(g, id);
 }
 
 static aril__node_id add_node(aril__tracing *t, const aril__op *op, int n_in,
@@ -363,13 +362,15 @@ static cell *state_cell(aril__tracing *t, aril_tensor *x)
 /* The cell of memory that was not met before. */
 static cell *first_cell(aril__tracing *t, aril_tensor *x)
 {
-    if (covers(x) || aril__is_number(x) || aril__is_packed(x)) {
+    bool all =
+        x->offset == 0 && aril__dtype_bytes((aril_dtype)x->dtype, x->numel) == x->storage->bytes;
+    if (aril__is_number(x) || (all && aril__is_packed(x))) {
         cell *c = state_cell(t, x);
         return c && put(&t->storages, x->storage, c) ? c : NULL;
     }
-    aril_tensor *all = whole(x);
-    cell *base = all ? state_cell(t, all) : NULL;
-    if (all) aril__tensor_release(aril__self(), all);
+    aril_tensor *memory = whole(x);
+    cell *base = memory ? state_cell(t, memory) : NULL;
+    if (memory) aril__tensor_release(aril__self(), memory);
     return base && put(&t->storages, x->storage, base) ? strided_cell(t, base, x) : NULL;
 }
 
