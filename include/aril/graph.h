@@ -70,6 +70,39 @@ ARIL_API void aril_program_print(const aril_program *p, FILE *to);
 
 ARIL_API void aril_program_free(aril_program *p);
 
+/* ---- control flow ----
+ *
+ * In eager mode these are plain C: one branch is called, a loop runs. In a trace, and in a graph
+ * that is defined, they become nodes whose branches and bodies are graphs of their own, so that the
+ * run decides. Functions may use tensors from outside, and differentiate with respect to them, but
+ * must not change them. In a trace there are at most 8 results; functions that draw random numbers
+ * do so once for all trips. `ctx` must outlive a graph that is defined. */
+
+/* out[n_out] = pred != 0 ? then_fn(inputs) : else_fn(inputs). `pred` has one element. Both branches
+ * return results of the same dtypes and shapes. */
+ARIL_API aril_status aril_cond(aril_tensor *pred, aril_fn *then_fn, aril_fn *else_fn, void *ctx,
+                               aril_list inputs, int n_out, aril_tensor **out);
+
+typedef struct aril_while_opts {
+    int64_t max_trips; /* the loop ends after so many trips; 0: no limit. A loop in a trace can be
+                          differentiated only with a limit */
+} aril_while_opts;
+
+/* while (cond(state) != 0) state = body(state). `state` has at least one tensor; the body sets as
+ * many results, of the same dtypes and shapes. out[] receives the final state. */
+ARIL_API aril_status aril_while(aril_fn *cond, aril_fn *body, void *ctx, aril_list state,
+                                aril_while_opts opts, aril_tensor **out);
+
+/* For t = 0, 1, ... along the first axis of the sequences xs:
+ *     state, y_t = body(state, x_t)
+ * The body gets the state, then the t-th element of each sequence, and sets the new state, then
+ * n_ys results. final[] receives the last state, ys[] the results stacked: [T, shape of y_t...]. */
+ARIL_API aril_status aril_scan(aril_fn *body, void *ctx, aril_list state, aril_list xs, int n_ys,
+                               aril_tensor **final, aril_tensor **ys);
+
+/* A scan without state: out[k][t] = fn(xs[0][t], xs[1][t], ...)[k]. */
+ARIL_API aril_status aril_map(aril_fn *fn, void *ctx, aril_list xs, int n_out, aril_tensor **out);
+
 /* ---- define and run ---- */
 
 /* A graph that is defined by calls on its symbolic tensors. Opaque. */

@@ -3,6 +3,7 @@
 #include "aril/create.h"
 #include "autograd/node.h"
 #include "core/log.h"
+#include "graph/control.h"
 #include "ops/shape/copy.h"
 #include "ops/shape/view.h"
 #include "ops/table/apply.h"
@@ -282,6 +283,19 @@ static bool allocate(maker *m, uint32_t n_out, uint32_t n_effects)
            x->stored && m->last && m->shape && m->home;
 }
 
+/* Bodies of needed nodes get executors of their own. */
+static bool make_bodies(const aril__graph *g, const bool *needed)
+{
+    for (aril__node_id n = 1; n < g->n_nodes && g->n_bodies; n++) {
+        if (!needed[n]) continue;
+        for (uint32_t b = 0; b < g->nodes[n].n_bodies; b++) {
+            aril__graph *body = g->bodies[g->nodes[n].body + b];
+            if (!body->exec && !(body->exec = aril__exec_whole(body))) return false;
+        }
+    }
+    return true;
+}
+
 static bool make(maker *m, uint32_t n_out, const aril__value_id *out, uint32_t n_effects)
 {
     aril__exec *x = m->x;
@@ -297,7 +311,20 @@ static bool make(maker *m, uint32_t n_out, const aril__value_id *out, uint32_t n
     for (uint32_t i = 0; i < n_effects; i++)
         x->effect_slot[i] = slot_for(m, g->effects[x->effects[i]].value);
     for (uint32_t i = 0; i < n_effects; i++) find_home(m, i);
-    return find_ends(m);
+    return make_bodies(g, m->needed) && find_ends(m);
+}
+
+aril__exec *aril__exec_whole(const aril__graph *g)
+{
+    uint32_t *effects = aril__malloc(((size_t)g->n_effects + 1) * sizeof *effects);
+    if (!effects) {
+        aril__fail(ARIL_ERR_MEMORY, "graph: out of memory for its execution");
+        return NULL;
+    }
+    for (uint32_t i = 0; i < g->n_effects; i++) effects[i] = i;
+    aril__exec *x = aril__exec_new(g, g->n_outputs, g->outputs, g->n_effects, effects);
+    free(effects);
+    return x;
 }
 
 static void *copy_of(const void *from, size_t bytes)
@@ -578,6 +605,15 @@ static aril_status at_node(aril_status s, const aril__graph *g, const aril__grap
     return s;
 }
 
+/* The results belong to the scope, as those of an op. */
+static aril_status run_control(run *r, const aril__graph_node *n, aril_tensor *const *in,
+                               aril_tensor **out)
+{
+    aril_status s = aril__control_run(r->g, n, in, r->size, out);
+    for (int k = 0; k < n->n_out && s == ARIL_OK; k++) out[k] = aril__give(r->th, out[k]);
+    return s;
+}
+
 static aril_status run_op(run *r, const step *s, const aril__graph_node *n, aril_tensor **in)
 {
     enum { WORDS = 64 };
@@ -592,7 +628,9 @@ static aril_status run_op(run *r, const step *s, const aril__graph_node *n, aril
         given = attrs;
     }
     aril_status status;
-    if (home) {
+    if (n->n_bodies) {
+        status = run_control(r, n, in, out);
+    } else if (home) {
         out[0] = aril__apply_to(home, n->op, n->n_in, in, given);
         status = aril_tensor_status(out[0]);
     } else {
@@ -750,6 +788,12 @@ static aril_status run_all(run *r, aril_tensor **got)
 
 aril_status aril__exec_run(const aril__exec *x, aril_tensor *const *in, aril_tensor **out)
 {
+    return aril__exec_run_body(x, in, NULL, out);
+}
+
+aril_status aril__exec_run_body(const aril__exec *x, aril_tensor *const *in, const int64_t *known,
+                                aril_tensor **out)
+{
     const aril__graph *g = x->g;
     size_t n_sizes = g->sizes->n;
     aril_tensor **slot = aril__calloc((x->n_slots + (size_t)x->n_outputs) * sizeof *slot);
@@ -759,7 +803,7 @@ aril_status aril__exec_run(const aril__exec *x, aril_tensor *const *in, aril_ten
         free(size);
         return aril__fail(ARIL_ERR_MEMORY, "run: out of memory");
     }
-    for (size_t i = 0; i < n_sizes; i++) size[i] = -1;
+    for (size_t i = 0; i < n_sizes; i++) size[i] = known ? known[i] : -1;
     run r = { x, g, aril__self(), slot, size, n_sizes, in };
     aril_tensor **got = slot + x->n_slots;
     aril__tracer *before = aril__trace(NULL);

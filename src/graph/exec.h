@@ -28,4 +28,12 @@ uint32_t aril__exec_steps(const aril__exec *x);
  * the program changes may have been changed, as in eager mode. */
 aril_status aril__exec_run(const aril__exec *x, aril_tensor *const *in, aril_tensor **out);
 
+/* The same for a body: `size` has the unknown sizes that the run around it knows already (-1: not
+ * known). */
+aril_status aril__exec_run_body(const aril__exec *x, aril_tensor *const *in, const int64_t *size,
+                                aril_tensor **out);
+
+/* An executor for all outputs and effects of a graph. */
+aril__exec *aril__exec_whole(const aril__graph *g);
+
 #endif

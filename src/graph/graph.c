@@ -3,6 +3,7 @@
 #include "autograd/node.h"
 #include "core/error.h"
 #include "core/source_location.h"
+#include "graph/exec.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -74,6 +75,7 @@ void aril__graph_free(aril__graph *g)
     for (uint32_t i = 0; i < g->n_grads; i++) aril__node_release(th, g->grads[i].leaf);
     for (uint32_t i = 0; i < g->n_epilogues; i++) free(g->epilogues[i].data);
     for (uint32_t i = 0; i < g->n_bodies; i++) aril__graph_free(g->bodies[i]);
+    aril__exec_free(g->exec);
     aril__sizes_free(&g->own_sizes);
     void *const lists[] = { g->nodes,  g->values, g->ids,    g->words, g->text,
                             g->inputs, g->states, g->grads,  g->keys,  g->draws,

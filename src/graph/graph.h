@@ -131,6 +131,7 @@ typedef struct aril__graph {
     aril__effect *effects;
     aril__epilogue *epilogues;
     struct aril__graph **bodies; /* owned */
+    struct aril__exec *exec;     /* of a body: runs it; made with the executor of the whole */
     uint32_t n_nodes, n_values, n_ids, n_words, n_text, n_frames, n_constants, n_inputs, n_outputs,
         n_states, n_grads, n_keys, n_draws, n_effects, n_epilogues, n_bodies;
     uint32_t cap_nodes, cap_values, cap_ids, cap_words, cap_text, cap_frames, cap_constants,

@@ -51,6 +51,7 @@ bool aril__pass_is_on(const char *name)
 aril_status aril__passes(aril__graph *g)
 {
     aril_status s = ARIL_OK;
+    for (uint32_t i = 0; i < g->n_bodies && s == ARIL_OK; i++) s = aril__passes(g->bodies[i]);
     for (int i = 0; i < aril__n_passes && s == ARIL_OK; i++) {
         const aril__pass *p = &aril__pass_list[i];
         uint32_t before = g->n_nodes;

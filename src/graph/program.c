@@ -287,14 +287,9 @@ static aril_status guard_states(const aril_program *p, trace *t, aril_list in)
     return ARIL_OK;
 }
 
-static aril_status make_exec(const aril_program *p, trace *t)
+static aril_status make_exec(trace *t)
 {
-    aril__graph *g = t->g;
-    uint32_t *effects = aril__malloc(((size_t)g->n_effects + 1) * sizeof *effects);
-    if (!effects) return no_memory(p);
-    for (uint32_t i = 0; i < g->n_effects; i++) effects[i] = i;
-    t->x = aril__exec_new(g, g->n_outputs, g->outputs, g->n_effects, effects);
-    free(effects);
+    t->x = aril__exec_whole(t->g);
     return t->x ? ARIL_OK : aril__latest_status();
 }
 
@@ -327,7 +322,7 @@ static trace *make_trace(const aril_program *p, aril_list in, const int64_t *wor
     }
     if (s == ARIL_OK) s = aril__passes(t->g);
     if (s == ARIL_OK) s = guard_states(p, t, in);
-    if (s == ARIL_OK) s = make_exec(p, t);
+    if (s == ARIL_OK) s = make_exec(t);
     *status = s;
     if (s == ARIL_OK) return t;
     release_trace(t);

@@ -74,6 +74,11 @@ struct aril__tracing {
     uint32_t n_named, cap_named;
     aril_tensor **kept; /* symbolic tensors that belong to a defined graph */
     uint32_t n_kept, cap_kept;
+    aril__tracing *outer;   /* of a body */
+    aril_tensor **captured; /* references */
+    uint32_t n_captured, cap_captured;
+    void **memory; /* freed with the trace */
+    uint32_t n_memory, cap_memory;
     const aril__frame *frame; /* whose name is g->text + scope */
     uint32_t scope;
 };
@@ -412,8 +417,28 @@ static cell *cell_of_tensor(aril__tracing *t, aril_tensor *x)
     return c && put(&t->tensors, x, c) ? c : NULL;
 }
 
+/* A tensor from outside a body becomes an input of it. */
+static cell *captured_cell(aril__tracing *t, aril_tensor *x)
+{
+    cell *c = find(&t->tensors, x);
+    if (c) return c;
+    if (!aril__graph_grow(&t->captured, t->n_captured, &t->cap_captured, sizeof *t->captured))
+        return NULL;
+    aril__value_id v = aril__graph_input(t->g, x, NULL);
+    c = v ? outside_cell(t, v, FROM_INPUT, t->g->n_inputs - 1) : NULL;
+    if (!c || !put(&t->tensors, x, c)) return NULL;
+    t->captured[t->n_captured++] = aril__tensor_keep(x);
+    return c;
+}
+
+static bool is_inner(const aril__tracing *t, const aril_tensor *x)
+{
+    return x->flags & ARIL__SYMBOLIC && ((cell *)x->u.symbol)->symbol.owner == &t->cells->base;
+}
+
 static cell *cell_of(aril__tracing *t, aril_tensor *x)
 {
+    if (t->outer && !is_inner(t, x)) return captured_cell(t, x);
     if (!(x->flags & ARIL__SYMBOLIC)) return cell_of_tensor(t, x);
     cell *c = x->u.symbol;
     if (c->symbol.owner == &t->cells->base) return c;
@@ -499,7 +524,7 @@ aril__value_id aril__tracing_value(aril__tracing *t, aril_tensor *x)
     if (!x) return 0;
     if (x->flags & ARIL__SHAPE_ONLY || (x->flags & ARIL__CONSTANT && !find(&t->tensors, x)))
         return aril__graph_constant(t->g, x);
-    if (x->flags & ARIL__KEY) {
+    if (x->flags & ARIL__KEY && !t->outer) {
         if (t->defines) return defined_key(t, x);
         cell *key = find(&t->tensors, x);
         return key ? key->value : aril__graph_constant(t->g, x);
@@ -517,6 +542,7 @@ static bool is_loose(aril__tracing *t, const aril__call *c, int i, const aril__v
     const aril__value *values = t->g->values;
     if (ARIL__IS_VIEW(op->out[i])) return values[in[op->out[i] - 1]].flags & ARIL__VALUE_LOOSE;
     if (c->out[i].ndim < 3) return false;
+    if (!op->number) return true; /* control flow */
     if (c->device && !(op->flags & ELEMENTWISE) && aril__rows_prepare(c->device, op, c->type))
         return true;
     for (int k = 0; k < c->n_in && op->flags & (KEEPS_ORDER | KEEPS_CHANNELS); k++)
@@ -597,6 +623,26 @@ static bool is_outside(const aril_tensor *x)
     return x->storage || root_of((cell *)x->u.symbol)->origin != INSIDE;
 }
 
+/* Whether a call in a body changes a tensor from outside it. */
+static bool changes_outside(const aril__tracing *t, const aril__call *c, const aril_tensor *dest)
+{
+    if (dest && (!is_inner(t, dest) || is_outside(dest))) return true;
+    for (int i = 0; i < c->n_in; i++) {
+        bool changes = c->op->writes && aril__changes(c->op, i);
+        for (int k = 0; k < c->op->n_out; k++) changes |= c->op->out[k] == WRITES(i);
+        if (changes && c->in[i] && (!is_inner(t, c->in[i]) || is_outside(c->in[i]))) return true;
+    }
+    return false;
+}
+
+static aril_status body_write(const aril__op *op)
+{
+    return aril__fail(ARIL_ERR_STATE,
+                      "%s: a branch or the body of a loop cannot change a tensor from outside it; "
+                      "return the new value",
+                      op->name);
+}
+
 /* Results and writes of node `id`. out[] gets references. */
 static aril_status finish_call(aril__tracing *t, const aril__call *c, aril_tensor *dest,
                                aril__node_id id, const aril__value_id *in, aril_tensor **out)
@@ -644,6 +690,7 @@ static aril_status apply(aril__tracer *self, const aril__call *c, aril_tensor *d
     aril_status s = ARIL_OK;
     for (int i = 0; i < c->op->n_out; i++) out[i] = NULL;
     if (t->defines && dest && is_outside(dest)) return defined_write(c->op);
+    if (t->outer && changes_outside(t, c, dest)) return body_write(c->op);
     if (c->n_in > FEW && !(in = aril__malloc((size_t)c->n_in * sizeof *in))) return no_memory();
     for (int i = 0; i < c->n_in && s == ARIL_OK; i++) {
         in[i] = aril__tracing_value(t, c->in[i]);
@@ -845,9 +892,11 @@ static int64_t named_unknown(aril__tracing *t, int64_t given)
 static aril_tensor *symbol_for(aril__tracing *t, const aril_tensor *like, const int64_t *dim,
                                cell *c)
 {
-    aril__tracer *before = aril__trace(&t->tracer); /* for its unknown sizes */
-    aril_tensor *x = aril__symbolic_like(aril__self(), like, dim, c);
-    aril__trace(before);
+    aril__thread *th = aril__self();
+    aril__sizes *before = th->sizes;
+    th->sizes = t->g->sizes;
+    aril_tensor *x = aril__symbolic_like(th, like, dim, c);
+    th->sizes = before;
     if (x) x->flags |= like->flags & ARIL__WEAK;
     if (x && keep_defined(t, x) < 0) {
         aril__tensor_release(aril__self(), x);
@@ -939,6 +988,76 @@ aril__tracing *aril__tracing_new(const char *name, bool defines)
     return t;
 }
 
+/* ---- bodies ---- */
+
+static aril_status body_leaf(aril__tracer *self, struct aril__node *leaf)
+{
+    (void)self;
+    (void)leaf;
+    return ARIL_OK;
+}
+
+/* Draws count as those of the outermost trace; a loop would repeat them. */
+static void body_drew(aril__tracer *self, aril_generator *of, aril_rng_state before,
+                      aril_tensor *key)
+{
+    aril__tracing *t = (aril__tracing *)self;
+    while (t->outer) t = t->outer;
+    if (t->tracer.drew) t->tracer.drew(&t->tracer, of, before, key);
+}
+
+static aril_status body_watch(aril__tracer *self, void *at, size_t bytes)
+{
+    aril__tracing *outer = ((aril__tracing *)self)->outer;
+    return outer->tracer.watch ? outer->tracer.watch(&outer->tracer, at, bytes) : ARIL_OK;
+}
+
+aril__tracing *aril__tracing_body(aril__tracing *outer, const char *name)
+{
+    aril__tracing *t = aril__tracing_new(name, false);
+    if (!t) return NULL;
+    t->outer = outer;
+    t->g->sizes = outer->g->sizes;
+    t->tracer.leaf = body_leaf;
+    t->tracer.drew = body_drew;
+    t->tracer.freed = NULL;
+    t->tracer.watch = body_watch;
+    t->tracer.after = NULL;
+    return t;
+}
+
+int aril__tracing_captures(const aril__tracing *t, aril_tensor *const **of)
+{
+    *of = t->captured;
+    return (int)t->n_captured;
+}
+
+bool aril__tracing_capture(aril__tracing *t, aril_tensor *x)
+{
+    return captured_cell(t, x) != NULL;
+}
+
+bool aril__tracing_own(aril__tracing *t, void *memory)
+{
+    if (!memory || !aril__graph_grow(&t->memory, t->n_memory, &t->cap_memory, sizeof *t->memory)) {
+        free(memory);
+        return false;
+    }
+    t->memory[t->n_memory++] = memory;
+    return true;
+}
+
+aril__tracing *aril__tracing_now(int n, aril_tensor *const *of)
+{
+    aril__tracer *now = aril__self()->tracer;
+    if (now) return now->apply == apply ? (aril__tracing *)now : NULL;
+    for (int i = 0; i < n; i++) {
+        aril__tracing *t = of[i] ? aril__tracing_of(of[i]) : NULL;
+        if (t) return t;
+    }
+    return NULL;
+}
+
 static void release_kept(aril__tracing *t)
 {
     for (uint32_t i = t->n_kept; i-- > 0;) aril__tensor_release(aril__self(), t->kept[i]);
@@ -961,6 +1080,10 @@ void aril__tracing_free(aril__tracing *t)
     free(t->starts);
     free(t->named);
     free(t->kept);
+    for (uint32_t i = 0; i < t->n_captured; i++) aril__tensor_release(aril__self(), t->captured[i]);
+    for (uint32_t i = 0; i < t->n_memory; i++) free(t->memory[i]);
+    free(t->captured);
+    free(t->memory);
     free(t);
 }
 
@@ -995,6 +1118,7 @@ aril__traced_call aril__tracing_begin(aril__tracing *t)
 {
     aril__traced_call c = { .scope = aril_scope_begin() };
     c.before = aril__trace(&t->tracer);
+    aril__self()->sizes = t->g->sizes; /* of the outermost trace */
     return c;
 }
 
@@ -1006,19 +1130,31 @@ aril_status aril__tracing_end(aril__tracing *t, aril__traced_call *c, aril_statu
         s = v && aril__graph_output(t->g, v) ? ARIL_OK : aril__latest_status();
     }
     s = finish_leaves(t, s);
-    finish_generators(t);
+    if (!t->outer) finish_generators(t);
     restore_host(t);
     aril__trace(c->before);
+    if (t->outer) aril__self()->sizes = c->before ? t->g->sizes : NULL;
     aril_guard_end(&c->scope); /* what the traced code created ends here */
+    if (t->outer) return s;
     if (s == ARIL_OK) s = fix_keys(t);
     return s == ARIL_OK ? finish_states(t) : s;
+}
+
+static void share_sizes(aril__graph *g, aril__sizes *sizes)
+{
+    g->sizes = sizes;
+    for (uint32_t i = 0; i < g->n_bodies; i++) share_sizes(g->bodies[i], sizes);
 }
 
 aril__graph *aril__tracing_take(aril__tracing *t, aril__watches *watches)
 {
     aril__graph *g = t->g;
+    if (t->outer) { /* its sizes are those of the whole */
+        t->g = NULL;
+        return g;
+    }
     g->own_sizes = t->tracer.sizes;
-    g->sizes = &g->own_sizes;
+    share_sizes(g, &g->own_sizes);
     t->tracer.sizes = (aril__sizes){ 0 };
     *watches = t->watches;
     t->watches = (aril__watches){ 0 };

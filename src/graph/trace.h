@@ -75,6 +75,21 @@ aril__traced_call aril__tracing_begin(aril__tracing *t);
 aril_status aril__tracing_end(aril__tracing *t, aril__traced_call *c, aril_status so_far, int n_out,
                               aril_tensor *const *out);
 
+/* ---- bodies of control flow ---- */
+
+/* A trace of a function inside another trace, whose unknown sizes it shares. Tensors from outside
+ * that the function uses are captured: they become inputs after its arguments. */
+aril__tracing *aril__tracing_body(aril__tracing *outer, const char *name);
+/* The captured tensors. */
+int aril__tracing_captures(const aril__tracing *t, aril_tensor *const **of);
+/* Captures a tensor, if it is not already; false with an error. */
+bool aril__tracing_capture(aril__tracing *t, aril_tensor *x);
+/* Frees `memory` with the trace. */
+bool aril__tracing_own(aril__tracing *t, void *memory);
+/* The trace that is recording: that of the thread, or that of a symbolic tensor of a defined graph
+ * among these; NULL: none. */
+aril__tracing *aril__tracing_now(int n, aril_tensor *const *of);
+
 /* Takes the finished graph, and the watches, out of the trace. */
 aril__graph *aril__tracing_take(aril__tracing *t, aril__watches *watches);
 
