@@ -1,6 +1,5 @@
-#include "graph/trace.h"
+#include "graph/tracing.h"
 
-#include "autograd/node.h"
 #include "ops/shape/as_strided.h"
 #include "ops/shape/copy.h"
 #include "ops/shape/view_write.h"
@@ -9,80 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What a cell stands for, besides a value of the graph. */
-enum origin { INSIDE, FROM_INPUT, FROM_STATE, FROM_GRAD };
-
-typedef struct cell {
-    aril__symbol symbol; /* first: u.symbol of symbolic tensors points here */
-    aril__value_id value;
-    aril__value_id initial; /* of a cell from outside */
-    struct cell *base;      /* NULL: not a view */
-    aril__node_id view;     /* the node that computed it from its base */
-    unsigned version;       /* counts writes to a cell without a base, */
-    unsigned seen;          /* and for which of them the value of a view is valid */
-    uint8_t origin;
-    uint32_t index;
-    const aril_tensor *of; /* the tensor that an input is traced with */
-} cell;
-
-/* Cells, which exist as long as tensors refer to them. */
-enum { CHUNK = 512 };
-typedef struct chunk {
-    struct chunk *next;
-    cell at[CHUNK];
-} chunk;
-typedef struct cells {
-    aril__symbols base; /* first */
-    chunk *chunks;
-    int used; /* of the first chunk */
-} cells;
-
-/* Pointers to cells, by address: open addressing. */
-typedef struct map {
-    const void **key;
-    cell **at;
-    size_t n, slots;
-} map;
-
-typedef struct leaf_entry {
-    aril_tensor *grad; /* before the trace: a reference, or NULL */
-} leaf_entry;
-
-typedef struct start {
-    aril_rng_state state; /* of a generator when the trace first drew from it */
-    bool freed;
-} start;
-
-typedef struct named_size {
-    int64_t given, unknown;
-} named_size;
-
-struct aril__tracing {
-    aril__tracer tracer; /* first */
-    aril__graph *g;
-    void *owner;
-    bool defines;
-    cells *cells;
-    map tensors;  /* concrete tensors -> cells */
-    map storages; /* storages -> the cell that covers them */
-    map leaves;   /* leaf nodes -> a cell whose index is the leaf's */
-    leaf_entry *leaf;
-    start *starts; /* of the generators of the graph */
-    uint32_t cap_leaf, cap_starts;
-    aril__watches watches;
-    named_size *named;
-    uint32_t n_named, cap_named;
-    aril_tensor **kept; /* symbolic tensors that belong to a defined graph */
-    uint32_t n_kept, cap_kept;
-    aril__tracing *outer;   /* of a body */
-    aril_tensor **captured; /* references */
-    uint32_t n_captured, cap_captured;
-    void **memory; /* freed with the trace */
-    uint32_t n_memory, cap_memory;
-    const aril__frame *frame; /* whose name is g->text + scope */
-    uint32_t scope;
-};
-
 static aril__cold aril_status no_memory(void)
 {
     return aril__fail(ARIL_ERR_MEMORY, "trace: out of memory");
@@ -90,114 +15,20 @@ static aril__cold aril_status no_memory(void)
 
 /* ---- cells ---- */
 
-static void free_cells(aril__symbols *base)
-{
-    cells *c = (cells *)base;
-    for (chunk *next; c->chunks; c->chunks = next) {
-        next = c->chunks->next;
-        free(c->chunks);
-    }
-    free(c);
-}
-
-static cell *new_cell(aril__tracing *t, aril__value_id value)
-{
-    cells *c = t->cells;
-    if (!value) return NULL;
-    if (!c->chunks || c->used == CHUNK) {
-        chunk *more = aril__malloc(sizeof *more);
-        if (!more) {
-            no_memory();
-            return NULL;
-        }
-        more->next = c->chunks;
-        c->chunks = more;
-        c->used = 0;
-    }
-    cell *made = &c->chunks->at[c->used++];
-    *made = (cell){ .symbol = { &c->base }, .value = value };
-    return made;
-}
-
-static cell *outside_cell(aril__tracing *t, aril__value_id value, enum origin origin,
-                          uint32_t index)
-{
-    cell *c = new_cell(t, value);
-    if (!c) return NULL;
-    c->initial = value;
-    c->origin = (uint8_t)origin;
-    c->index = index;
-    return c;
-}
-
-static cell *root_of(cell *c)
+static aril__cell *root_of(aril__cell *c)
 {
     while (c->base) c = c->base;
     return c;
 }
 
-static cell *view_cell(aril__tracing *t, cell *base, aril__node_id node)
+static aril__cell *view_cell(aril__tracing *t, aril__cell *base, aril__node_id node)
 {
-    cell *c = new_cell(t, t->g->nodes[node].out);
+    aril__cell *c = aril__cell_new(t, t->g->nodes[node].out);
     if (!c) return NULL;
     c->base = base;
     c->view = node;
     c->seen = root_of(base)->version;
     return c;
-}
-
-/* ---- maps ---- */
-
-static size_t slot_of(const map *m, const void *key)
-{
-    size_t i = ((uintptr_t)key >> 6) * 0x9e3779b97f4a7c15u >> 20 & (m->slots - 1);
-    while (m->key[i] && m->key[i] != key) i = (i + 1) & (m->slots - 1);
-    return i;
-}
-
-static cell *find(const map *m, const void *key)
-{
-    return m->slots ? m->at[slot_of(m, key)] : NULL;
-}
-
-static bool grow_map(map *m)
-{
-    map to = { .slots = m->slots ? m->slots * 2 : 64, .n = m->n };
-    to.key = aril__calloc(to.slots * sizeof *to.key);
-    to.at = aril__calloc(to.slots * sizeof *to.at);
-    if (!to.key || !to.at) {
-        free(to.key);
-        free(to.at);
-        no_memory();
-        return false;
-    }
-    for (size_t i = 0; i < m->slots; i++) {
-        if (!m->key[i]) continue;
-        size_t k = slot_of(&to, m->key[i]);
-        to.key[k] = m->key[i];
-        to.at[k] = m->at[i];
-    }
-    free(m->key);
-    free(m->at);
-    *m = to;
-    return true;
-}
-
-static bool put(map *m, const void *key, cell *c)
-{
-    if (2 * (m->n + 1) > m->slots && !grow_map(m)) return false;
-    size_t i = slot_of(m, key);
-    m->n += !m->key[i];
-    m->key[i] = key;
-    m->at[i] = c;
-    return true;
-}
-
-static void free_map(map *m)
-{
-    free(m->key);
-    free(m->at);
-    *m = (map){ 0 };
 }
 
 /* ---- nodes ---- */
@@ -257,7 +88,7 @@ static bool is_reshape(const aril__op *op)
 }
 
 /* Repeats the view op on the present value of the base. */
-static bool view_again(aril__tracing *t, cell *c)
+static bool view_again(aril__tracing *t, aril__cell *c)
 {
     aril__graph *g = t->g;
     aril__graph_node n = g->nodes[c->view];
@@ -274,11 +105,11 @@ static bool view_again(aril__tracing *t, cell *c)
 }
 
 /* The present value of a cell; 0 with an error. */
-static aril__value_id value_of(aril__tracing *t, cell *c)
+static aril__value_id value_of(aril__tracing *t, aril__cell *c)
 {
     unsigned version = root_of(c)->version;
     while (c->base && c->seen != version) {
-        cell *stale = c; /* the one nearest to the base */
+        aril__cell *stale = c; /* the one nearest to the base */
         while (stale->base->base && stale->base->seen != version) stale = stale->base;
         if (!view_again(t, stale)) return 0;
     }
@@ -296,7 +127,7 @@ static aril_status unknown_order(const aril__op *op)
 }
 
 /* Gives a cell a new value, and its bases the values in which its part is replaced. */
-static aril_status store(aril__tracing *t, cell *c, aril__value_id v)
+static aril_status store(aril__tracing *t, aril__cell *c, aril__value_id v)
 {
     aril__graph *g = t->g;
     unsigned version = root_of(c)->version + 1;
@@ -334,7 +165,7 @@ static bool same_geometry(const aril_tensor *a, const aril_tensor *b)
 }
 
 /* A view of a cell whose value is row-major, as the strides of `like` say. */
-static cell *strided_cell(aril__tracing *t, cell *base, const aril_tensor *like)
+static aril__cell *strided_cell(aril__tracing *t, aril__cell *base, const aril_tensor *like)
 {
     struct as_strided_attrs a = { .ndim = { like->ndim }, .offset = { like->offset } };
     memcpy(a.dim, like->dim, sizeof a.dim);
@@ -358,34 +189,34 @@ static aril_tensor *whole(const aril_tensor *of)
     return t;
 }
 
-static cell *state_cell(aril__tracing *t, aril_tensor *x)
+static aril__cell *state_cell(aril__tracing *t, aril_tensor *x)
 {
     aril__value_id v = aril__graph_state(t->g, x, NULL);
-    return v ? outside_cell(t, v, FROM_STATE, t->g->n_states - 1) : NULL;
+    return v ? aril__cell_outside(t, v, ARIL__CELL_FROM_STATE, t->g->n_states - 1) : NULL;
 }
 
 /* The cell of memory that was not met before. */
-static cell *first_cell(aril__tracing *t, aril_tensor *x)
+static aril__cell *first_cell(aril__tracing *t, aril_tensor *x)
 {
     bool all =
         x->offset == 0 && aril__dtype_bytes((aril_dtype)x->dtype, x->numel) == x->storage->bytes;
     if (aril__is_number(x) || (all && aril__is_packed(x))) {
-        cell *c = state_cell(t, x);
-        return c && put(&t->storages, x->storage, c) ? c : NULL;
+        aril__cell *c = state_cell(t, x);
+        return c && aril__map_put(&t->storages, x->storage, c) ? c : NULL;
     }
     aril_tensor *memory = whole(x);
-    cell *base = memory ? state_cell(t, memory) : NULL;
+    aril__cell *base = memory ? state_cell(t, memory) : NULL;
     if (memory) aril__tensor_release(aril__self(), memory);
-    return base && put(&t->storages, x->storage, base) ? strided_cell(t, base, x) : NULL;
+    return base && aril__map_put(&t->storages, x->storage, base) ? strided_cell(t, base, x) : NULL;
 }
 
 /* The tensor that a cell from outside stands for. */
-static const aril_tensor *tensor_of(aril__tracing *t, const cell *c)
+static const aril_tensor *tensor_of(aril__tracing *t, const aril__cell *c)
 {
-    return c->origin == FROM_STATE ? t->g->states[c->index].tensor : c->of;
+    return c->origin == ARIL__CELL_FROM_STATE ? t->g->states[c->index].tensor : c->of;
 }
 
-static cell *shared_cell(aril__tracing *t, cell *root, aril_tensor *x)
+static aril__cell *shared_cell(aril__tracing *t, aril__cell *root, aril_tensor *x)
 {
     const aril_tensor *first = tensor_of(t, root);
     if (first && same_geometry(first, x)) return root;
@@ -397,9 +228,9 @@ static cell *shared_cell(aril__tracing *t, cell *root, aril_tensor *x)
 }
 
 /* A number of the host joins other devices by its flags, so each header has its own cell. */
-static cell *cell_of_tensor(aril__tracing *t, aril_tensor *x)
+static aril__cell *cell_of_tensor(aril__tracing *t, aril_tensor *x)
 {
-    cell *c = find(&t->tensors, x);
+    aril__cell *c = aril__map_find(&t->tensors, x);
     if (c) return c;
     if (x->node && !(x->node->flags & ARIL__NODE_LEAF) && !aril__self()->mode.no_grad) {
         char text[ARIL__SHAPE_TEXT];
@@ -409,112 +240,42 @@ static cell *cell_of_tensor(aril__tracing *t, aril_tensor *x)
                    aril__text(text, x));
         return NULL;
     }
-    cell *root = find(&t->storages, x->storage);
+    aril__cell *root = aril__map_find(&t->storages, x->storage);
     c = root ? shared_cell(t, root, x) : first_cell(t, x);
-    if (c && c->origin != FROM_STATE) { /* keep the header: its address is the key */
+    if (c && c->origin != ARIL__CELL_FROM_STATE) { /* keep the header: its address is the key */
         if (!aril__graph_state(t->g, x, NULL)) return NULL;
     }
-    return c && put(&t->tensors, x, c) ? c : NULL;
+    return c && aril__map_put(&t->tensors, x, c) ? c : NULL;
 }
 
 /* A tensor from outside a body becomes an input of it. */
-static cell *captured_cell(aril__tracing *t, aril_tensor *x)
+static aril__cell *captured_cell(aril__tracing *t, aril_tensor *x)
 {
-    cell *c = find(&t->tensors, x);
+    aril__cell *c = aril__map_find(&t->tensors, x);
     if (c) return c;
     if (!aril__graph_grow(&t->captured, t->n_captured, &t->cap_captured, sizeof *t->captured))
         return NULL;
     aril__value_id v = aril__graph_input(t->g, x, NULL);
-    c = v ? outside_cell(t, v, FROM_INPUT, t->g->n_inputs - 1) : NULL;
-    if (!c || !put(&t->tensors, x, c)) return NULL;
+    c = v ? aril__cell_outside(t, v, ARIL__CELL_FROM_INPUT, t->g->n_inputs - 1) : NULL;
+    if (!c || !aril__map_put(&t->tensors, x, c)) return NULL;
     t->captured[t->n_captured++] = aril__tensor_keep(x);
     return c;
 }
 
 static bool is_inner(const aril__tracing *t, const aril_tensor *x)
 {
-    return x->flags & ARIL__SYMBOLIC && ((cell *)x->u.symbol)->symbol.owner == &t->cells->base;
+    return x->flags & ARIL__SYMBOLIC &&
+           ((aril__cell *)x->u.symbol)->symbol.owner == &t->cells->base;
 }
 
-static cell *cell_of(aril__tracing *t, aril_tensor *x)
+static aril__cell *cell_of(aril__tracing *t, aril_tensor *x)
 {
     if (t->outer && !is_inner(t, x)) return captured_cell(t, x);
     if (!(x->flags & ARIL__SYMBOLIC)) return cell_of_tensor(t, x);
-    cell *c = x->u.symbol;
+    aril__cell *c = x->u.symbol;
     if (c->symbol.owner == &t->cells->base) return c;
     aril__fail(ARIL_ERR_STATE, "a symbolic tensor was used in another graph than its own");
     return NULL;
-}
-
-/* ---- random keys ---- */
-
-/* Keys are equal if they are the same call of the same seed: a recomputation draws them again. */
-static aril__value_id key_value(aril__tracing *t, aril_tensor *key, uint32_t draws, uint64_t offset)
-{
-    aril__graph *g = t->g;
-    for (uint32_t i = g->n_keys; i-- > 0;)
-        if (g->keys[i].generator == draws && g->keys[i].offset == offset) return g->keys[i].value;
-    if (!ARIL__GROW(g, keys)) return 0;
-    aril__value_id v = aril__graph_value(g, ARIL__FROM_KEY, g->n_keys, key);
-    if (v) g->keys[g->n_keys++] = (aril__key){ draws, offset, v };
-    return v;
-}
-
-static int draws_of(const aril__tracing *t, const aril_generator *g)
-{
-    for (uint32_t i = 0; i < t->g->n_draws; i++)
-        if (t->g->draws[i].generator == g && !t->starts[i].freed) return (int)i;
-    return -1;
-}
-
-static int new_draws(aril__tracing *t, aril_generator *of, aril_rng_state state)
-{
-    aril__graph *g = t->g;
-    if (!ARIL__GROW(g, draws) ||
-        !aril__graph_grow(&t->starts, g->n_draws, &t->cap_starts, sizeof *t->starts))
-        return -1;
-    t->starts[g->n_draws] = (start){ .state = state };
-    g->draws[g->n_draws] = (aril__draws){ .generator = of };
-    return (int)g->n_draws++;
-}
-
-static void drew(aril__tracer *self, aril_generator *of, aril_rng_state before, aril_tensor *key)
-{
-    aril__tracing *t = (aril__tracing *)self;
-    int d = draws_of(t, of);
-    if (d < 0) d = new_draws(t, of, before);
-    if (d < 0) return;
-    aril_rng_state from = t->starts[d].state;
-    if (before.seed != from.seed || before.calls < from.calls) return; /* seeded: a constant */
-    aril__value_id v = key_value(t, key, (uint32_t)d, before.calls - from.calls);
-    cell *c = v ? new_cell(t, v) : NULL;
-    if (c && put(&t->tensors, key, c)) { /* kept, so that the address stays its own */
-        if (aril__graph_grow(&t->kept, t->n_kept, &t->cap_kept, sizeof *t->kept))
-            t->kept[t->n_kept++] = aril__tensor_keep(key);
-    }
-}
-
-/* Its keys are the same in every run: the traced code creates the generator, too. */
-static void freed(aril__tracer *self, aril_generator *of)
-{
-    aril__tracing *t = (aril__tracing *)self;
-    int d = draws_of(t, of);
-    if (d >= 0) t->starts[d].freed = true;
-}
-
-/* In a defined graph, a key stands for the next call of the generator of the run. */
-static aril__value_id defined_key(aril__tracing *t, aril_tensor *key)
-{
-    cell *c = find(&t->tensors, key);
-    if (c) return c->value;
-    int d = draws_of(t, NULL);
-    if (d < 0) d = new_draws(t, NULL, (aril_rng_state){ 0, 0 });
-    if (d < 0) return 0;
-    aril__value_id v = key_value(t, key, (uint32_t)d, t->g->draws[d].calls++);
-    if (!v || !(c = new_cell(t, v)) || !put(&t->tensors, key, c)) return 0;
-    if (!aril__graph_grow(&t->kept, t->n_kept, &t->cap_kept, sizeof *t->kept)) return 0;
-    t->kept[t->n_kept++] = aril__tensor_keep(key);
-    return v;
 }
 
 /* ---- operands ---- */
@@ -522,14 +283,15 @@ static aril__value_id defined_key(aril__tracing *t, aril_tensor *key)
 aril__value_id aril__tracing_value(aril__tracing *t, aril_tensor *x)
 {
     if (!x) return 0;
-    if (x->flags & ARIL__SHAPE_ONLY || (x->flags & ARIL__CONSTANT && !find(&t->tensors, x)))
+    if (x->flags & ARIL__SHAPE_ONLY ||
+        (x->flags & ARIL__CONSTANT && !aril__map_find(&t->tensors, x)))
         return aril__graph_constant(t->g, x);
     if (x->flags & ARIL__KEY && !t->outer) {
-        if (t->defines) return defined_key(t, x);
-        cell *key = find(&t->tensors, x);
+        if (t->defines) return aril__trace_defined_key(t, x);
+        aril__cell *key = aril__map_find(&t->tensors, x);
         return key ? key->value : aril__graph_constant(t->g, x);
     }
-    cell *c = cell_of(t, x);
+    aril__cell *c = cell_of(t, x);
     return c ? value_of(t, c) : 0;
 }
 
@@ -557,12 +319,12 @@ static aril_tensor *result(aril__tracing *t, const aril__call *c, int i, aril__n
     aril__graph *g = t->g;
     aril__value_id v = g->nodes[node].out + (uint32_t)i;
     int kind = c->op->out[i];
-    cell *to;
+    aril__cell *to;
     if (ARIL__IS_VIEW(kind)) {
-        cell *base = cell_of(t, c->in[kind - 1]);
+        aril__cell *base = cell_of(t, c->in[kind - 1]);
         to = base ? view_cell(t, base, node) : NULL;
     } else {
-        to = new_cell(t, v);
+        to = aril__cell_new(t, v);
     }
     aril_tensor *x = to ? aril__symbolic_out(aril__self(), c, i, to) : NULL;
     if (!x) return NULL;
@@ -577,7 +339,7 @@ static aril_tensor *result(aril__tracing *t, const aril__call *c, int i, aril__n
 /* Input i of the call was changed in place: `v` is its new value. */
 static aril_status changed(aril__tracing *t, aril_tensor *x, aril__value_id v)
 {
-    cell *c = cell_of(t, x);
+    aril__cell *c = cell_of(t, x);
     if (!c || !aril__graph_describe(t->g, v, x)) return ARIL_ERR_MEMORY;
     return store(t, c, v);
 }
@@ -586,7 +348,7 @@ static aril_status changed(aril__tracing *t, aril_tensor *x, aril__value_id v)
 static aril_status write_to(aril__tracing *t, aril_tensor *dest, aril__value_id v)
 {
     aril__graph *g = t->g;
-    cell *c = cell_of(t, dest);
+    aril__cell *c = cell_of(t, dest);
     if (!c) return aril__latest_status();
     if (g->values[v].dtype != dest->dtype) {
         struct cast_attrs a = { { dest->dtype } };
@@ -620,7 +382,7 @@ static aril_status defined_write(const aril__op *op)
 /* Whether a tensor stands for something outside the graph: a tensor, a variable, an input. */
 static bool is_outside(const aril_tensor *x)
 {
-    return x->storage || root_of((cell *)x->u.symbol)->origin != INSIDE;
+    return x->storage || root_of((aril__cell *)x->u.symbol)->origin != ARIL__CELL_INSIDE;
 }
 
 /* Whether a call in a body changes a tensor from outside it. */
@@ -705,153 +467,6 @@ static aril_status apply(aril__tracer *self, const aril__call *c, aril_tensor *d
     return s;
 }
 
-/* ---- gradients of leaves ---- */
-
-/* Takes the gradient that the leaf has away, and puts a symbolic one in its place. */
-static aril_status leaf_touched(aril__tracer *self, aril__node *n)
-{
-    aril__tracing *t = (aril__tracing *)self;
-    aril__graph *g = t->g;
-    if (t->defines || find(&t->leaves, n)) return ARIL_OK;
-    if (!ARIL__GROW(g, grads) ||
-        !aril__graph_grow(&t->leaf, g->n_grads, &t->cap_leaf, sizeof *t->leaf))
-        return ARIL_ERR_MEMORY;
-    aril_tensor *had = n->grad[0], *now = NULL;
-    if (had && had->flags & ARIL__SYMBOLIC) had = NULL; /* of a leaf inside the trace */
-    aril__value_id v = had ? aril__graph_value(g, ARIL__FROM_GRAD, g->n_grads, had) : 0;
-    cell *c = had && v ? outside_cell(t, v, FROM_GRAD, g->n_grads)
-                       : new_cell(t, 1); /* only marks the leaf as known */
-    if (!c || !put(&t->leaves, n, c)) return ARIL_ERR_MEMORY;
-    if (had && !(now = aril__symbolic_like(aril__self(), had, had->dim, c))) return ARIL_ERR_MEMORY;
-    g->grads[g->n_grads] =
-        (aril__grad_state){ .leaf = aril__node_keep(n), .had = had != NULL, .value = v };
-    t->leaf[g->n_grads++] = (leaf_entry){ had };
-    if (had) n->grad[0] = now;
-    return ARIL_OK;
-}
-
-/* Lists what the trace left in leaves, and puts their gradients back. */
-static aril_status finish_leaves(aril__tracing *t, aril_status s)
-{
-    aril__thread *th = aril__self();
-    aril__graph *g = t->g;
-    for (uint32_t i = 0; i < g->n_grads; i++) {
-        aril__grad_state *of = &g->grads[i];
-        aril_tensor *now = of->leaf->grad[0];
-        aril__value_id v = now && s == ARIL_OK ? aril__tracing_value(t, now) : 0;
-        if (now && s == ARIL_OK && !v) s = aril__latest_status();
-        /* Leaves that only the trace refers to end with it. */
-        bool lives = atomic_load(&of->leaf->refs) > 1;
-        if (s == ARIL_OK && lives && v != of->value &&
-            !aril__graph_effect(g, ARIL__WRITE_GRAD, i, v))
-            s = ARIL_ERR_MEMORY;
-        if (now != t->leaf[i].grad) {
-            if (now) aril__tensor_release(th, now);
-            of->leaf->grad[0] = t->leaf[i].grad;
-        }
-    }
-    return s;
-}
-
-/* ---- the host ---- */
-
-static bool grow_copies(aril__watches *w, size_t bytes)
-{
-    if (w->bytes + bytes <= w->cap_bytes) return true;
-    size_t cap = 2 * (w->bytes + bytes);
-    char *grown = aril__realloc(w->copies, cap);
-    if (!grown) return false;
-    w->copies = grown;
-    w->cap_bytes = cap;
-    return true;
-}
-
-static aril_status watch(aril__tracer *self, void *at, size_t bytes)
-{
-    aril__watches *w = &((aril__tracing *)self)->watches;
-    for (uint32_t i = 0; i < w->n; i++)
-        if (w->at[i].at == at) return ARIL_OK;
-    if (!aril__graph_grow(&w->at, w->n, &w->cap, sizeof *w->at) || !grow_copies(w, bytes))
-        return no_memory();
-    w->at[w->n++] = (aril__watched){ at, bytes, w->bytes };
-    memcpy(w->copies + w->bytes, at, bytes);
-    w->bytes += bytes;
-    return ARIL_OK;
-}
-
-bool aril__watches_hold(const aril__watches *w)
-{
-    for (uint32_t i = 0; i < w->n; i++)
-        if (memcmp(w->at[i].at, w->copies + w->at[i].copy, w->at[i].bytes) != 0) return false;
-    return true;
-}
-
-void aril__watches_free(aril__watches *w)
-{
-    free(w->at);
-    free(w->copies);
-    *w = (aril__watches){ 0 };
-}
-
-static void restore_host(aril__tracing *t)
-{
-    const aril__watches *w = &t->watches;
-    for (uint32_t i = 0; i < w->n; i++)
-        memcpy(w->at[i].at, w->copies + w->at[i].copy, w->at[i].bytes);
-}
-
-static aril_status after(aril__tracer *self, void (*fn)(void *ctx, const void *data), void *ctx,
-                         const void *data, size_t bytes)
-{
-    aril__graph *g = ((aril__tracing *)self)->g;
-    if (!ARIL__GROW(g, epilogues)) return ARIL_ERR_MEMORY;
-    void *copy = bytes ? aril__malloc(bytes) : NULL;
-    if (bytes && !copy) return no_memory();
-    if (bytes) memcpy(copy, data, bytes);
-    g->epilogues[g->n_epilogues++] = (aril__epilogue){ fn, ctx, copy };
-    return ARIL_OK;
-}
-
-/* Notes what a run leaves in generators, and puts them back to where the trace began. */
-static void finish_generators(aril__tracing *t)
-{
-    aril__graph *g = t->g;
-    for (uint32_t i = 0; i < g->n_draws && !t->defines; i++) {
-        aril__draws *d = &g->draws[i];
-        if (t->starts[i].freed) continue;
-        aril_generator *of = d->generator ? d->generator : aril__default_generator();
-        aril_rng_state from = t->starts[i].state, now = aril_generator_state(of);
-        d->reset = now.seed != from.seed || now.calls < from.calls;
-        d->end = now;
-        d->calls = now.calls - from.calls;
-        if (!t->tracer.drawn_outside) aril_generator_set_state(of, from);
-    }
-}
-
-/* Keys of generators that the traced code created and freed are constants. */
-static aril_status fix_keys(aril__tracing *t)
-{
-    aril__graph *g = t->g;
-    for (uint32_t i = 0; i < g->n_keys && !t->defines; i++) {
-        const aril__key *k = &g->keys[i];
-        if (!t->starts[k->generator].freed) continue;
-        aril_rng_state from = t->starts[k->generator].state;
-        aril__thread *th = aril__self();
-        int64_t two = 2;
-        aril_tensor *key = aril__tensor_new(th, ARIL_U64, 1, &two, aril__cpu_device);
-        if (!key) return ARIL_ERR_MEMORY;
-        memcpy(key->storage->data, (uint64_t[]){ from.seed, from.calls + k->offset }, 16);
-        key->flags |= ARIL__KEY;
-        bool fits = ARIL__GROW(g, constants);
-        if (fits) g->constants[g->n_constants] = aril__tensor_keep(key);
-        aril__tensor_release(th, key);
-        if (!fits) return ARIL_ERR_MEMORY;
-        g->values[k->value].kind = ARIL__FROM_CONSTANT;
-        g->values[k->value].from = g->n_constants++;
-    }
-    return ARIL_OK;
-}
-
 /* ---- states ---- */
 
 /* Whether only the trace refers to a tensor: the traced code created it, and in each run anew. */
@@ -864,11 +479,11 @@ static aril_status finish_states(aril__tracing *t)
 {
     aril__graph *g = t->g;
     for (size_t i = 0; i < t->storages.slots; i++) {
-        cell *c = t->storages.at[i];
+        aril__cell *c = t->storages.at[i];
         if (!c || c->value == c->initial) continue;
-        if (c->origin == FROM_STATE && is_private(g->states[c->index].tensor)) continue;
+        if (c->origin == ARIL__CELL_FROM_STATE && is_private(g->states[c->index].tensor)) continue;
         enum aril__effect_kind kind =
-            c->origin == FROM_INPUT ? ARIL__WRITE_INPUT : ARIL__WRITE_STATE;
+            c->origin == ARIL__CELL_FROM_INPUT ? ARIL__WRITE_INPUT : ARIL__WRITE_STATE;
         if (!aril__graph_effect(g, kind, c->index, c->value)) return ARIL_ERR_MEMORY;
     }
     return ARIL_OK;
@@ -885,12 +500,12 @@ static int64_t named_unknown(aril__tracing *t, int64_t given)
         if (t->named[i].given == given) return t->named[i].unknown;
     if (!aril__graph_grow(&t->named, t->n_named, &t->cap_named, sizeof *t->named)) return -1;
     int64_t unknown = aril__size_new(t->g->sizes, NULL);
-    t->named[t->n_named++] = (named_size){ given, unknown };
+    t->named[t->n_named++] = (aril__named_size){ given, unknown };
     return unknown;
 }
 
 static aril_tensor *symbol_for(aril__tracing *t, const aril_tensor *like, const int64_t *dim,
-                               cell *c)
+                               aril__cell *c)
 {
     aril__thread *th = aril__self();
     aril__sizes *before = th->sizes;
@@ -925,8 +540,8 @@ aril_tensor *aril__tracing_input(aril__tracing *t, const aril_tensor *like, cons
     aril__graph *g = t->g;
     if (!sized_like(t, like, dim, &sized)) return NULL;
     aril__value_id v = aril__graph_input(g, &sized, name);
-    cell *c = v ? outside_cell(t, v, FROM_INPUT, g->n_inputs - 1) : NULL;
-    if (!c || (like->storage && !put(&t->storages, like->storage, c))) return NULL;
+    aril__cell *c = v ? aril__cell_outside(t, v, ARIL__CELL_FROM_INPUT, g->n_inputs - 1) : NULL;
+    if (!c || (like->storage && !aril__map_put(&t->storages, like->storage, c))) return NULL;
     c->of = like;
     return symbol_for(t, like, sized.dim, c);
 }
@@ -934,15 +549,15 @@ aril_tensor *aril__tracing_input(aril__tracing *t, const aril_tensor *like, cons
 aril_tensor *aril__tracing_shared(aril__tracing *t, const aril_tensor *like, aril_tensor *all)
 {
     aril__graph *g = t->g;
-    cell *root = find(&t->storages, like->storage);
+    aril__cell *root = aril__map_find(&t->storages, like->storage);
     aril__value_id v = aril__graph_input(g, root ? like : all, NULL);
     if (!v) return NULL;
     if (!root) {
-        root = outside_cell(t, v, FROM_INPUT, g->n_inputs - 1);
-        if (!root || !put(&t->storages, like->storage, root)) return NULL;
+        root = aril__cell_outside(t, v, ARIL__CELL_FROM_INPUT, g->n_inputs - 1);
+        if (!root || !aril__map_put(&t->storages, like->storage, root)) return NULL;
         root->of = all;
     }
-    cell *c = strided_cell(t, root, like);
+    aril__cell *c = strided_cell(t, root, like);
     return c ? symbol_for(t, like, like->dim, c) : NULL;
 }
 
@@ -954,7 +569,7 @@ aril_tensor *aril__whole_storage(const aril_tensor *of)
 aril_tensor *aril__tracing_variable(aril__tracing *t, aril_tensor *state, const char *name)
 {
     aril__value_id v = aril__graph_state(t->g, state, name);
-    cell *c = v ? outside_cell(t, v, FROM_STATE, t->g->n_states - 1) : NULL;
+    aril__cell *c = v ? aril__cell_outside(t, v, ARIL__CELL_FROM_STATE, t->g->n_states - 1) : NULL;
     return c ? symbol_for(t, state, state->dim, c) : NULL;
 }
 
@@ -963,7 +578,7 @@ aril_tensor *aril__tracing_variable(aril__tracing *t, aril_tensor *state, const 
 aril__tracing *aril__tracing_new(const char *name, bool defines)
 {
     aril__tracing *t = aril__calloc(sizeof *t);
-    cells *c = aril__calloc(sizeof *c);
+    aril__cells *c = t ? aril__cells_new(defines ? &t->tracer : NULL) : NULL;
     aril__graph *g = t && c ? aril__graph_new(name) : NULL;
     if (!g) {
         free(t);
@@ -971,18 +586,16 @@ aril__tracing *aril__tracing_new(const char *name, bool defines)
         no_memory();
         return NULL;
     }
-    *c = (cells){ .base = { .tracer = defines ? &t->tracer : NULL, .free = free_cells } };
-    atomic_init(&c->base.refs, 1);
     t->cells = c;
     t->g = g;
     t->defines = defines;
     t->tracer.apply = apply;
     if (!defines) {
-        t->tracer.drew = drew;
-        t->tracer.freed = freed;
-        t->tracer.leaf = leaf_touched;
-        t->tracer.watch = watch;
-        t->tracer.after = after;
+        t->tracer.drew = aril__trace_drew;
+        t->tracer.freed = aril__trace_freed;
+        t->tracer.leaf = aril__trace_leaf;
+        t->tracer.watch = aril__trace_watched;
+        t->tracer.after = aril__trace_epilogue;
     }
     g->sizes = &t->tracer.sizes;
     return t;
@@ -1073,9 +686,9 @@ void aril__tracing_free(aril__tracing *t)
     aril__sizes_free(&t->tracer.sizes);
     aril__watches_free(&t->watches);
     aril__symbol_release(&(aril__symbol){ &t->cells->base });
-    free_map(&t->tensors);
-    free_map(&t->storages);
-    free_map(&t->leaves);
+    aril__map_free(&t->tensors);
+    aril__map_free(&t->storages);
+    aril__map_free(&t->leaves);
     free(t->leaf);
     free(t->starts);
     free(t->named);
@@ -1090,7 +703,7 @@ void aril__tracing_free(aril__tracing *t)
 aril__tracing *aril__tracing_of(const aril_tensor *x)
 {
     if (!(x->flags & ARIL__SYMBOLIC) || !x->u.symbol) return NULL;
-    const cells *c = (const cells *)((const cell *)x->u.symbol)->symbol.owner;
+    const aril__cells *c = (const aril__cells *)((const aril__cell *)x->u.symbol)->symbol.owner;
     return (aril__tracing *)c->base.tracer;
 }
 
@@ -1129,14 +742,14 @@ aril_status aril__tracing_end(aril__tracing *t, aril__traced_call *c, aril_statu
         aril__value_id v = aril__tracing_value(t, out[i]);
         s = v && aril__graph_output(t->g, v) ? ARIL_OK : aril__latest_status();
     }
-    s = finish_leaves(t, s);
-    if (!t->outer) finish_generators(t);
-    restore_host(t);
+    s = aril__trace_finish_leaves(t, s);
+    if (!t->outer) aril__trace_finish_generators(t);
+    aril__trace_restore_host(t);
     aril__trace(c->before);
     if (t->outer) aril__self()->sizes = c->before ? t->g->sizes : NULL;
     aril_guard_end(&c->scope); /* what the traced code created ends here */
     if (t->outer) return s;
-    if (s == ARIL_OK) s = fix_keys(t);
+    if (s == ARIL_OK) s = aril__trace_fix_keys(t);
     return s == ARIL_OK ? finish_states(t) : s;
 }
 
