@@ -389,3 +389,77 @@ void aril__graph_keep_nodes(aril__graph *g, const bool *keep)
     }
     g->n_nodes = n;
 }
+
+/* ---- rewriting ---- */
+
+bool aril__rewrite_begin(aril__rewrite *r, aril__graph *g)
+{
+    *r = (aril__rewrite){ .g = g, .n_old = g->n_nodes, .n_values = g->n_values };
+    r->old = aril__malloc(g->n_nodes * sizeof *r->old);
+    r->to = aril__calloc(g->n_values * sizeof *r->to);
+    r->kept = aril__calloc(g->n_nodes);
+    if (!r->old || !r->to || !r->kept) {
+        free(r->old);
+        free(r->to);
+        free(r->kept);
+        return no_memory();
+    }
+    memcpy(r->old, g->nodes, g->n_nodes * sizeof *r->old);
+    g->n_nodes = 1;
+    return true;
+}
+
+aril__value_id aril__rewrite_now(aril__rewrite *r, aril__value_id v)
+{
+    aril__value_id now = v;
+    while (now < r->n_values && r->to[now]) now = r->to[now];
+    return now;
+}
+
+void aril__rewrite_value(aril__rewrite *r, aril__value_id v, aril__value_id with)
+{
+    r->to[v] = with;
+}
+
+bool aril__rewrite_keep(aril__rewrite *r, aril__node_id id)
+{
+    aril__graph *g = r->g;
+    if (!ARIL__GROW(g, nodes) || !RESERVE(g, ids, r->old[id].n_in)) return false;
+    aril__graph_node n = r->old[id];
+    n.in = g->n_ids; /* a list of its own, so that the old one stays valid */
+    for (uint32_t i = 0; i < n.n_in; i++)
+        g->ids[g->n_ids++] = aril__rewrite_now(r, g->ids[r->old[id].in + i]);
+    g->nodes[g->n_nodes++] = n;
+    r->kept[id] = true;
+    return true;
+}
+
+/* Gives the values of the listed nodes their numbers. */
+static void number_outputs(aril__graph *g)
+{
+    for (aril__node_id id = 1; id < g->n_nodes; id++)
+        for (uint32_t k = 0; k < g->nodes[id].n_out; k++) g->values[g->nodes[id].out + k].from = id;
+}
+
+aril_status aril__rewrite_end(aril__rewrite *r, bool fits)
+{
+    aril__graph *g = r->g;
+    if (!fits) {
+        memcpy(g->nodes, r->old, r->n_old * sizeof *r->old);
+        g->n_nodes = r->n_old;
+        for (aril__value_id v = r->n_values; v < g->n_values; v++)
+            g->values[v].kind = ARIL__NO_VALUE;
+    }
+    for (aril__node_id id = 1; fits && id < r->n_old; id++)
+        for (uint32_t k = 0; k < r->old[id].n_out && !r->kept[id]; k++)
+            g->values[r->old[id].out + k].kind = ARIL__NO_VALUE;
+    for (uint32_t i = 0; fits && i < g->n_outputs; i++)
+        g->outputs[i] = aril__rewrite_now(r, g->outputs[i]);
+    for (uint32_t i = 0; fits && i < g->n_effects; i++)
+        g->effects[i].value = aril__rewrite_now(r, g->effects[i].value);
+    number_outputs(g);
+    free(r->old);
+    free(r->to);
+    free(r->kept);
+    return fits ? ARIL_OK : aril__latest_status();
+}

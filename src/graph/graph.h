@@ -217,6 +217,40 @@ void aril__graph_replace(aril__graph *g, aril__value_id *to);
  * the arrays, without a node. */
 void aril__graph_keep_nodes(aril__graph *g, const bool *keep);
 
+/* ---- rewriting ----
+ *
+ * A pass that adds nodes builds the list of nodes anew:
+ *
+ *     aril__rewrite r;
+ *     if (!aril__rewrite_begin(&r, g)) return ARIL_ERR_MEMORY;
+ *     for (aril__node_id id = 1; id < r.n_old && fits; id++)
+ *         if (matches(&r.old[id])) {
+ *             ... new nodes: aril__graph_node_add with inputs aril__rewrite_now(&r, v) ...
+ *             aril__rewrite_value(&r, r.old[id].out, new_value);
+ *         } else {
+ *             fits = aril__rewrite_keep(&r, id);
+ *         }
+ *     return aril__rewrite_end(&r, fits);
+ *
+ * Outputs of a node that is not kept and whose values are not replaced must not be used. */
+typedef struct aril__rewrite {
+    aril__graph *g;
+    aril__graph_node *old; /* [1, n_old): the nodes before */
+    uint32_t n_old, n_values;
+    aril__value_id *to;
+    bool *kept;
+} aril__rewrite;
+
+bool aril__rewrite_begin(aril__rewrite *r, aril__graph *g);
+/* Appends an old node as it is. */
+bool aril__rewrite_keep(aril__rewrite *r, aril__node_id id);
+/* What stands for a value now. */
+aril__value_id aril__rewrite_now(aril__rewrite *r, aril__value_id v);
+/* From here on, `with` stands for a value. */
+void aril__rewrite_value(aril__rewrite *r, aril__value_id v, aril__value_id with);
+/* Ends it; without `fits`, the graph is left as it was. */
+aril_status aril__rewrite_end(aril__rewrite *r, bool fits);
+
 /* ---- text ----
  *
  *     graph step(%x: f32[64,1000], ...) {

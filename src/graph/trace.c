@@ -475,6 +475,13 @@ static bool is_private(const aril_tensor *x)
     return atomic_load(&x->refs) == 1 && x->storage && atomic_load(&x->storage->refs) == 1;
 }
 
+static int by_target(const void *x, const void *y)
+{
+    const aril__effect *a = x, *b = y;
+    if (a->kind != b->kind) return a->kind < b->kind ? -1 : 1;
+    return a->to < b->to ? -1 : a->to > b->to;
+}
+
 static aril_status finish_states(aril__tracing *t)
 {
     aril__graph *g = t->g;
@@ -486,6 +493,7 @@ static aril_status finish_states(aril__tracing *t)
             c->origin == ARIL__CELL_FROM_INPUT ? ARIL__WRITE_INPUT : ARIL__WRITE_STATE;
         if (!aril__graph_effect(g, kind, c->index, c->value)) return ARIL_ERR_MEMORY;
     }
+    if (g->n_effects) qsort(g->effects, g->n_effects, sizeof *g->effects, by_target);
     return ARIL_OK;
 }
 

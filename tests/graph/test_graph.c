@@ -94,6 +94,58 @@ TEST(passes_change_the_graph_and_not_its_results)
     aril__graph_free(g);
 }
 
+/* add(x, x) becomes mul(x, 2). */
+static bool double_by_mul(aril__rewrite *r, aril__value_id two, const aril_tensor *like)
+{
+    bool fits = true;
+    for (aril__node_id id = 1; id < r->n_old && fits; id++) {
+        const aril__graph_node *n = &r->old[id];
+        const aril__value_id *in = aril__graph_in(r->g, n);
+        if (strcmp(n->op->name, "add") == 0 && in[0] == in[1])
+            aril__rewrite_value(r, n->out,
+                                node(r->g, "mul", aril__rewrite_now(r, in[0]), two, like));
+        else
+            fits = aril__rewrite_keep(r, id);
+    }
+    return fits;
+}
+
+TEST(a_pass_can_add_nodes)
+{
+    ARIL_SCOPE;
+    char text[2000];
+    aril_tensor *like = aril_zeros(ARIL_SHAPE(2), ARIL_F32, aril_cpu());
+    aril__graph *g = aril__graph_new("g");
+    aril__value_id x = aril__graph_input(g, like, "x");
+    aril__value_id two = aril__graph_constant(g, aril_scalar(2));
+    aril__value_id a = node(g, "exp", x, 0, like), b = node(g, "add", a, a, like);
+    aril__value_id c = node(g, "add", b, b, like);
+    CHECK(aril__graph_output(g, node(g, "sub", c, b, like)));
+    for (int fits = 0; fits < 2; fits++) {
+        aril__rewrite r;
+        CHECK(aril__rewrite_begin(&r, g));
+        bool done = double_by_mul(&r, two, like);
+        aril__rewrite_end(&r, fits && done);
+        CHECK_INT(aril__graph_check(g), ARIL_OK);
+        print_to(g, text, sizeof text);
+        CHECK_STR(text, fits ? "graph g(%x: f32[2]) {\n"
+                               "  %3: f32[2] = exp(%x)\n"
+                               "  %9: f32[2] = mul(%3, 2)\n"
+                               "  %10: f32[2] = mul(%9, 2)\n"
+                               "  %6: f32[2] = sub(%10, %9)\n"
+                               "  return %6\n"
+                               "}\n"
+                             : "graph g(%x: f32[2]) {\n"
+                               "  %3: f32[2] = exp(%x)\n"
+                               "  %4: f32[2] = add(%3, %3)\n"
+                               "  %5: f32[2] = add(%4, %4)\n"
+                               "  %6: f32[2] = sub(%5, %4)\n"
+                               "  return %6\n"
+                               "}\n");
+    }
+    aril__graph_free(g);
+}
+
 /* A chain of a million nodes: nothing is recursive, nothing quadratic. */
 TEST(a_million_nodes)
 {
