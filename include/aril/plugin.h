@@ -193,10 +193,10 @@ typedef struct aril_device_ops {
     void (*range_begin)(void *self, const char *name);
     void (*range_end)(void *self);
 
-    /* Measuring when the device does its work, for aril_profile_begin. `profile_begin` returns NULL,
-     * or the reason why that is impossible. Afterwards, `profile_mark` sets the number that work
-     * queued by the calling thread belongs to, and 0 that it belongs to none. `profile_end` waits
-     * for the device, passes on what it has done since the begin, and stops measuring. */
+    /* Measuring when the device does its work, for aril_profile_begin. `profile_begin` returns
+     * NULL, or the reason why that is impossible. Afterwards, `profile_mark` sets the number that
+     * work queued by the calling thread belongs to, and 0 that it belongs to none. `profile_end`
+     * waits for the device, passes on what it has done since the begin, and stops measuring. */
     const char *(*profile_begin)(void *self);
     void (*profile_mark)(void *self, uint64_t mark);
     void (*profile_end)(void *self, void (*found)(void *ctx, const aril_work *work), void *ctx);

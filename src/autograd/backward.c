@@ -451,8 +451,8 @@ static int take_others(walk *w, aril__node *n, aril__node **all)
     return count;
 }
 
-/* The gradient of the input that n nodes share, with a reference that belongs to the caller; NULL: it
- * is not one op. */
+/* The gradient of the input that n nodes share, with a reference that belongs to the caller; NULL:
+ * it is not one op. */
 static aril_status join_rules(walk *w, int n, aril__node *const *all, aril_tensor **dx)
 {
     ARIL_SCOPE;

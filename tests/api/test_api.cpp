@@ -1,4 +1,4 @@
-// The listings of the tour as C++: the same calls, with braces where C has compound literals.
+/* The listings of the tour as C++: the same calls, with braces where C has compound literals. */
 #include <aril/aril.h>
 
 extern "C" {

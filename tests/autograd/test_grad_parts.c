@@ -1,5 +1,5 @@
-/* Gradients of parts of one tensor: those of parts that make up the whole are concatenated, all others
- * are written into zeros and added. */
+/* Gradients of parts of one tensor: those of parts that make up the whole are concatenated, all
+ * others are written into zeros and added. */
 #include "aril/aril.h"
 #include "support/device.h"
 #include "support/test.h"

@@ -10,14 +10,23 @@
 #include <stdint.h>
 
 template <typename T> struct aril_cuda_sum {
-    static __device__ __forceinline__ T of(T x, T y) { return x + y; }
+    static __device__ __forceinline__ T of(T x, T y)
+    {
+        return x + y;
+    }
 };
 /* NaN wins. */
 template <typename T> struct aril_cuda_largest {
-    static __device__ __forceinline__ T of(T x, T y) { return x != x || x > y ? x : y; }
+    static __device__ __forceinline__ T of(T x, T y)
+    {
+        return x != x || x > y ? x : y;
+    }
 };
 template <typename T> struct aril_cuda_smallest {
-    static __device__ __forceinline__ T of(T x, T y) { return x != x || x < y ? x : y; }
+    static __device__ __forceinline__ T of(T x, T y)
+    {
+        return x != x || x < y ? x : y;
+    }
 };
 
 /* The value of the lane whose number differs by `mask`; every lane of the warp takes part. */
@@ -27,7 +36,9 @@ template <typename T> static __device__ __forceinline__ T aril_cuda_swap(T x, in
     union whole {
         T value;
         uint32_t word[sizeof(T) / 4];
-        __device__ whole() {}
+        __device__ whole()
+        {
+        }
     } u;
     u.value = x;
 #pragma unroll

@@ -329,8 +329,8 @@ static aril_status linear_infer(aril__call *c)
     return s == ARIL_OK && b ? same_dtype(c, 2) : s;
 }
 
-/* The gradient of a weight, in the weight's memory order: optimizers walk both together, and a layer
- * that stores its weight as [in,out] gets no transposed gradient. */
+/* The gradient of a weight, in the weight's memory order: optimizers walk both together, and a
+ * layer that stores its weight as [in,out] gets no transposed gradient. */
 static aril_tensor *weight_grad(aril_tensor *g, aril_tensor *x, const aril_tensor *w)
 {
     bool is_transposed = w->stride[0] == 1 && w->stride[1] > 1;

@@ -194,9 +194,9 @@ struct aril__op {
     size_t (*workspace)(
         const aril__run *r);    /* bytes of memory that the reference needs; NULL: none */
     void (*vjp)(aril__grad *c); /* the gradient, in public ops */
-    /* For ops of one input and one output, views of part of it: the gradient of the input of n calls
-     * that share it, latest first, in one op where their parts make up the whole. NULL: each has
-     * its own. */
+    /* For ops of one input and one output, views of part of it: the gradient of the input of n
+     * calls that share it, latest first, in one op where their parts make up the whole. NULL: each
+     * has its own. */
     aril_tensor *(*join)(int n, const aril__grad *calls);
     void (*decompose)(aril__call *c, aril_tensor **out); /* the same in public ops */
     uint32_t saves[ARIL__SAVES];                         /* what the gradient of input i needs */

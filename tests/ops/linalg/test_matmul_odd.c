@@ -1,5 +1,5 @@
-/* Large products of matrices whose rows do not start at multiples of 16 bytes, in all forms: devices
- * may copy them to aligned rows first, and cut them into pieces. */
+/* Large products of matrices whose rows do not start at multiples of 16 bytes, in all forms:
+ * devices may copy them to aligned rows first, and cut them into pieces. */
 #include "support/device.h"
 #include "support/test.h"
 
@@ -146,7 +146,8 @@ TEST(odd_rows_in_pieces)
     CHECK(aril_ok());
 }
 
-/* The gradient of a weight that is stored as [in,out] is in that order, as an optimizer reads it. */
+/* The gradient of a weight that is stored as [in,out] is in that order, as an optimizer reads it.
+ */
 TEST(gradient_of_a_transposed_weight_is_contiguous)
 {
     ARIL_SCOPE;

@@ -17,8 +17,8 @@ static aril_tensor *there(aril_tensor *t, aril_dtype dtype)
     return t ? aril_to(aril_cast(t, dtype), test_device()) : NULL;
 }
 
-/* Scores of `rows` rows, rounded to a dtype, in f64. Row 1 is masked by -inf but for two classes; row
- * 2 is large. */
+/* Scores of `rows` rows, rounded to a dtype, in f64. Row 1 is masked by -inf but for two classes;
+ * row 2 is large. */
 static aril_tensor *scores(int64_t rows, int64_t n, aril_dtype dtype)
 {
     ARIL_SCOPE;

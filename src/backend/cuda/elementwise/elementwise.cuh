@@ -6,10 +6,7 @@
 #include "backend/cuda/loops.cuh"
 #include "ops/elementwise/numbers.h"
 
-enum {
-    ARIL_CUDA_EW_INPUTS = 5,
-    ARIL_CUDA_EW_THREADS = 256
-};
+enum { ARIL_CUDA_EW_INPUTS = 5, ARIL_CUDA_EW_THREADS = 256 };
 
 /* Elements of a chunk: 32 bytes of the widest dtype of a compute type, 16 of f16 and bf16. */
 template <typename T> struct aril_cuda_ew_chunk {

@@ -201,7 +201,8 @@ static __device__ __noinline__ aril_cuda_ew_chunk<T> aril_cuda_ew_call(int formu
 }
 
 template <typename T, int N, bool Quick>
-static __global__ void __launch_bounds__(ARIL_CUDA_EW_THREADS, Quick && sizeof(T) == 4 ? (N <= 2 ? 4 : 3) : 1)
+static __global__ void __launch_bounds__(ARIL_CUDA_EW_THREADS,
+                                         Quick && sizeof(T) == 4 ? (N <= 2 ? 4 : 3) : 1)
     aril_cuda_ew_kernel(const __grid_constant__ aril_cuda_ew_args<T> a)
 {
     typedef aril_cuda_ew_vectors<T> vectors;

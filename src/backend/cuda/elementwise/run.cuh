@@ -19,7 +19,8 @@ template <typename T> static bool aril_cuda_ew_native(int dtype)
     return dtype == ARIL_U64;
 }
 
-/* Whether operand j is read in aligned vectors, or is one element, along the innermost dimension. */
+/* Whether operand j is read in aligned vectors, or is one element, along the innermost dimension.
+ */
 template <typename T>
 static bool aril_cuda_ew_takes(const aril_cuda_loops &l, const aril_cuda_ew_args<T> &a, int j)
 {

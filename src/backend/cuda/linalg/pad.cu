@@ -1,5 +1,5 @@
-/* The copies of pad.cuh. Both sides are read and written 16 bytes at a time: stores are aligned, and
- * what they need is put together from the two aligned vectors that it lies in. */
+/* The copies of pad.cuh. Both sides are read and written 16 bytes at a time: stores are aligned,
+ * and what they need is put together from the two aligned vectors that it lies in. */
 #include "backend/cuda/linalg/pad.cuh"
 
 #include "backend/cuda/launch.cuh"

@@ -1,7 +1,7 @@
-/* Products of matrices with sizes that are not multiples of 16 bytes: a vocabulary of 50257 words in
- * bf16. cuBLASLt has only slow kernels for them, several times slower than the others, so operands
- * are copied to the workspace with larger sizes, and a result is copied back. Large products are cut
- * along m or n, which bounds the workspace. */
+/* Products of matrices with sizes that are not multiples of 16 bytes: a vocabulary of 50257 words
+ * in bf16. cuBLASLt has only slow kernels for them, several times slower than the others, so
+ * operands are copied to the workspace with larger sizes, and a result is copied back. Large
+ * products are cut along m or n, which bounds the workspace. */
 #include "backend/cuda/linalg/blas.cuh"
 
 #include "backend/cuda/dtype.cuh"
@@ -55,8 +55,8 @@ static side side_of(int64_t rows, int64_t columns, int64_t row, int64_t column)
     return d;
 }
 
-/* Sizes that are contiguous in some matrix are made multiples of 16 bytes, in all matrices that have
- * them: alignment of rows alone is not enough. */
+/* Sizes that are contiguous in some matrix are made multiples of 16 bytes, in all matrices that
+ * have them: alignment of rows alone is not enough. */
 static void choose_sizes(aril_cuda_padded *d)
 {
     const aril__product &p = d->p;
@@ -102,7 +102,8 @@ static void cut_side(aril_cuda_padded *d, int i)
     s->across = is_columns != s->transposed;
 }
 
-/* Rows and columns of the copy of matrix i, of `piece` rows or columns of the product if it is cut. */
+/* Rows and columns of the copy of matrix i, of `piece` rows or columns of the product if it is
+ * cut. */
 static void measure(aril_cuda_padded *d, int i, int64_t piece)
 {
     side *s = &d->of[i];
@@ -229,8 +230,8 @@ static aril_cuda_pitched stored_piece(const aril_cuda_padded *d, const side &s, 
     return { base + at * d->size, s.ld };
 }
 
-/* Copies the piece of `size` rows or columns from `from` on into the workspace, where zeros surround
- * it, or back. */
+/* Copies the piece of `size` rows or columns from `from` on into the workspace, where zeros
+ * surround it, or back. */
 static aril_status copy_piece(aril_run *r, const aril_cuda_padded *d, int i, const char *base,
                               int64_t from, int64_t size)
 {

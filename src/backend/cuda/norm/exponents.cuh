@@ -1,5 +1,5 @@
-/* Sums of exponentials relative to the largest exponent, and rows of any length and alignment that a
- * block reads 16 bytes at a time. */
+/* Sums of exponentials relative to the largest exponent, and rows of any length and alignment that
+ * a block reads 16 bytes at a time. */
 #ifndef ARIL_CUDA_NORM_EXPONENTS_CUH
 #define ARIL_CUDA_NORM_EXPONENTS_CUH
 
@@ -63,8 +63,8 @@ __device__ __forceinline__ float aril_cuda_top_of<float>(
     return fmaxf(__low2float(top), __high2float(top));
 }
 
-/* How the threads of a block share a row of n elements: vectors of 16 bytes at aligned addresses, and
- * single elements before and behind them, fewer than 16. */
+/* How the threads of a block share a row of n elements: vectors of 16 bytes at aligned addresses,
+ * and single elements before and behind them, fewer than 16. */
 template <typename S> struct aril_cuda_wide_row {
     enum { wide = 16 / sizeof(S), unroll = 4 };
     typedef aril_cuda_vector<S, wide> vector;

@@ -108,7 +108,7 @@ static aril_status run_norm(aril_run *r, int mean_out, int invstd_out, double ep
     void *invstd = aril_cuda_data(aril_cuda_out(r, invstd_out));
     aril_cuda_param weight = aril_cuda_param_of(r, 1), bias = aril_cuda_param_of(r, 2);
     cudaStream_t stream = aril_cuda_stream(r);
-    if (l.n > 0 && aril_cuda_row_fits(dtype, l.n, ARIL_CUDA_ROW_MOST, x, y) &&
+    if (l.n > 0 && aril_cuda_row_fits(dtype, l.n, ARIL_CUDA_ROW_MAX, x, y) &&
         ((uintptr_t)weight.base | (uintptr_t)bias.base) % 16 == 0)
         ARIL_CUDA_SWITCH_SINGLE(
             dtype, S,
@@ -325,7 +325,7 @@ static aril_status run_grad(aril_run *r, int mean_in, int invstd_in)
     cudaStream_t stream = aril_cuda_stream(r);
     if (l.n == 0) return ARIL_OK;
     if (l.rows > 0) {
-        if (aril_cuda_row_fits(dtype, l.n, ARIL_CUDA_ROW_MOST_OF_TWO, g, x, dx) &&
+        if (aril_cuda_row_fits(dtype, l.n, ARIL_CUDA_ROW_MAX_OF_TWO, g, x, dx) &&
             (uintptr_t)weight.base % 16 == 0)
             ARIL_CUDA_SWITCH_SINGLE(
                 dtype, S,

@@ -79,7 +79,7 @@ template <int T> static constexpr int aril_cuda_row_threads()
 }
 
 /* The longest row in registers: one input, or two. */
-enum { ARIL_CUDA_ROW_MOST = 1024 * 32, ARIL_CUDA_ROW_MOST_OF_TWO = 1024 * 16 };
+enum { ARIL_CUDA_ROW_MAX = 1024 * 32, ARIL_CUDA_ROW_MAX_OF_TWO = 1024 * 16 };
 
 /* Runs a statement with T and ITEMS for rows of n elements; LAST: the items of the longest. */
 #define ARIL_CUDA_ROW_SHAPE(n, LAST, ...)         \

@@ -247,7 +247,7 @@ static aril_status run_softmax(aril_run *r, bool logarithm)
     const void *x = aril_cuda_data(t);
     void *y = aril_cuda_data(aril_cuda_out(r, 0));
     cudaStream_t stream = aril_cuda_stream(r);
-    if (l.step == 1 && aril_cuda_row_fits(dtype, l.n, ARIL_CUDA_ROW_MOST, x, y)) {
+    if (l.step == 1 && aril_cuda_row_fits(dtype, l.n, ARIL_CUDA_ROW_MAX, x, y)) {
         ARIL_CUDA_SWITCH_SINGLE(
             dtype, S,
             ARIL_CUDA_ROW_SHAPE(
@@ -286,7 +286,7 @@ static aril_status run_grad(aril_run *r, bool logarithm)
     const void *g = aril_cuda_data(t), *y = aril_cuda_data(aril_cuda_in(r, 1));
     void *dx = aril_cuda_data(aril_cuda_out(r, 0));
     cudaStream_t stream = aril_cuda_stream(r);
-    if (l.step == 1 && aril_cuda_row_fits(dtype, l.n, ARIL_CUDA_ROW_MOST_OF_TWO, g, y, dx)) {
+    if (l.step == 1 && aril_cuda_row_fits(dtype, l.n, ARIL_CUDA_ROW_MAX_OF_TWO, g, y, dx)) {
         ARIL_CUDA_SWITCH_SINGLE(
             dtype, S,
             ARIL_CUDA_ROW_SHAPE(

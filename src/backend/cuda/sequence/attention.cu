@@ -1,4 +1,5 @@
-/* Attention in tiles of queries and keys, with a running maximum and sum: f32 and f64, any sizes. */
+/* Attention in tiles of queries and keys, with a running maximum and sum: f32 and f64, any sizes.
+ */
 #include "backend/cuda/sequence/attention.cuh"
 
 #include "backend/cuda/block.cuh"

@@ -1,5 +1,5 @@
-/* Attention by tensor cores. A warp owns 16 queries, or twice as many, and keeps their scores with a
- * tile of keys, their weights and their sums in registers; the next tile is fetched meanwhile. */
+/* Attention by tensor cores. A warp owns 16 queries, or twice as many, and keeps their scores with
+ * a tile of keys, their weights and their sums in registers; the next tile is fetched meanwhile. */
 #include "backend/cuda/sequence/attention_mma.cuh"
 
 #include <math.h>

@@ -1,6 +1,6 @@
-/* The gradient of attention by tensor cores. A block owns 64 keys, for dk and dv, or 64 queries, for
- * dq, and passes over the other side; weights are recomputed from the log-sum-exp of each query. So
- * nothing is added by several blocks, and sums have a fixed order. */
+/* The gradient of attention by tensor cores. A block owns 64 keys, for dk and dv, or 64 queries,
+ * for dq, and passes over the other side; weights are recomputed from the log-sum-exp of each
+ * query. So nothing is added by several blocks, and sums have a fixed order. */
 #include "backend/cuda/sequence/attention_mma.cuh"
 
 #include <math.h>

@@ -1,5 +1,5 @@
-/* Products of tiles for plain attention kernels. A block of 256 threads, 16 x 16, computes a tile of
- * B x B = 16 M x 16 M elements: thread (y, x) those of rows y M + i and columns x + 16 j. */
+/* Products of tiles for plain attention kernels. A block of 256 threads, 16 x 16, computes a tile
+ * of B x B = 16 M x 16 M elements: thread (y, x) those of rows y M + i and columns x + 16 j. */
 #ifndef ARIL_CUDA_ATTENTION_TILE_CUH
 #define ARIL_CUDA_ATTENTION_TILE_CUH
 

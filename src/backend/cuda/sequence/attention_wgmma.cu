@@ -1,5 +1,6 @@
-/* Attention by Hopper's tensor cores, without a mask. A block has WGS warpgroups of 64 queries each; the
- * weights of one tile of keys are computed while the tensor cores work on the tile before it. */
+/* Attention by Hopper's tensor cores, without a mask. A block has WGS warpgroups of 64 queries
+ * each; the weights of one tile of keys are computed while the tensor cores work on the tile before
+ * it. */
 #include "backend/cuda/sequence/attention_mma.cuh"
 #include "backend/cuda/sequence/wgmma.cuh"
 

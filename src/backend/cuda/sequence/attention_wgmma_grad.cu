@@ -1,5 +1,5 @@
-/* The gradient of attention by Hopper's tensor cores, without a mask. A block owns keys, for dk and dv,
- * or queries, for dq, and passes over the other side: sums have a fixed order. */
+/* The gradient of attention by Hopper's tensor cores, without a mask. A block owns keys, for dk and
+ * dv, or queries, for dq, and passes over the other side: sums have a fixed order. */
 #include "backend/cuda/sequence/attention_mma.cuh"
 #include "backend/cuda/sequence/wgmma.cuh"
 

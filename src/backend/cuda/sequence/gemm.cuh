@@ -1,5 +1,5 @@
-/* Products of recurrent layers: c = a b, or c += a b, with c contiguous [m,n], and rows or columns of
- * a and b contiguous. */
+/* Products of recurrent layers: c = a b, or c += a b, with c contiguous [m,n], and rows or columns
+ * of a and b contiguous. */
 #ifndef ARIL_CUDA_SEQUENCE_GEMM_CUH
 #define ARIL_CUDA_SEQUENCE_GEMM_CUH
 

@@ -10,8 +10,8 @@
 #include "backend/cuda/launch.cuh"
 #include "backend/cuda/sequence/gemm.cuh"
 
-/* The format of the reserve: for each step and sequence i, f, g, o and the cell of an LSTM, or r, z,
- * n and the state's part of n (W_hn h + b_hn) of a GRU: [T,N,slots,H]. */
+/* The format of the reserve: for each step and sequence i, f, g, o and the cell of an LSTM, or r,
+ * z, n and the state's part of n (W_hn h + b_hn) of a GRU: [T,N,slots,H]. */
 #define ARIL_CUDA_RNN "cuda_rnn"
 
 struct aril_cuda_rnn {

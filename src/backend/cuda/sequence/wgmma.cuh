@@ -1,14 +1,14 @@
-/* Hopper's tensor cores: products of 64 x N tiles with a depth of 16 by a warpgroup, four warps, with
- * factors in shared memory. Products are asynchronous: aril_cuda_group_begin orders them after what
- * was done to registers before, aril_cuda_group_end closes a group of them, and registers are valid
- * after aril_cuda_group_wait.
+/* Hopper's tensor cores: products of 64 x N tiles with a depth of 16 by a warpgroup, four warps,
+ * with factors in shared memory. Products are asynchronous: aril_cuda_group_begin orders them after
+ * what was done to registers before, aril_cuda_group_end closes a group of them, and registers are
+ * valid after aril_cuda_group_wait.
  *
- * Of a sum [64,N], warp w holds rows 16 w ..; within it a lane holds what aril_cuda_mma has in mma.cuh:
- * elements 4 n .. 4 n + 3 of the array are those of columns 8 n .. 8 n + 7.
+ * Of a sum [64,N], warp w holds rows 16 w ..; within it a lane holds what aril_cuda_mma has in
+ * mma.cuh: elements 4 n .. 4 n + 3 of the array are those of columns 8 n .. 8 n + 7.
  *
  * A tile of R rows is stored in panels of 64 columns, [R,64] each; pieces of 16 bytes are permuted
- * within each row of 128 bytes as aril_cuda_piece<64> does, which is the hardware's 128-byte swizzle.
- * Tiles start at multiples of 1,024 bytes. */
+ * within each row of 128 bytes as aril_cuda_piece<64> does, which is the hardware's 128-byte
+ * swizzle. Tiles start at multiples of 1,024 bytes. */
 #ifndef ARIL_CUDA_WGMMA_CUH
 #define ARIL_CUDA_WGMMA_CUH
 

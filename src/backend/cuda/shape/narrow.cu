@@ -128,8 +128,10 @@ aril_status aril_cuda_narrow_run(aril_run *r)
     int64_t n = h->numel(out);
     if (n == 0) return ARIL_OK;
     aril_cuda_loops l = loops_of(out, in);
-    job j = { (uint32_t)n, (int)h->dtype(in), (int)h->dtype(out), 1, aril_cuda_nest_of<2>(l),
-              aril_cuda_data(in), aril_cuda_data(out) };
+    job j = {
+        (uint32_t)n,        (int)h->dtype(in),  (int)h->dtype(out), 1, aril_cuda_nest_of<2>(l),
+        aril_cuda_data(in), aril_cuda_data(out)
+    };
     int bits = packed_bits(j.to);
     if (bits) j.each = 8 / bits;
     int64_t units = (n + j.each - 1) / j.each;
@@ -147,5 +149,6 @@ const char *aril_cuda_narrow_declines(const aril_tensor *out, const aril_tensor 
     bool packed = packed_bits(aril_cuda_host->dtype(out)) != 0;
     if (aril_cuda_loops_numel(&l) == 0) return nullptr;
     if (aril_cuda_loops_too_large(&l) >= 0) return "too large";
-    return packed && !aril_cuda_loops_linear(&l, 0) ? "strides of elements that share bytes" : nullptr;
+    return packed && !aril_cuda_loops_linear(&l, 0) ? "strides of elements that share bytes"
+                                                    : nullptr;
 }

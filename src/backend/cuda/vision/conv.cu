@@ -239,7 +239,7 @@ const char *aril_cuda_conv_prepare(const aril_run *r, aril_plan *)
     const aril_tensor *a = aril_cuda_in(r, 0), *b = aril_cuda_in(r, 1);
     const aril_tensor *out = aril_cuda_out(r, 0);
     for (const aril_tensor *t : { a, b, out })
-        if (aril_cuda_area(aril_cuda_image_of(t)) * aril_cuda_dim(t, 0) > ARIL_CUDA_MOST)
+        if (aril_cuda_area(aril_cuda_image_of(t)) * aril_cuda_dim(t, 0) > ARIL_CUDA_MAX_POSITIONS)
             return "2^31 positions";
     return nullptr;
 }

@@ -228,8 +228,8 @@ bool aril_cuda_conv_is_depthwise(const aril_cuda_conv &d, aril_dtype type, bool 
         if (d.dilation[i] != 1 || d.begin[i] < 0 || d.begin[i] >= R) return false;
     int64_t area =
         aril_cuda_area(d.x) > aril_cuda_area(d.y) ? aril_cuda_area(d.x) : aril_cuda_area(d.y);
-    return (d.stride[1] == 1 || d.stride[1] == 2) && d.x.dim[0] * area <= ARIL_CUDA_MOST &&
-           area * channels <= ARIL_CUDA_MOST;
+    return (d.stride[1] == 1 || d.stride[1] == 2) && d.x.dim[0] * area <= ARIL_CUDA_MAX_POSITIONS &&
+           area * channels <= ARIL_CUDA_MAX_POSITIONS;
 }
 
 /* How a kernel is launched: blocks of `wide` vectors of channels by `high` tiles. */

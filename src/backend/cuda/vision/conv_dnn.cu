@@ -1,5 +1,5 @@
-/* Convolutions by an engine of cuDNN: a graph of the convolution and, where an engine takes them, its
- * bias and activation. */
+/* Convolutions by an engine of cuDNN: a graph of the convolution and, where an engine takes them,
+ * its bias and activation. */
 #include "backend/cuda/vision/conv_dnn.cuh"
 
 #include "aril/activation.h"

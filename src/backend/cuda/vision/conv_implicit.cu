@@ -170,14 +170,14 @@ struct shape {
 /* Cuts sums into the number of parts that takes the fewest steps on the fullest multiprocessor. */
 static shape shape_of(const aril_cuda_device *device, sizes *s)
 {
-    enum { MOST = 16, LEAST = 128, BESIDES = 24 }; /* parts; terms of one; steps to store one */
+    enum { MAX_PARTS = 16, MIN_TERMS = 128, STORE_STEPS = 24 }; /* of one part */
     shape p;
     p.narrow = s->k <= 64;
     int64_t wide = p.narrow ? 64 : 128, tall = (s->positions + TALL - 1) / TALL;
     int64_t tiles = tall * ((s->k + wide - 1) / wide), best = INT64_MAX, parts = 1;
-    for (int64_t n = 1; n <= MOST && (n == 1 || s->sum / n >= LEAST); n++) {
+    for (int64_t n = 1; n <= MAX_PARTS && (n == 1 || s->sum / n >= MIN_TERMS); n++) {
         int64_t steps = (s->sum + n * DEPTH - 1) / (n * DEPTH);
-        int64_t cost = (tiles * n + device->sms - 1) / device->sms * (steps + BESIDES);
+        int64_t cost = (tiles * n + device->sms - 1) / device->sms * (steps + STORE_STEPS);
         if (cost >= best) continue;
         best = cost;
         parts = n;

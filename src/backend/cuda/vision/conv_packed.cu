@@ -68,7 +68,7 @@ bool aril_cuda_conv_pack(const aril_cuda_conv &d, aril_dtype type, bool contiguo
     int64_t first[4] = { image, area, p->w, 1 }, last[4] = { image, 1, (int64_t)p->w * p->c, p->c };
     for (int i = 0; i < 4; i++) p->stride[i] = contiguous ? first[i] : last[i];
     int64_t pixels = p->samples * p->packed_h * p->packed_w;
-    if (pixels * p->channels / VECTOR > ARIL_CUDA_MOST) return false;
+    if (pixels * p->channels / VECTOR > ARIL_CUDA_MAX_POSITIONS) return false;
     p->x_bytes = rounded((size_t)(pixels * p->channels * aril_cuda_size(type)));
     p->w_bytes =
         rounded((size_t)(p->k * p->taps_h * p->taps_w * p->channels * aril_cuda_size(type)));

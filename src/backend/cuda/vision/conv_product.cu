@@ -137,7 +137,8 @@ bool aril_cuda_conv_product_make(aril_cuda_device *device, const aril_cuda_conv 
     if (!p->handle) return false;
     size_t element = (size_t)aril_cuda_size(type);
     int64_t count = d.x.dim[1] * aril_cuda_area(d.x), weights = d.w.dim[0] * d.w.dim[1];
-    if (d.x.dim[0] * count > ARIL_CUDA_MOST) return false; /* the copies count in 32 bits */
+    if (d.x.dim[0] * count > ARIL_CUDA_MAX_POSITIONS)
+        return false; /* the copies count in 32 bits */
     bool parts = !last && d.role == ARIL_CUDA_CONV_W;
     size_t part_bytes = (size_t)weights * element;
     if (parts && element == 2) return false; /* sums of rounded parts */

@@ -111,7 +111,8 @@ static inline aril_status aril_cuda_each_part(int64_t n, int64_t c, int64_t area
     return ARIL_OK;
 }
 
-enum { ARIL_CUDA_MOST = INT32_MAX };
+/* The most positions of an image that kernels count, in 32 bits. */
+enum { ARIL_CUDA_MAX_POSITIONS = INT32_MAX };
 
 /* The address of a part, for kernels that count from its first sample and channel. */
 static inline void *aril_cuda_part_of(const aril_cuda_image &m, const aril_cuda_part &p, int bytes)
@@ -122,8 +123,9 @@ static inline void *aril_cuda_part_of(const aril_cuda_image &m, const aril_cuda_
 /* For prepare: NULL, or why images are too large for 32-bit positions. */
 static inline const char *aril_cuda_image_fits(const aril_tensor *t)
 {
-    return aril_cuda_area(aril_cuda_image_of(t)) <= ARIL_CUDA_MOST ? nullptr
-                                                                   : "an image of 2^31 elements";
+    return aril_cuda_area(aril_cuda_image_of(t)) <= ARIL_CUDA_MAX_POSITIONS
+               ? nullptr
+               : "an image of 2^31 elements";
 }
 
 #endif

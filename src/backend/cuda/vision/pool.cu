@@ -383,7 +383,8 @@ static int channels_at_once(const aril_cuda_image &from, const aril_cuda_image &
     int bytes = aril_cuda_size(type), V = 16 / bytes;
     bool inner =
         aril_cuda_channels_inner(to) || (aril_cuda_area(to) == 1 && aril_cuda_channels_inner(from));
-    bool fits = to.dim[1] * aril_cuda_area(to) <= ARIL_CUDA_MOST; /* or parts would cut groups */
+    bool fits =
+        to.dim[1] * aril_cuda_area(to) <= ARIL_CUDA_MAX_POSITIONS; /* or parts would cut groups */
     return aril_cuda_is_float(type) && fits && inner && aril_cuda_in_vectors(from, 1, V, bytes) &&
                    aril_cuda_in_vectors(to, 1, V, bytes) &&
                    (!indices || aril_cuda_in_vectors(*indices, 1, 2, 8))
@@ -423,7 +424,7 @@ static aril_status run_as(aril_run *r, kind k, bool adaptive)
         j.to_stride[d] = to.stride[d];
         j.index_stride[d] = indices.stride[d];
     }
-    return aril_cuda_each_part(to.dim[0], to.dim[1], aril_cuda_area(to), ARIL_CUDA_MOST,
+    return aril_cuda_each_part(to.dim[0], to.dim[1], aril_cuda_area(to), ARIL_CUDA_MAX_POSITIONS,
                                [&](const aril_cuda_part &p) {
                                    j.from = aril_cuda_part_of(from, p, bytes);
                                    j.to = aril_cuda_part_of(to, p, bytes);

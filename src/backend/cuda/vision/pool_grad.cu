@@ -215,7 +215,7 @@ bool aril_cuda_pool_windows_known(const aril_run *r)
 static group group_of(const job &j, int V, int bytes)
 {
     if (!aril_cuda_channels_inner(j.whole)) return COLUMNS;
-    bool fits = j.whole.dim[1] * j.area <= ARIL_CUDA_MOST; /* or parts would cut groups */
+    bool fits = j.whole.dim[1] * j.area <= ARIL_CUDA_MAX_POSITIONS; /* or parts would cut groups */
     return fits && aril_cuda_in_vectors(j.whole, 1, V, bytes) &&
                    aril_cuda_in_vectors(j.picked, 1, V, bytes) &&
                    aril_cuda_in_vectors(j.indices, 1, 2, 8)
@@ -232,7 +232,7 @@ template <typename S> static aril_status gather(aril_run *r, const job &all)
     for (int d = 3; d <= 4 && by == PATCHES; d++) groups.dim[d] = (groups.dim[d] + 1) / 2;
     int64_t step = by == PATCHES ? WIDE : 1;
     return aril_cuda_each_part(
-        all.whole.dim[0], all.whole.dim[1], aril_cuda_area(all.whole), ARIL_CUDA_MOST,
+        all.whole.dim[0], all.whole.dim[1], aril_cuda_area(all.whole), ARIL_CUDA_MAX_POSITIONS,
         [&](const aril_cuda_part &p) {
             job j = all;
             j.whole.data = aril_cuda_part_of(all.whole, p, BYTES);

@@ -321,7 +321,8 @@ static aril_status spread(aril_run *r, bool sums)
     all.head = static_cast<int *>(aril_cuda_host->workspace(r));
     if (all.area == 0) return ARIL_OK;
     if (all.positions) all.of_picked = aril_cuda_walk_of(all.picked, 1);
-    if (sums && all.whole.dim[0] * all.whole.dim[1] < ARIL_CUDA_MOST && fits_in_block(r, all))
+    if (sums && all.whole.dim[0] * all.whole.dim[1] < ARIL_CUDA_MAX_POSITIONS &&
+        fits_in_block(r, all))
         return sum_in_blocks(r, all, type);
     int64_t each = (int64_t)all.area + (sums ? all.positions : 0);
     int64_t most = each > MOST_ENTRIES ? each : MOST_ENTRIES;
@@ -373,7 +374,7 @@ aril_status aril_cuda_max_pool_pick_run(aril_run *r)
     if (all.area) all.of_picked = aril_cuda_walk_of(all.whole, 1); /* of the images picked from */
     int64_t positions = aril_cuda_area(all.picked);
     return aril_cuda_each_part(
-        all.picked.dim[0], all.picked.dim[1], positions, ARIL_CUDA_MOST,
+        all.picked.dim[0], all.picked.dim[1], positions, ARIL_CUDA_MAX_POSITIONS,
         [&](const aril_cuda_part &p) {
             cudaStream_t s = aril_cuda_stream(r);
             job j = part_of(all, p, bytes);

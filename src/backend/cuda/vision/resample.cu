@@ -321,7 +321,8 @@ static aril_status run_as(aril_run *r, bool grad)
         j.to_stride[d] = to.stride[d];
     }
     return aril_cuda_each_part(
-        to.dim[0], to.dim[1], aril_cuda_area(to), ARIL_CUDA_MOST, [&](const aril_cuda_part &p) {
+        to.dim[0], to.dim[1], aril_cuda_area(to), ARIL_CUDA_MAX_POSITIONS,
+        [&](const aril_cuda_part &p) {
             cudaStream_t s = aril_cuda_stream(r);
             j.from = aril_cuda_part_of(from, p, bytes);
             j.to = aril_cuda_part_of(to, p, bytes);
