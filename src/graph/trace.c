@@ -362,9 +362,11 @@ static aril_status write_to(aril__tracing *t, aril_tensor *dest, aril__value_id 
     return store(t, c, v);
 }
 
-static aril_status keep_defined(aril__tracing *t, aril_tensor *x)
+/* Symbolic tensors belong to a graph that is defined. Those of other traces are kept to its end,
+ * when their nodes are taken from them: a tensor that was written to is saved by nodes before its
+ * own, which would keep each other. */
+static aril_status keep_symbol(aril__tracing *t, aril_tensor *x)
 {
-    if (!t->defines) return ARIL_OK;
     if (!aril__graph_grow(&t->kept, t->n_kept, &t->cap_kept, sizeof *t->kept))
         return ARIL_ERR_MEMORY;
     t->kept[t->n_kept++] = aril__tensor_keep(x);
@@ -433,7 +435,7 @@ static aril_status finish_call(aril__tracing *t, const aril__call *c, aril_tenso
             if (s == ARIL_OK) out[0] = aril__tensor_keep(dest);
         } else {
             out[i] = x;
-            s = keep_defined(t, x);
+            s = keep_symbol(t, x);
         }
     }
     for (int k = op->n_out; k < t->g->nodes[id].n_out && s == ARIL_OK; k++) {
@@ -521,7 +523,7 @@ static aril_tensor *symbol_for(aril__tracing *t, const aril_tensor *like, const 
     aril_tensor *x = aril__symbolic_like(th, like, dim, c);
     th->sizes = before;
     if (x) x->flags |= like->flags & ARIL__WEAK;
-    if (x && keep_defined(t, x) < 0) {
+    if (x && keep_symbol(t, x) < 0) {
         aril__tensor_release(aril__self(), x);
         return NULL;
     }
@@ -681,7 +683,10 @@ aril__tracing *aril__tracing_now(int n, aril_tensor *const *of)
 
 static void release_kept(aril__tracing *t)
 {
-    for (uint32_t i = t->n_kept; i-- > 0;) aril__tensor_release(aril__self(), t->kept[i]);
+    aril__thread *th = aril__self();
+    for (uint32_t i = 0; i < t->n_kept; i++)
+        if (t->kept[i]->flags & ARIL__SYMBOLIC) aril__bind(th, t->kept[i], NULL, 0);
+    for (uint32_t i = t->n_kept; i-- > 0;) aril__tensor_release(th, t->kept[i]);
     t->n_kept = 0;
 }
 
@@ -756,6 +761,7 @@ aril_status aril__tracing_end(aril__tracing *t, aril__traced_call *c, aril_statu
     aril__trace(c->before);
     if (t->outer) aril__self()->sizes = c->before ? t->g->sizes : NULL;
     aril_guard_end(&c->scope); /* what the traced code created ends here */
+    release_kept(t);
     if (t->outer) return s;
     if (s == ARIL_OK) s = aril__trace_fix_keys(t);
     return s == ARIL_OK ? finish_states(t) : s;

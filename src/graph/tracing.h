@@ -74,7 +74,7 @@ struct aril__tracing {
     aril__watches watches;
     aril__named_size *named;
     uint32_t n_named, cap_named;
-    aril_tensor **kept; /* symbolic tensors that belong to a defined graph */
+    aril_tensor **kept; /* symbolic tensors and keys: of a defined graph, or until the end */
     uint32_t n_kept, cap_kept;
     aril__tracing *outer;   /* of a body */
     aril_tensor **captured; /* references */
