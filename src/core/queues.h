@@ -3,8 +3,8 @@
  * Each storage knows the queue that it was allocated on, the one that wrote to it last, and those
  * that have used it since. Before work is queued that uses a storage, its queue is made to wait for
  * others by an event: a reader for the writer, a writer for all. Memory that is freed while another
- * queue uses it returns to the queue it came from when that work is done. Until the first stream is created, none of this costs
- * more than a test of aril__streams_used. */
+ * queue uses it returns to the queue it came from when that work is done. Until the first stream
+ * is created, none of this costs more than a test of aril__streams_used. */
 #ifndef ARIL_CORE_QUEUES_H
 #define ARIL_CORE_QUEUES_H
 

@@ -53,8 +53,8 @@ typedef struct aril__storage {
     void *deleter_ctx;
     _Atomic(aril__derived *) derived; /* forms that kernels derived from the contents: derived.h */
     atomic_bool lent;                 /* the program has a pointer through which it may write */
-    /* Numbers of queues of the device: that of the allocation, that of the last write, and a bit for
-     * each that has read since: queues.h. */
+    /* Numbers of queues of the device: that of the allocation, that of the last write, and a bit
+     * for each that has read since: queues.h. */
     uint8_t home;
     _Atomic(uint8_t) writer;
     _Atomic(uint32_t) readers;

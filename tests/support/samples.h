@@ -36,8 +36,8 @@ bool test_sample_wants(const test_sample *s, int i);
 bool test_sample_batched(const test_sample *s, int i);
 
 /* Calls fn for each sample of each op; the environment variable ARIL_TEST_OP selects a single op,
- * ARIL_TEST_PART=3/16 ops 3, 19, 35 ... of the table, for several processes, and ARIL_TEST_SAMPLES=2
- * the first two samples of each. */
+ * ARIL_TEST_PART=3/16 ops 3, 19, 35 ... of the table, for several processes, and
+ * ARIL_TEST_SAMPLES=2 the first two samples of each. */
 void test_each_sample(void (*fn)(const test_sample *s));
 
 /* Records which sample is being tested, so that a crash can name it. */
