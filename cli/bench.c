@@ -88,12 +88,22 @@ typedef struct session {
     double before, peak_mb;
 } session;
 
+/* Kernels are timed during the warm-up, not for the small batches of setting up. ARIL_TUNING=0 and
+ * =1 decide otherwise. */
+static void allow_tuning(bool on)
+{
+    const char *fixed = getenv("ARIL_TUNING");
+    if (!fixed || !*fixed) aril_set_tuning(on);
+}
+
 /* Creates the case and warms it up. */
 static bool load(session *s, const bench_case *c, aril_device on)
 {
     bench_memory_reset(on);
     s->before = bench_memory_now(on);
+    allow_tuning(false);
     if (!bench_run_begin(&s->run, c, on, false)) return false;
+    allow_tuning(true);
     bench_memory_reset(on); /* ignore temporary memory of creating the tensors */
     s->together = bench_warm_up(&s->run);
     double peak = bench_memory_peak(on);
@@ -333,8 +343,6 @@ static int run(void *values, int n, char **argument)
     if (o->shapes) o->profile = true;
     if (!check_device(o->device)) return report("bench");
     if (o->device) o->on = aril_device_named(o->device);
-    const char *tuning = getenv("ARIL_TUNING");
-    if (!tuning || !*tuning) aril_set_tuning(true); /* the steps of the warm-up take the time */
     bench_cases *cases = open_cases(o->cases);
     if (!cases) return EXIT_FAILED;
     int status = EXIT_USAGE;

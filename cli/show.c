@@ -24,6 +24,12 @@ static int run(void *values, int n, char **argument)
                 o->input);
         return EXIT_USAGE;
     }
+    if (aril_describes_file(argument[0]) && o->tree) {
+        fputs("aril show: --tree is only for networks of Aril\n", stderr);
+        return EXIT_USAGE;
+    }
+    if (aril_describes_file(argument[0]))
+        return aril_describe_file(argument[0], stdout) == ARIL_OK ? EXIT_DONE : report("show");
     if (by_name ? !model_create(argument[0], input, o->classes, &m)
                 : !model_open(argument[0], &m)) {
         model_close(&m);
@@ -74,6 +80,7 @@ static const option table[] = {
 
 static const example examples[] = {
     { "aril show lenet5", "layers, parameters, FLOPs and memory of LeNet-5" },
+    { "aril show model.onnx", "inputs, outputs and nodes of an ONNX model" },
     { "aril show convnet --input 3x32x32 --batch 64", "for another input shape and batch size" },
     { 0 },
 };
@@ -82,8 +89,8 @@ const command command_show = {
     .name = "show",
     .summary = "print the layers of a network",
     .arguments = "MODEL",
-    .about = "MODEL is a file or folder written by `aril train`, or the name of a network (`aril "
-             "zoo` lists them).",
+    .about = "MODEL is a file or folder written by `aril train`, the name of a network (`aril zoo` "
+             "lists them), or a model of ONNX (.onnx) or Caffe (.caffemodel, .prototxt).",
     .options = table,
     .examples = examples,
     .size = sizeof(options),

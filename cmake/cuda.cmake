@@ -50,18 +50,27 @@ if(have_cuda)
     file(GLOB_RECURSE cuda_sources CONFIGURE_DEPENDS
         ${PROJECT_SOURCE_DIR}/src/backend/cuda/*.cu ${PROJECT_SOURCE_DIR}/src/backend/cuda/*.c
         ${PROJECT_SOURCE_DIR}/src/backend/cuda/*.cpp)
-    add_library(aril_cuda MODULE ${cuda_sources})
+
+    # Warpgroups' products exist on compute capability 9.0 alone: these files have code for nothing else.
+    set(hopper_sources ${cuda_sources})
+    list(FILTER hopper_sources INCLUDE REGEX "_wgmma[a-z_]*[.]cu$")
+    list(FILTER cuda_sources EXCLUDE REGEX "_wgmma[a-z_]*[.]cu$")
+    add_library(aril_cuda_hopper OBJECT ${hopper_sources})
+    set_target_properties(aril_cuda_hopper PROPERTIES CUDA_ARCHITECTURES 90a-real POSITION_INDEPENDENT_CODE ON)
+    add_library(aril_cuda MODULE ${cuda_sources} $<TARGET_OBJECTS:aril_cuda_hopper>)
     set_target_properties(aril_cuda PROPERTIES
         LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/lib/aril
-        CXX_STANDARD 20
-        CUDA_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON
-        CUDA_RUNTIME_LIBRARY Static LINKER_LANGUAGE CUDA)
-    target_include_directories(aril_cuda PRIVATE include src)
-    target_include_directories(aril_cuda SYSTEM PRIVATE ${CMAKE_CUDA_TOOLKIT_INCLUDE_DIRECTORIES})
+        LINKER_LANGUAGE CUDA)
+    foreach(target aril_cuda aril_cuda_hopper)
+        set_target_properties(${target} PROPERTIES CXX_STANDARD 20
+            CUDA_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON CUDA_RUNTIME_LIBRARY Static)
+        target_include_directories(${target} PRIVATE include src)
+        target_include_directories(${target} SYSTEM PRIVATE ${CMAKE_CUDA_TOOLKIT_INCLUDE_DIRECTORIES})
+        target_compile_options(${target} PRIVATE
+            "$<$<COMPILE_LANGUAGE:CUDA>:-std=c++20;$<$<BOOL:${ARIL_CUDA_LINES}>:-lineinfo>;-Xcompiler=-Wall;-Xcompiler=-ffile-prefix-map=${PROJECT_SOURCE_DIR}/=>")
+    endforeach()
     target_link_libraries(aril_cuda PRIVATE dl pthread)
     target_link_options(aril_cuda PRIVATE LINKER:--exclude-libs,ALL LINKER:-z,defs)
-    target_compile_options(aril_cuda PRIVATE
-        "$<$<COMPILE_LANGUAGE:CUDA>:-std=c++20;$<$<BOOL:${ARIL_CUDA_LINES}>:-lineinfo>;-Xcompiler=-Wall;-Xcompiler=-ffile-prefix-map=${PROJECT_SOURCE_DIR}/=>")
 
     # Formulas agree with the CPU's bit for bit: no contraction into fused multiply-adds.
     foreach(source ${cuda_sources})

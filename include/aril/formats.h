@@ -9,6 +9,8 @@
 
 #include "aril/named.h"
 
+#include <stdio.h>
+
 ARIL_C_BEGIN
 
 /* Creates a folder and its missing parents, for the files of a run. A folder that already exists is
@@ -59,6 +61,16 @@ ARIL_API const aril_named *aril_safetensors_all(aril_safetensors *f);
 /* The metadata, which belongs to f; the value of one key, NULL if there is none. */
 ARIL_API aril_metadata aril_safetensors_metadata(const aril_safetensors *f);
 ARIL_API const char *aril_safetensors_get(const aril_safetensors *f, const char *key);
+
+/* ---- models of other frameworks ---- */
+
+/* Whether aril_describe_file takes a file of that name: .onnx, .caffemodel, .prototxt. */
+ARIL_API bool aril_describes_file(const char *path);
+
+/* Prints what an ONNX model, a Caffe net or a Caffe solver contains: inputs and outputs with their
+ * types, nodes or layers, and the shapes of their weights, which are not read. ARIL_ERR_FORMAT if
+ * the file is malformed; the error names the place in it. */
+ARIL_API aril_status aril_describe_file(const char *path, FILE *out);
 
 /* ---- images: JPEG and PNG, where the build found libjpeg and libpng ---- */
 

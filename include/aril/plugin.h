@@ -24,7 +24,8 @@ typedef enum aril_order {
     ARIL_ORDER_ANY, /* as it is; a row that is not `strided` gets it contiguous */
     ARIL_ORDER_CONTIGUOUS,
     ARIL_ORDER_CHANNELS_LAST, /* [N,C,spatial...] stored as N, spatial, C */
-    ARIL_ORDER_SAMPLES_LAST   /* the same stored as spatial, C, N */
+    ARIL_ORDER_SAMPLES_LAST,  /* the same stored as spatial, C, N */
+    ARIL_ORDER_HEADS_INNER    /* [...,heads,rows,columns] stored as ..., rows, heads, columns */
 } aril_order;
 
 /* What a row asks of an input, and in which form it gives an output. */

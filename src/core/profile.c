@@ -44,13 +44,17 @@ static void clear_track(aril__track *t)
     free(t->recent);
     free(t->of_span);
     free(t->events);
+    free(t->memory);
     t->sums = NULL;
     t->recent = NULL;
     t->of_span = NULL;
     t->events = NULL;
+    t->memory = NULL;
     t->n_sums = t->cap_sums = t->depth = 0;
     t->n_spans = t->cap_spans = 0;
     t->n_events = t->cap_events = t->lost = 0;
+    t->n_memory = t->cap_memory = 0;
+    for (int i = 0; i < ARIL__MAX_DEVICES; i++) t->live[i] = -1;
     t->first = t->last = 0;
 }
 
@@ -128,6 +132,7 @@ static void add_event(aril__track *t, const aril__open_span *s, int64_t ns)
                             .live = live_bytes(),
                             .bytes = s->bytes,
                             .flop = s->flop };
+    if (s->mark) aril__profile_devices_memory(t, s->begin + ns);
 }
 
 /* ---- spans ---- */

@@ -71,6 +71,17 @@ void aril__profile_devices_mark(uint64_t mark)
     }
 }
 
+void aril__profile_devices_memory(aril__track *t, int64_t now)
+{
+    for (int i = 0, n = atomic_load(&all.n); i < n; i++) {
+        int64_t live = aril_memory(all.at[i].device->id).live;
+        if (!all.at[i].on || live == t->live[i]) continue;
+        t->live[i] = live;
+        if (aril__profile_room((void **)&t->memory, t->n_memory, &t->cap_memory, sizeof *t->memory))
+            t->memory[t->n_memory++] = (aril__memory_event){ i, now, live };
+    }
+}
+
 void aril__profile_devices_wait(void)
 {
     if (!atomic_load(&all.n)) return;

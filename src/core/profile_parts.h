@@ -41,6 +41,12 @@ typedef struct aril__span_event {
     double bytes, flop;
 } aril__span_event;
 
+/* Memory in use on a device that is measured, after an op. */
+typedef struct aril__memory_event {
+    int device;
+    int64_t at, live;
+} aril__memory_event;
+
 /* The record of one thread. Other threads take its lock only when a profile begins or ends. */
 typedef struct aril__track {
     struct aril__track *next;
@@ -57,6 +63,9 @@ typedef struct aril__track {
     int64_t n_spans, cap_spans;
     aril__span_event *events;
     int64_t n_events, cap_events, lost;
+    int64_t live[ARIL__MAX_DEVICES]; /* memory in use on devices, as recorded last; -1: never */
+    aril__memory_event *memory;
+    int64_t n_memory, cap_memory;
 } aril__track;
 
 /* The profile that is running or was the last. */
@@ -97,6 +106,8 @@ void aril__profile_devices_join(void);
 /* Tells the devices that work which this thread queues belongs to `mark`. */
 void aril__profile_devices_mark(uint64_t mark);
 bool aril__profile_devices_on(void);
+/* Records how much memory of each device is in use, where that has changed. */
+void aril__profile_devices_memory(aril__track *t, int64_t now);
 /* Waits for the devices that are measured. */
 void aril__profile_devices_wait(void);
 /* Ends measuring, and adds what was measured to the sums of the tracks, which are locked. */

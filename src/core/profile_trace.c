@@ -48,6 +48,16 @@ static void write_event(FILE *f, int thread, const aril__span_event *e, int64_t 
     fputc('}', f);
 }
 
+/* A point of a curve of memory in use. */
+static void write_memory(FILE *f, int process, int64_t at, int64_t live)
+{
+    fprintf(
+        f,
+        ",\n{\"name\":\"memory\",\"ph\":\"C\",\"pid\":%d,\"ts\":%.3f,\"args\":{\"live\":%" PRId64
+        "}}",
+        process, (double)at * 1e-3, live);
+}
+
 static void write_track(FILE *f, const aril__profile *p, const aril__track *t)
 {
     char name[64];
@@ -58,11 +68,10 @@ static void write_track(FILE *f, const aril__profile *p, const aril__track *t)
         const aril__span_event *e = &t->events[i];
         write_event(f, t->number, e, p->begin);
         if (i == 0 || e->live != t->events[i - 1].live)
-            fprintf(f,
-                    ",\n{\"name\":\"memory\",\"ph\":\"C\",\"pid\":1,\"ts\":%.3f,\"args\":{"
-                    "\"live\":%" PRId64 "}}",
-                    (double)(e->begin + e->ns - p->begin) * 1e-3, e->live);
+            write_memory(f, 1, e->begin + e->ns - p->begin, e->live);
     }
+    for (int64_t i = 0; i < t->n_memory; i++)
+        write_memory(f, 2 + t->memory[i].device, t->memory[i].at - p->begin, t->memory[i].live);
 }
 
 /* The queues that have a name in the trace. */

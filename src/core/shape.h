@@ -58,6 +58,17 @@ static inline void aril__samples_last_strides(int n, const int64_t *dim, int64_t
     }
 }
 
+/* [...,heads,rows,columns] in the order ..., rows, heads, columns; at least three dimensions. */
+static inline void aril__heads_inner_strides(int n, const int64_t *dim, int64_t *stride)
+{
+    int64_t step = 1;
+    for (int i = n - 1; i >= 0; i--) {
+        int d = i == n - 2 ? n - 3 : i == n - 3 ? n - 2 : i;
+        stride[d] = step;
+        step *= aril__extent(dim[d]);
+    }
+}
+
 static inline bool aril__same_dims(int n, const int64_t *a, int m, const int64_t *b)
 {
     if (n != m) return false;

@@ -778,12 +778,20 @@ struct memo {
     char text[60];
 };
 
+/* The memo of an address, or the place for one: among a few neighbors, so that the frames of one
+ * stack do not evict each other at every error. */
 static struct memo *memo_of(const struct module *at, uint64_t *path)
 {
-    static struct memo memos[1024]; /* guarded by `lock` */
+    enum { MEMOS = 1024, WAYS = 8 };
+    static struct memo memos[MEMOS]; /* guarded by `lock` */
+    static unsigned evicted;
     *path = 0xcbf29ce484222325u;
     for (const char *p = at->path; *p; p++) *path = (*path ^ (unsigned char)*p) * 0x100000001b3u;
-    return &memos[(at->address ^ at->address >> 11) % 1024];
+    uint64_t mixed = (uint64_t)at->address * 0x9e3779b97f4a7c15u;
+    struct memo *first = &memos[(mixed >> 32) % (MEMOS / WAYS) * WAYS];
+    for (int i = 0; i < WAYS; i++)
+        if (first[i].address == at->address || first[i].address == 0) return &first[i];
+    return &first[evicted++ % WAYS];
 }
 
 static size_t find_location(void *const *frames, int n_frames, char *buf, size_t size)
@@ -822,25 +830,34 @@ static bool lock_soon(void)
     return pthread_mutex_timedlock(&lock, &until) == 0;
 }
 
-size_t aril__location(char *buf, size_t size)
+size_t aril__location_in(void *const *frames, int n, char *buf, size_t size)
 {
     if (size == 0) return 0;
     buf[0] = 0;
-    if (aril__location_off) return 0;
     int saved_errno = errno;
-    void *frames[MAX_FRAMES];
-    int n_frames = backtrace(frames, MAX_FRAMES), first = 0;
-    /* Sanitizers add their own frames around backtrace: start at the caller. */
-    for (int i = 0; i < n_frames && first == 0; i++)
-        if (frames[i] == __builtin_return_address(0)) first = i;
     size_t length = 0;
-    if (n_frames > 0 && lock_soon()) {
-        length = find_location(frames + first, n_frames - first, buf, size);
+    if (n > 0 && lock_soon()) {
+        length = find_location(frames, n, buf, size);
         pthread_mutex_unlock(&lock);
     }
     if (length == 0) buf[0] = 0;
     errno = saved_errno;
     return length;
+}
+
+int aril__location_frames(void **frames, int n)
+{
+    return aril__location_off ? 0 : backtrace(frames, n);
+}
+
+size_t aril__location(char *buf, size_t size)
+{
+    void *frames[MAX_FRAMES];
+    int n_frames = aril__location_off ? 0 : backtrace(frames, MAX_FRAMES), first = 0;
+    /* Sanitizers add their own frames around backtrace: start at the caller. */
+    for (int i = 0; i < n_frames && first == 0; i++)
+        if (frames[i] == __builtin_return_address(0)) first = i;
+    return aril__location_in(frames + first, n_frames - first, buf, size);
 }
 
 void aril__location_shutdown(void)
@@ -856,6 +873,20 @@ void aril__location_shutdown(void)
 size_t aril__location(char *buf, size_t size)
 {
     if (size > 0) buf[0] = 0;
+    return 0;
+}
+
+size_t aril__location_in(void *const *frames, int n, char *buf, size_t size)
+{
+    (void)frames;
+    (void)n;
+    return aril__location(buf, size);
+}
+
+int aril__location_frames(void **frames, int n)
+{
+    (void)frames;
+    (void)n;
     return 0;
 }
 

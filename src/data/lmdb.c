@@ -12,14 +12,12 @@
 #include "data/open.h"
 #include "formats/array.h"
 #include "formats/lmdb.h"
-#include "formats/proto.h"
+#include "formats/schemas.h"
 
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-
-enum { CHANNELS = 1, HEIGHT, WIDTH, DATA, LABEL, FLOAT_DATA, ENCODED };
 
 struct pairs {
     aril__lmdb *file;
@@ -30,59 +28,50 @@ static aril_status malformed(const char *name, const char *what)
     return aril__fail(ARIL_ERR_FORMAT, "%s is not a valid Datum: %s", name, what);
 }
 
-/* The floats of a Datum, packed or unpacked. [C,H,W] */
-static aril_status read_floats(const char *name, const unsigned char *data, size_t size,
-                               aril_tensor *x)
+/* The image of a Datum, in bytes or in floats. [C,H,W] */
+static aril_tensor *values_of(const char *name, const aril__message *m)
 {
-    float *to = aril__ptr(x), v;
-    int64_t n = 0, max = aril_numel(x);
-    aril__proto_in in = aril__proto_open(data, size);
-    while (aril__proto_next(&in)) {
-        if (in.field != FLOAT_DATA) continue;
-        for (const uint8_t *from = NULL; aril__proto_each_float(&in, &from, &v); n++)
-            if (n < max) to[n] = v;
+    aril__slice bytes = aril__message_bytes(m, "data");
+    aril__proto_array floats = aril__message_array(m, "float_data");
+    aril_shape shape = ARIL_SHAPE(aril__message_int(m, "channels"), aril__message_int(m, "height"),
+                                  aril__message_int(m, "width"));
+    size_t n = bytes.n ? bytes.n : floats.n;
+    uint64_t numel;
+    if (!aril__array_bytes(shape, 1, n, &numel) || numel != n) {
+        malformed(name, "its data do not fill its shape");
+        return NULL;
     }
-    return n == max ? ARIL_OK : malformed(name, "its numbers do not fill its shape");
+    aril_tensor *x = aril_empty(shape, bytes.n ? ARIL_U8 : ARIL_F32, aril_cpu());
+    if (aril_tensor_status(x) != ARIL_OK) return NULL;
+    if (bytes.n) {
+        memcpy(aril__ptr(x), bytes.at, bytes.n);
+    } else {
+        memcpy(aril__ptr(x), floats.at, 4 * n);
+        aril__to_host_order(aril__ptr(x), 4, (int64_t)n, false);
+    }
+    return x;
 }
 
 aril_status aril__datum_decode(const char *name, const unsigned char *data, size_t size,
                                aril_sample *s)
 {
-    aril_shape shape = { .ndim = 3 };
-    const unsigned char *bytes = NULL;
-    size_t n = 0;
-    int64_t label = 0, floats = 0;
-    bool encoded = false;
-    aril__proto_in in = aril__proto_open(data, size);
-    while (aril__proto_next(&in)) {
-        switch (in.field) {
-        case CHANNELS:
-        case HEIGHT:
-        case WIDTH: shape.dim[in.field - CHANNELS] = aril__proto_get_int(&in); break;
-        case LABEL: label = aril__proto_get_int(&in); break;
-        case ENCODED: encoded = aril__proto_get_int(&in) != 0; break;
-        case FLOAT_DATA: floats += in.wire == ARIL__PROTO_BYTES ? (int64_t)(in.n / 4) : 1; break;
-        case DATA:
-            if (in.wire != ARIL__PROTO_BYTES) return malformed(name, "its data are no bytes");
-            bytes = in.bytes;
-            n = in.n;
-            break;
-        default: break;
-        }
-    }
-    if (in.malformed) return malformed(name, "it is truncated or no protocol buffer");
+    aril__message *m =
+        aril__message_read(&aril__caffe_Datum, data, size, (aril__message_opts){ .name = name });
+    if (!m) return aril__latest_status();
+    int64_t label = aril__message_int(m, "label");
+    aril_status status = ARIL_OK;
     s->y = aril_from(&label, ARIL_SHAPE(), ARIL_I64, aril_cpu());
-    if (aril_tensor_status(s->y) != ARIL_OK) return aril_tensor_status(s->y);
-    if (encoded) return aril__sample_image(s, name, bytes ? bytes : data, n, 0);
-    uint64_t numel;
-    bool fits = aril__array_bytes(shape, 1, n > (size_t)floats ? n : (uint64_t)floats, &numel);
-    if (!fits || (n > 0 ? numel != n : numel != (uint64_t)floats))
-        return malformed(name, "its data do not fill its shape");
-    s->x = aril_empty(shape, n > 0 ? ARIL_U8 : ARIL_F32, aril_cpu()); /* [C,H,W] */
-    if (aril_tensor_status(s->x) != ARIL_OK) return aril_tensor_status(s->x);
-    if (n == 0) return read_floats(name, data, size, s->x);
-    memcpy(aril__ptr(s->x), bytes, n);
-    return ARIL_OK;
+    if (aril_tensor_status(s->y) != ARIL_OK) {
+        status = aril_tensor_status(s->y);
+    } else if (aril__message_int(m, "encoded")) {
+        aril__slice bytes = aril__message_bytes(m, "data");
+        status = aril__sample_image(s, name, bytes.at, bytes.n, 0);
+    } else {
+        s->x = values_of(name, m);
+        if (!s->x) status = aril__latest_status();
+    }
+    aril__message_free(m);
+    return status;
 }
 
 static int64_t pairs_size(aril_dataset *self)

@@ -7,6 +7,7 @@
 #include "core/error.h"
 #include "core/memory.h"
 #include "formats/atomic_file.h"
+#include "formats/schemas.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -18,11 +19,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* Fields of TensorFlow's Event, Summary.Value and TensorProto. */
-enum { EVENT_TIME = 1, EVENT_STEP, EVENT_VERSION, EVENT_SUMMARY = 5 };
-enum { VALUE_TAG = 1, VALUE_NUMBER, VALUE_HISTOGRAM = 5, VALUE_TENSOR = 8, VALUE_METADATA };
-enum { TENSOR_DTYPE = 1, TENSOR_SHAPE, TENSOR_FLOATS = 5, TENSOR_STRINGS = 8 };
-enum { DT_FLOAT = 1, DT_STRING = 7 };
+enum { DT_FLOAT = 1, DT_STRING = 7 }; /* TensorFlow's DataType */
 
 /* ---- records ---- */
 
@@ -48,11 +45,6 @@ static uint32_t checksum(const uint8_t *at, size_t n)
     return (c >> 15 | c << 17) + 0xa282ead8u;
 }
 
-static void little_endian(uint8_t *to, uint64_t v, int n)
-{
-    for (int i = 0; i < n; i++) to[i] = (uint8_t)(v >> 8 * i);
-}
-
 static double now(void)
 {
     struct timespec t;
@@ -66,14 +58,18 @@ static aril_status io_error(aril_tensorboard *tb, const char *what)
     return aril__fail(ARIL_ERR_IO, "%s: cannot write '%s': %s", what, tb->path, strerror(errno));
 }
 
-static aril_status write_record(aril_tensorboard *tb, const char *what, const aril__proto *p)
+/* Writes the current event as a record. */
+static aril_status write_event(aril_tensorboard *tb, const char *what)
 {
-    if (p->failed) return aril__fail(ARIL_ERR_MEMORY, "%s: out of memory for an event", what);
+    tb->bytes.n = 0;
+    aril_status s = aril__message_write(tb->event, &tb->bytes);
+    if (s != ARIL_OK) return s;
     uint8_t head[12], foot[4];
-    little_endian(head, p->n, 8);
-    little_endian(head + 8, checksum(head, 8), 4);
-    little_endian(foot, checksum(p->at, p->n), 4);
-    if (fwrite(head, sizeof head, 1, tb->file) != 1 || fwrite(p->at, p->n, 1, tb->file) != 1 ||
+    aril__put_le64(head, tb->bytes.n);
+    aril__put_le32(head + 8, checksum(head, 8));
+    aril__put_le32(foot, checksum(tb->bytes.at, tb->bytes.n));
+    if (fwrite(head, sizeof head, 1, tb->file) != 1 ||
+        fwrite(tb->bytes.at, tb->bytes.n, 1, tb->file) != 1 ||
         fwrite(foot, sizeof foot, 1, tb->file) != 1)
         return io_error(tb, what);
     double t = now();
@@ -82,47 +78,56 @@ static aril_status write_record(aril_tensorboard *tb, const char *what, const ar
     return fflush(tb->file) == 0 ? ARIL_OK : io_error(tb, what);
 }
 
-aril_status aril__tb_event(aril_tensorboard *tb, const char *what, uint32_t field,
-                           const aril__proto *content)
+/* The current event, empty but for its time. */
+static aril__message *new_event(aril_tensorboard *tb)
+{
+    aril__message_reset(tb->event);
+    tb->bytes.failed = false;
+    aril__message_set_number(tb->event, "wall_time", now());
+    return tb->event;
+}
+
+aril_status aril__tb_graph(aril_tensorboard *tb, const char *what, aril__message *graph)
 {
     if (!tb) return aril__fail(ARIL_ERR_ARG, "%s: the log is NULL", what);
-    aril__proto_clear(&tb->event);
-    aril__proto_double(&tb->event, EVENT_TIME, now());
-    aril__proto_bytes(&tb->event, field, content->at, content->n);
-    if (content->failed) tb->event.failed = true;
-    return write_record(tb, what, &tb->event);
+    aril__bytes b = { 0 };
+    aril_status s = aril__message_write(graph, &b);
+    if (s == ARIL_OK) {
+        aril__message_refer_bytes(new_event(tb), "graph_def", b.at, b.n);
+        s = write_event(tb, what);
+    }
+    aril__message_reset(tb->event);
+    aril__bytes_free(&b);
+    return s;
 }
 
 bool aril__tb_begin(aril_tensorboard *tb, const char *what, const char *tag, int64_t step,
-                    aril__tb_value *v)
+                    aril__message **value)
 {
     if (!tb) return aril__fail(ARIL_ERR_ARG, "%s: the log is NULL", what), false;
     if (!tag || !*tag) return aril__fail(ARIL_ERR_ARG, "%s: expected a tag", what), false;
-    aril__proto_clear(&tb->event);
-    aril__proto_double(&tb->event, EVENT_TIME, now());
-    aril__proto_int(&tb->event, EVENT_STEP, step);
-    v->summary = aril__proto_begin(&tb->event, EVENT_SUMMARY);
-    v->value = aril__proto_begin(&tb->event, 1);
-    aril__proto_text(&tb->event, VALUE_TAG, tag);
+    aril__message *event = new_event(tb);
+    aril__message_set_int(event, "step", step);
+    *value = aril__message_add_sub(aril__message_set_sub(event, "summary"), "value");
+    aril__message_set_text(*value, "tag", tag);
     return true;
 }
 
-aril_status aril__tb_end(aril_tensorboard *tb, const char *what, aril__tb_value v)
+aril_status aril__tb_end(aril_tensorboard *tb, const char *what)
 {
-    aril__proto_end(&tb->event, v.value);
-    aril__proto_end(&tb->event, v.summary);
-    return write_record(tb, what, &tb->event);
+    return write_event(tb, what);
 }
 
-void aril__tb_plugin(aril_tensorboard *tb, const char *plugin, const aril__proto *content)
+aril_status aril__tb_plugin(aril__message *value, const char *plugin, aril__message *content)
 {
-    size_t metadata = aril__proto_begin(&tb->event, VALUE_METADATA);
-    size_t data = aril__proto_begin(&tb->event, 1);
-    aril__proto_text(&tb->event, 1, plugin);
-    if (content) aril__proto_bytes(&tb->event, 2, content->at, content->n);
-    if (content && content->failed) tb->event.failed = true;
-    aril__proto_end(&tb->event, data);
-    aril__proto_end(&tb->event, metadata);
+    aril__bytes b = { 0 };
+    aril__message *data =
+        aril__message_set_sub(aril__message_set_sub(value, "metadata"), "plugin_data");
+    aril__message_set_text(data, "plugin_name", plugin);
+    aril_status s = content ? aril__message_write(content, &b) : ARIL_OK;
+    if (content && s == ARIL_OK) aril__message_set_bytes(data, "content", b.at, b.n);
+    aril__bytes_free(&b);
+    return s;
 }
 
 /* ---- the file ---- */
@@ -130,9 +135,9 @@ void aril__tb_plugin(aril_tensorboard *tb, const char *plugin, const aril__proto
 static void forget(aril_tensorboard *tb)
 {
     if (tb->file) fclose(tb->file);
-    for (int i = 0; i < tb->n_embeddings; i++) free(tb->embeddings[i]);
-    free(tb->embeddings);
-    aril__proto_free(&tb->event);
+    aril__message_free(tb->event);
+    aril__message_free(tb->projector);
+    aril__bytes_free(&tb->bytes);
     free(tb->folder);
     free(tb->path);
     free(tb);
@@ -153,7 +158,8 @@ aril_tensorboard *aril_tensorboard_new(const char *folder)
     aril_tensorboard *tb = aril__calloc(sizeof *tb);
     if (tb) tb->folder = aril__strdup(folder);
     if (tb) tb->path = aril__malloc(capacity);
-    if (!tb || !tb->folder || !tb->path) {
+    if (tb) tb->event = aril__message_new(&aril__tensorboard_Event);
+    if (!tb || !tb->folder || !tb->path || !tb->event) {
         if (tb) forget(tb);
         aril__fail(ARIL_ERR_MEMORY, "%s: out of memory for a log", what);
         return NULL;
@@ -167,11 +173,8 @@ aril_tensorboard *aril_tensorboard_new(const char *folder)
         forget(tb);
         return NULL;
     }
-    aril__proto version = { 0 };
-    aril__proto_double(&version, EVENT_TIME, t);
-    aril__proto_text(&version, EVENT_VERSION, "brain.Event:2");
-    aril_status s = write_record(tb, what, &version);
-    aril__proto_free(&version);
+    aril__message_set_text(new_event(tb), "file_version", "brain.Event:2");
+    aril_status s = write_event(tb, what);
     if (s < 0) {
         forget(tb);
         return NULL;
@@ -201,29 +204,32 @@ void aril_tensorboard_free(aril_tensorboard *tb)
 aril_status aril_tensorboard_scalar(aril_tensorboard *tb, const char *tag, double value,
                                     int64_t step)
 {
-    aril__tb_value v;
+    aril__message *v;
     if (!aril__tb_begin(tb, "tensorboard_scalar", tag, step, &v)) return aril_error_code();
-    aril__proto_float(&tb->event, VALUE_NUMBER, (float)value);
-    return aril__tb_end(tb, "tensorboard_scalar", v);
+    aril__message_set_number(v, "simple_value", value);
+    return aril__tb_end(tb, "tensorboard_scalar");
+}
+
+/* Sets the tensor of a value, without its elements. */
+static aril__message *set_tensor(aril__message *value, int dtype, aril_shape shape)
+{
+    aril__message *tensor = aril__message_set_sub(value, "tensor");
+    aril__message_set_int(tensor, "dtype", dtype);
+    aril__message *sizes = aril__message_set_sub(tensor, "tensor_shape");
+    for (int d = 0; d < shape.ndim; d++)
+        aril__message_set_int(aril__message_add_sub(sizes, "dim"), "size", shape.dim[d]);
+    return tensor;
 }
 
 aril_status aril_tensorboard_text(aril_tensorboard *tb, const char *tag, const char *text,
                                   int64_t step)
 {
-    aril__tb_value v;
+    aril__message *v;
     if (!text) return aril__fail(ARIL_ERR_ARG, "tensorboard_text: the text is NULL");
     if (!aril__tb_begin(tb, "tensorboard_text", tag, step, &v)) return aril_error_code();
-    size_t tensor = aril__proto_begin(&tb->event, VALUE_TENSOR);
-    aril__proto_int(&tb->event, TENSOR_DTYPE, DT_STRING);
-    size_t shape = aril__proto_begin(&tb->event, TENSOR_SHAPE); /* [1] */
-    size_t dim = aril__proto_begin(&tb->event, 2);
-    aril__proto_int(&tb->event, 1, 1);
-    aril__proto_end(&tb->event, dim);
-    aril__proto_end(&tb->event, shape);
-    aril__proto_text(&tb->event, TENSOR_STRINGS, text);
-    aril__proto_end(&tb->event, tensor);
-    aril__tb_plugin(tb, "text", NULL);
-    return aril__tb_end(tb, "tensorboard_text", v);
+    aril__message_add_text(set_tensor(v, DT_STRING, ARIL_SHAPE(1)), "string_val", text);
+    aril__tb_plugin(v, "text", NULL);
+    return aril__tb_end(tb, "tensorboard_text");
 }
 
 /* ---- histograms ---- */
@@ -279,21 +285,39 @@ aril_status aril_tensorboard_histogram(aril_tensorboard *tb, const char *tag, ar
         count[b < buckets ? b : buckets - 1]++;
     }
     free(x);
-    aril__tb_value v;
+    aril__message *v;
     if (!aril__tb_begin(tb, what, tag, step, &v)) return aril_error_code();
-    aril__proto *p = &tb->event;
-    size_t histogram = aril__proto_begin(p, VALUE_HISTOGRAM);
-    const double numbers[] = { min, max, (double)kept, sum, squares };
-    for (uint32_t i = 0; i < 5; i++) aril__proto_double(p, i + 1, numbers[i]);
-    aril__proto_doubles(p, 6, limit, (size_t)buckets);
-    aril__proto_doubles(p, 7, count, (size_t)buckets);
-    aril__proto_end(p, histogram);
-    return aril__tb_end(tb, what, v);
+    aril__message *histogram = aril__message_set_sub(v, "histo");
+    aril__message_set_number(histogram, "min", min);
+    aril__message_set_number(histogram, "max", max);
+    aril__message_set_number(histogram, "num", (double)kept);
+    aril__message_set_number(histogram, "sum", sum);
+    aril__message_set_number(histogram, "sum_squares", squares);
+    aril__message_set_doubles(histogram, "bucket_limit", limit, (size_t)buckets);
+    aril__message_set_doubles(histogram, "bucket", count, (size_t)buckets);
+    return aril__tb_end(tb, what);
 }
 
 /* ---- precision and recall ---- */
 
 enum { PR_DEFAULT = 127, PR_MAX = 10000 };
+
+/* The six rows of a curve. [6,m] */
+static aril_status write_curve(aril_tensorboard *tb, const char *what, const char *tag,
+                               int64_t step, const float *table, int m)
+{
+    aril__message *v, *content = aril__message_new(&aril__tensorboard_PrCurvePluginData);
+    if (!content || !aril__tb_begin(tb, what, tag, step, &v)) {
+        aril__message_free(content);
+        return aril_error_code();
+    }
+    aril__message_set_int(content, "num_thresholds", m);
+    aril__message_set_floats(set_tensor(v, DT_FLOAT, ARIL_SHAPE(6, m)), "float_val", table,
+                             6 * (size_t)m);
+    aril_status s = aril__tb_plugin(v, "pr_curves", content);
+    aril__message_free(content);
+    return s == ARIL_OK ? aril__tb_end(tb, what) : s;
+}
 
 aril_status aril_tensorboard_pr_curve(aril_tensorboard *tb, const char *tag, aril_tensor *labels,
                                       aril_tensor *scores, int thresholds, int64_t step)
@@ -333,27 +357,7 @@ aril_status aril_tensorboard_pr_curve(aril_tensorboard *tb, const char *tag, ari
             table[4 * m + k] = tp[k] / fmaxf(tp[k] + fp[k], 1e-7f);
             table[5 * m + k] = tp[k] / fmaxf((float)positives, 1e-7f);
         }
-        aril__tb_value v;
-        aril__proto content = { 0 };
-        aril__proto_int(&content, 2, m);
-        if (!aril__tb_begin(tb, what, tag, step, &v)) {
-            s = aril_error_code();
-        } else {
-            size_t tensor = aril__proto_begin(&tb->event, VALUE_TENSOR);
-            aril__proto_int(&tb->event, TENSOR_DTYPE, DT_FLOAT);
-            size_t shape = aril__proto_begin(&tb->event, TENSOR_SHAPE); /* [6,m] */
-            for (int d = 0; d < 2; d++) {
-                size_t dim = aril__proto_begin(&tb->event, 2);
-                aril__proto_int(&tb->event, 1, d ? m : 6);
-                aril__proto_end(&tb->event, dim);
-            }
-            aril__proto_end(&tb->event, shape);
-            aril__proto_floats(&tb->event, TENSOR_FLOATS, table, 6 * (size_t)m);
-            aril__proto_end(&tb->event, tensor);
-            aril__tb_plugin(tb, "pr_curves", &content);
-            s = aril__tb_end(tb, what, v);
-        }
-        aril__proto_free(&content);
+        s = write_curve(tb, what, tag, step, table, m);
     }
     free(y);
     free(p);

@@ -10,13 +10,12 @@
 #include "formats/bytes.h"
 #include "formats/image_of.h"
 #include "formats/png_write.h"
+#include "formats/schemas.h"
 #include "formats/tensorboard.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-
-enum { VALUE_IMAGE = 4 };
 
 static aril_status encode(const char *what, aril_tensor *image, int columns, aril__pixels *pixels,
                           aril__bytes *png)
@@ -36,17 +35,17 @@ aril_status aril_tensorboard_image(aril_tensorboard *tb, const char *tag, aril_t
     static const char what[] = "tensorboard_image";
     aril__pixels pixels = { 0 };
     aril__bytes png = { 0 };
-    aril__tb_value v;
+    aril__message *v;
     aril_status s = encode(what, image, 0, &pixels, &png);
     if (s == ARIL_OK && !aril__tb_begin(tb, what, tag, step, &v)) s = aril_error_code();
     if (s == ARIL_OK) {
-        size_t field = aril__proto_begin(&tb->event, VALUE_IMAGE);
-        aril__proto_int(&tb->event, 1, pixels.height);
-        aril__proto_int(&tb->event, 2, pixels.width);
-        aril__proto_int(&tb->event, 3, pixels.channels);
-        aril__proto_bytes(&tb->event, 4, png.at, png.n);
-        aril__proto_end(&tb->event, field);
-        s = aril__tb_end(tb, what, v);
+        aril__message *field = aril__message_set_sub(v, "image");
+        aril__message_set_int(field, "height", pixels.height);
+        aril__message_set_int(field, "width", pixels.width);
+        aril__message_set_int(field, "colorspace", pixels.channels);
+        aril__message_refer_bytes(field, "encoded_image_string", png.at, png.n);
+        s = aril__tb_end(tb, what);
+        aril__message_reset(tb->event); /* which refers to the image */
     }
     aril__bytes_free(&png);
     return s;
@@ -102,19 +101,32 @@ static aril_status save(aril_tensorboard *tb, const char *folder, const char *na
 static aril_status save_config(aril_tensorboard *tb)
 {
     aril__bytes b = { 0 };
-    for (int i = 0; i < tb->n_embeddings; i++) aril__bytes_print(&b, "%s", tb->embeddings[i]);
-    aril_status s = save(tb, "", "projector_config.pbtxt", &b);
+    aril_status s = aril__message_print(tb->projector, &b);
+    if (s == ARIL_OK) s = save(tb, "", "projector_config.pbtxt", &b);
     aril__bytes_free(&b);
     return s;
 }
 
-static aril_status note_embedding(aril_tensorboard *tb, const char *text)
+/* Adds an embedding, whose files are in a folder, to the configuration. */
+static aril_status add_to_config(aril_tensorboard *tb, const char *tag, const char *folder,
+                                 const aril_tensorboard_embedding_opts *opts)
 {
-    char **wider = aril__realloc(tb->embeddings, ((size_t)tb->n_embeddings + 1) * sizeof *wider);
-    if (wider) tb->embeddings = wider;
-    char *copy = wider ? aril__strdup(text) : NULL;
-    if (!copy) return aril__fail(ARIL_ERR_MEMORY, "tensorboard_embedding: out of memory");
-    tb->embeddings[tb->n_embeddings++] = copy;
+    char path[256];
+    if (!tb->projector) tb->projector = aril__message_new(&aril__tensorboard_ProjectorConfig);
+    if (!tb->projector) return aril_error_code();
+    aril__message *info = aril__message_add_sub(tb->projector, "embeddings");
+    aril__message_set_text(info, "tensor_name", tag);
+    snprintf(path, sizeof path, "%s/tensors.tsv", folder);
+    aril__message_set_text(info, "tensor_path", path);
+    snprintf(path, sizeof path, "%s/metadata.tsv", folder);
+    if (opts->labels) aril__message_set_text(info, "metadata_path", path);
+    if (opts->images) {
+        aril__message *sprite = aril__message_set_sub(info, "sprite");
+        snprintf(path, sizeof path, "%s/sprite.png", folder);
+        aril__message_set_text(sprite, "image_path", path);
+        for (int d = 3; d >= 2; d--)
+            aril__message_add_int(sprite, "single_image_dim", aril_size(opts->images, d));
+    }
     return save_config(tb);
 }
 
@@ -178,19 +190,7 @@ aril_status aril_tensorboard_embedding(aril_tensorboard *tb, const char *tag, ar
         s = save(tb, folder, "metadata.tsv", &b);
     }
     if (s == ARIL_OK && opts.images) s = save_sprite(tb, folder, opts.images);
-    aril__bytes_print(&b, "embeddings {\n  tensor_name: ");
-    aril__bytes_json(&b, tag);
-    aril__bytes_print(&b, "\n  tensor_path: \"%s/tensors.tsv\"\n", folder);
-    if (opts.labels) aril__bytes_print(&b, "  metadata_path: \"%s/metadata.tsv\"\n", folder);
-    if (opts.images)
-        aril__bytes_print(&b,
-                          "  sprite {\n    image_path: \"%s/sprite.png\"\n    single_image_dim: "
-                          "%" PRId64 "\n    single_image_dim: %" PRId64 "\n  }\n",
-                          folder, aril_size(opts.images, 3), aril_size(opts.images, 2));
-    aril__bytes_print(&b, "}\n");
-    if (s == ARIL_OK)
-        s = b.failed ? aril__fail(ARIL_ERR_MEMORY, "%s: out of memory", what)
-                     : note_embedding(tb, (const char *)b.at);
+    if (s == ARIL_OK) s = add_to_config(tb, tag, folder, &opts);
     aril__bytes_free(&b);
     return s;
 }

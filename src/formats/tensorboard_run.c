@@ -1,5 +1,6 @@
 /* Run-level TensorBoard data: hyper-parameters and the graph. */
 #include "core/error.h"
+#include "formats/schemas.h"
 #include "formats/tensorboard.h"
 
 #include <string.h>
@@ -7,50 +8,58 @@
 
 /* ---- hyper-parameters ---- */
 
-enum { EVENT_GRAPH = 4 };
-enum { HPARAMS_VERSION = 1, HPARAMS_EXPERIMENT, HPARAMS_START, HPARAMS_END };
 enum { TYPE_TEXT = 1, TYPE_NUMBER = 3 };
-enum { VALUE_NUMBER = 2, VALUE_TEXT };
 enum { ENDED_WELL = 1, ENDED_BADLY };
 
-/* Writes a summary value that holds only a plug-in message. */
-static aril_status write_message(aril_tensorboard *tb, const char *tag, const aril__proto *content)
+/* Writes a summary value that holds only a plug-in message, and frees that. */
+static aril_status write_content(aril_tensorboard *tb, const char *tag, aril__message *content)
 {
     static const char what[] = "tensorboard_hparams";
-    aril__tb_value v;
-    if (!aril__tb_begin(tb, what, tag, 0, &v)) return aril_error_code();
-    aril__tb_plugin(tb, "hparams", content);
-    return aril__tb_end(tb, what, v);
+    aril__message *v;
+    aril_status s;
+    if (!content || !aril__tb_begin(tb, what, tag, 0, &v)) {
+        s = aril_error_code();
+    } else {
+        s = aril__tb_plugin(v, "hparams", content);
+        if (s == ARIL_OK) s = aril__tb_end(tb, what);
+    }
+    aril__message_free(content);
+    return s;
 }
 
-static void put_value(aril__proto *p, uint32_t field, const aril_hparam *h)
+static aril__message *experiment(const aril_hparam *hparams, int n, const char *const *metrics,
+                                 int n_metrics)
 {
-    size_t value = aril__proto_begin(p, field);
-    if (h->text)
-        aril__proto_text(p, VALUE_TEXT, h->text);
-    else
-        aril__proto_double(p, VALUE_NUMBER, h->number);
-    aril__proto_end(p, value);
-}
-
-static void put_experiment(aril__proto *p, const aril_hparam *hparams, int n,
-                           const char *const *metrics, int n_metrics)
-{
-    aril__proto_int(p, HPARAMS_VERSION, 0);
-    size_t experiment = aril__proto_begin(p, HPARAMS_EXPERIMENT);
+    aril__message *root = aril__message_new(&aril__tensorboard_HParamsPluginData);
+    aril__message_set_int(root, "version", 0);
+    aril__message *m = aril__message_set_sub(root, "experiment");
     for (int i = 0; i < n; i++) {
-        size_t info = aril__proto_begin(p, 4);
-        aril__proto_text(p, 1, hparams[i].name);
-        aril__proto_int(p, 4, hparams[i].text ? TYPE_TEXT : TYPE_NUMBER);
-        aril__proto_end(p, info);
+        aril__message *info = aril__message_add_sub(m, "hparam_infos");
+        aril__message_set_text(info, "name", hparams[i].name);
+        aril__message_set_int(info, "type", hparams[i].text ? TYPE_TEXT : TYPE_NUMBER);
     }
     for (int i = 0; i < n_metrics; i++) {
-        size_t info = aril__proto_begin(p, 5), name = aril__proto_begin(p, 1);
-        aril__proto_text(p, 2, metrics[i]);
-        aril__proto_end(p, name);
-        aril__proto_end(p, info);
+        aril__message *info = aril__message_add_sub(m, "metric_infos");
+        aril__message_set_text(aril__message_set_sub(info, "name"), "tag", metrics[i]);
     }
-    aril__proto_end(p, experiment);
+    return root;
+}
+
+static aril__message *session_start(const aril_hparam *hparams, int n)
+{
+    aril__message *root = aril__message_new(&aril__tensorboard_HParamsPluginData);
+    aril__message *start = aril__message_set_sub(root, "session_start_info");
+    for (int i = 0; i < n; i++) { /* a map: key-value entries */
+        aril__message *entry = aril__message_add_sub(start, "hparams");
+        aril__message_set_text(entry, "key", hparams[i].name);
+        aril__message *value = aril__message_set_sub(entry, "value");
+        if (hparams[i].text)
+            aril__message_set_text(value, "string_value", hparams[i].text);
+        else
+            aril__message_set_number(value, "number_value", hparams[i].number);
+    }
+    aril__message_set_number(start, "start_time_secs", (double)time(NULL));
+    return root;
 }
 
 aril_status aril_tensorboard_hparams(aril_tensorboard *tb, const aril_hparam *hparams, int n,
@@ -65,73 +74,44 @@ aril_status aril_tensorboard_hparams(aril_tensorboard *tb, const aril_hparam *hp
             return aril__fail(ARIL_ERR_ARG, "%s: hyper-parameter %d has no name", what, i);
     for (int i = 0; i < n_metrics; i++)
         if (!metrics[i]) return aril__fail(ARIL_ERR_ARG, "%s: metric %d has no name", what, i);
-    aril__proto p = { 0 };
-    put_experiment(&p, hparams, n, metrics, n_metrics);
-    aril_status s = write_message(tb, "_hparams_/experiment", &p);
-    aril__proto_clear(&p);
-    size_t start = aril__proto_begin(&p, HPARAMS_START);
-    for (int i = 0; i < n; i++) { /* a map: key-value entries */
-        size_t entry = aril__proto_begin(&p, 1);
-        aril__proto_text(&p, 1, hparams[i].name);
-        put_value(&p, 2, &hparams[i]);
-        aril__proto_end(&p, entry);
-    }
-    aril__proto_double(&p, 5, (double)time(NULL));
-    aril__proto_end(&p, start);
-    if (s == ARIL_OK) s = write_message(tb, "_hparams_/session_start_info", &p);
-    aril__proto_free(&p);
+    aril_status s =
+        write_content(tb, "_hparams_/experiment", experiment(hparams, n, metrics, n_metrics));
+    if (s == ARIL_OK)
+        s = write_content(tb, "_hparams_/session_start_info", session_start(hparams, n));
     return s;
 }
 
 aril_status aril_tensorboard_hparams_end(aril_tensorboard *tb, bool well)
 {
-    aril__proto p = { 0 };
-    size_t end = aril__proto_begin(&p, HPARAMS_END);
-    aril__proto_int(&p, 1, well ? ENDED_WELL : ENDED_BADLY);
-    aril__proto_double(&p, 2, (double)time(NULL));
-    aril__proto_end(&p, end);
-    aril_status s = write_message(tb, "_hparams_/session_end_info", &p);
-    aril__proto_free(&p);
-    return s;
+    aril__message *root = aril__message_new(&aril__tensorboard_HParamsPluginData);
+    aril__message *end = aril__message_set_sub(root, "session_end_info");
+    aril__message_set_int(end, "status", well ? ENDED_WELL : ENDED_BADLY);
+    aril__message_set_number(end, "end_time_secs", (double)time(NULL));
+    return write_content(tb, "_hparams_/session_end_info", root);
 }
 
 /* ---- the graph ---- */
 
-enum { NODE_NAME = 1, NODE_OP, NODE_INPUT, NODE_ATTRIBUTE = 5 };
-enum { ATTRIBUTE_LIST = 1, ATTRIBUTE_TEXT, ATTRIBUTE_SHAPE = 7 };
-
-static size_t begin_attribute(aril__proto *p, const char *name, size_t *entry)
+/* Adds an attribute to a node and returns its value. */
+static aril__message *add_attribute(aril__message *node, const char *name)
 {
-    *entry = aril__proto_begin(p, NODE_ATTRIBUTE);
-    aril__proto_text(p, 1, name);
-    return aril__proto_begin(p, 2);
+    aril__message *entry = aril__message_add_sub(node, "attr");
+    aril__message_set_text(entry, "key", name);
+    return aril__message_set_sub(entry, "value");
 }
 
-static void put_node(aril__proto *p, const aril_tensorboard_node *node)
+static void add_node(aril__message *graph, const aril_tensorboard_node *node)
 {
-    size_t at = aril__proto_begin(p, 1), entry;
-    aril__proto_text(p, NODE_NAME, node->name);
-    aril__proto_text(p, NODE_OP, node->op);
-    for (int i = 0; i < node->n_inputs; i++) aril__proto_text(p, NODE_INPUT, node->input[i]);
-    size_t value = begin_attribute(p, "_output_shapes", &entry);
-    size_t list = aril__proto_begin(p, ATTRIBUTE_LIST);
-    size_t shape = aril__proto_begin(p, ATTRIBUTE_SHAPE);
-    for (int d = 0; d < node->shape.ndim && d < ARIL_MAX_DIMS; d++) {
-        size_t dim = aril__proto_begin(p, 2);
-        aril__proto_int(p, 1, node->shape.dim[d]);
-        aril__proto_end(p, dim);
-    }
-    aril__proto_end(p, shape);
-    aril__proto_end(p, list);
-    aril__proto_end(p, value);
-    aril__proto_end(p, entry);
-    if (node->text) {
-        value = begin_attribute(p, "text", &entry);
-        aril__proto_text(p, ATTRIBUTE_TEXT, node->text);
-        aril__proto_end(p, value);
-        aril__proto_end(p, entry);
-    }
-    aril__proto_end(p, at);
+    aril__message *m = aril__message_add_sub(graph, "node");
+    aril__message_set_text(m, "name", node->name);
+    aril__message_set_text(m, "op", node->op);
+    for (int i = 0; i < node->n_inputs; i++) aril__message_add_text(m, "input", node->input[i]);
+    aril__message *list = aril__message_set_sub(add_attribute(m, "_output_shapes"), "list");
+    aril__message *shape = aril__message_add_sub(list, "shape");
+    for (int d = 0; d < node->shape.ndim && d < ARIL_MAX_DIMS; d++)
+        aril__message_set_int(aril__message_add_sub(shape, "dim"), "size", node->shape.dim[d]);
+    if (node->text)
+        aril__message_set_bytes(add_attribute(m, "text"), "s", node->text, strlen(node->text));
 }
 
 aril_status aril_tensorboard_graph(aril_tensorboard *tb, const aril_tensorboard_node *node, int n)
@@ -147,12 +127,12 @@ aril_status aril_tensorboard_graph(aril_tensorboard *tb, const aril_tensorboard_
                 return aril__fail(ARIL_ERR_ARG, "%s: input %d of node %s has no name", what, k,
                                   node[i].name);
     }
-    aril__proto p = { 0 };
-    for (int i = 0; i < n; i++) put_node(&p, &node[i]);
-    size_t versions = aril__proto_begin(&p, 4);
-    aril__proto_int(&p, 1, 22); /* the producer version that TensorBoard expects */
-    aril__proto_end(&p, versions);
-    aril_status s = aril__tb_event(tb, what, EVENT_GRAPH, &p);
-    aril__proto_free(&p);
+    aril__message *graph = aril__message_new(&aril__tensorboard_GraphDef);
+    if (!graph) return aril_error_code();
+    for (int i = 0; i < n; i++) add_node(graph, &node[i]);
+    /* The producer version that TensorBoard expects. */
+    aril__message_set_int(aril__message_set_sub(graph, "versions"), "producer", 22);
+    aril_status s = aril__tb_graph(tb, what, graph);
+    aril__message_free(graph);
     return s;
 }

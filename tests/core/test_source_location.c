@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 /* Prevents a tail call, which would leave no frame. */
 #define NO_TAIL_CALL() __asm__ volatile("")
@@ -107,6 +108,44 @@ TEST(small_buffers)
         if (size > 0) CHECK(buf[n] == 0 && memcmp(buf, full, n) == 0);
         CHECK(buf[size] == '#');
     }
+}
+
+/* ---- errors that occur again and again ---- */
+
+/* Calls whose addresses differ by multiples of 1024. */
+#define SITE(name)                                                                    \
+    __attribute__((noinline, aligned(1024))) static void name(char *buf, size_t size) \
+    {                                                                                 \
+        aril__test_inner(buf, size);                                                  \
+        NO_TAIL_CALL();                                                               \
+    }
+SITE(site_0)
+SITE(site_1)
+SITE(site_2)
+SITE(site_3)
+SITE(site_4)
+SITE(site_5)
+SITE(site_6)
+SITE(site_7)
+
+/* Seconds of this thread for some errors of each call. */
+static double errors_of_all(int times)
+{
+    static void (*const sites[])(char *, size_t) = { site_0, site_1, site_2, site_3,
+                                                     site_4, site_5, site_6, site_7 };
+    char buf[64];
+    struct timespec a, b;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &a);
+    for (int i = 0; i < 8 * times; i++) sites[i % 8](buf, sizeof buf);
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &b);
+    return (double)(b.tv_sec - a.tv_sec) + (double)(b.tv_nsec - a.tv_nsec) * 1e-9;
+}
+
+TEST(locations_are_remembered)
+{
+    NEED_LINES();
+    double first = errors_of_all(1), later = errors_of_all(20);
+    CHECK_MSG(later < 5 * first, "%g s, then %g s for 20 times as many", first, later);
 }
 
 TEST(keeps_errno_and_survives_shutdown)

@@ -2,7 +2,7 @@
 #include "aril/aril.h"
 #include "formats/atomic_file.h"
 #include "formats/lmdb.h"
-#include "formats/proto.h"
+#include "formats/schemas.h"
 #include "support/device.h"
 #include "support/compare.h"
 #include "support/temp.h"
@@ -140,8 +140,23 @@ TEST(lmdb_with_overlapping_nodes_or_values)
     aril__bytes_free(&b);
 }
 
+static aril__message *new_datum(int64_t channels, int64_t height, int64_t width)
+{
+    aril__message *m = aril__message_new(&aril__caffe_Datum);
+    aril__message_set_int(m, "channels", channels);
+    aril__message_set_int(m, "height", height);
+    aril__message_set_int(m, "width", width);
+    return m;
+}
+
+static void write_datum(aril__message *m, aril__bytes *to)
+{
+    CHECK_INT(aril__message_write(m, to), ARIL_OK);
+    aril__message_free(m);
+}
+
 /* A Datum of raw bytes, of floats, or of an encoded image. */
-static void put_datum(aril__proto *p, int64_t label, int kind)
+static void put_datum(aril__bytes *p, int64_t label, int kind)
 {
     ARIL_SCOPE;
     unsigned char raw[24];
@@ -150,24 +165,23 @@ static void put_datum(aril__proto *p, int64_t label, int kind)
         raw[i] = (unsigned char)(i * 10);
         real[i] = (float)i / 2;
     }
-    aril__proto_int(p, 1, 2);
-    aril__proto_int(p, 2, 3);
-    aril__proto_int(p, 3, 4);
-    if (kind == 0) aril__proto_bytes(p, 4, raw, sizeof raw);
-    if (kind == 1) aril__proto_floats(p, 6, real, 24);
-    aril__proto_int(p, 5, label);
+    aril__message *m = new_datum(2, 3, 4);
+    if (kind == 0) aril__message_set_bytes(m, "data", raw, sizeof raw);
+    if (kind == 1) aril__message_set_floats(m, "float_data", real, 24);
+    aril__message_set_int(m, "label", label);
     if (kind == 2) {
         aril__bytes b = { 0 };
         aril_tensor *x = aril_full(ARIL_SHAPE(3, 5, 6), 77, ARIL_U8, test_device());
         aril_image_write(temp_path("x.png"), x, (aril_image_write_opts){ 0 });
         aril__read_file("test", temp_path("x.png"), 0, &b);
-        aril__proto_bytes(p, 4, b.at, b.n);
-        aril__proto_int(p, 7, 1);
+        aril__message_set_bytes(m, "data", b.at, b.n);
+        aril__message_set_int(m, "encoded", 1);
         aril__bytes_free(&b);
     }
+    write_datum(m, p);
 }
 
-static aril_status write_datums(const char *path, const aril__proto *p, int n)
+static aril_status write_datums(const char *path, const aril__bytes *p, int n)
 {
     char key[8][16];
     aril__lmdb_pair pair[8];
@@ -183,7 +197,7 @@ TEST(caffe_datum)
     ARIL_SCOPE;
     CHECK(mkdir(temp_path("set"), 0777) == 0 &&
           mkdir(temp_path("set/mnist_train_lmdb"), 0777) == 0);
-    aril__proto p[3] = { 0 };
+    aril__bytes p[3] = { 0 };
     for (int i = 0; i < 3; i++) put_datum(&p[i], 7 + i, i);
     CHECK_INT(write_datums(temp_path("set/mnist_train_lmdb/data.mdb"), p, 3), ARIL_OK);
     aril_dataset *d = aril_dataset_open(temp_path("set"), "train");
@@ -210,23 +224,22 @@ TEST(caffe_datum)
     aril_dataset_release(d);
     CHECK(!aril_dataset_open(temp_path("set/mnist_train_lmdb"), "test"));
     aril_clear_error();
-    for (int i = 0; i < 3; i++) aril__proto_free(&p[i]);
+    for (int i = 0; i < 3; i++) aril__bytes_free(&p[i]);
 }
 
 TEST(malformed_caffe_datum)
 {
-    aril__proto p[4] = { 0 };
+    aril__bytes p[4] = { 0 };
     put_datum(&p[0], 1, 0);
     p[0].n -= 10; /* truncated */
-    aril__proto_int(&p[1], 1, 100);
-    aril__proto_int(&p[1], 2, 100);
-    aril__proto_int(&p[1], 3, 100);
-    aril__proto_bytes(&p[1], 4, "too little", 10);
-    aril__proto_int(&p[2], 1, -1);
-    aril__proto_int(&p[2], 2, INT64_MAX);
-    aril__proto_int(&p[2], 3, INT64_MAX);
-    aril__proto_bytes(&p[3], 4, "no image", 8);
-    aril__proto_int(&p[3], 7, 1);
+    aril__message *m = new_datum(100, 100, 100);
+    aril__message_set_bytes(m, "data", "too little", 10);
+    write_datum(m, &p[1]);
+    write_datum(new_datum(-1, INT32_MAX, INT32_MAX), &p[2]);
+    m = aril__message_new(&aril__caffe_Datum);
+    aril__message_set_bytes(m, "data", "no image", 8);
+    aril__message_set_int(m, "encoded", 1);
+    write_datum(m, &p[3]);
     CHECK_INT(write_datums(temp_path("data.mdb"), p, 4), ARIL_OK);
     aril_dataset *d = aril_dataset_lmdb(temp_path("data.mdb"));
     CHECK(d);
@@ -238,7 +251,7 @@ TEST(malformed_caffe_datum)
         snprintf(name, sizeof name, "0000%d", i);
         CHECK_MSG(strstr(aril_error(), name), "%s", aril_error());
         aril_clear_error();
-        aril__proto_free(&p[i]);
+        aril__bytes_free(&p[i]);
     }
     aril_dataset_release(d);
 }

@@ -10,7 +10,7 @@
 #include "formats/lmdb.h"
 #include "formats/npy.h"
 #include "formats/image.h"
-#include "formats/proto.h"
+#include "formats/schemas.h"
 #include "support/temp.h"
 #include "support/test.h"
 
@@ -332,6 +332,26 @@ TEST(fuzz_tables_and_text)
     fuzz("JSON", (const unsigned char *)json, sizeof json - 1, 20000, parse_json);
 }
 
+/* A Datum [1,2,3] of bytes; without any, of floats. */
+static void fuzz_datum(const char *what, bool encoded, const void *data, size_t n)
+{
+    aril__bytes b = { 0 };
+    aril__message *m = aril__message_new(&aril__caffe_Datum);
+    aril__message_set_int(m, "channels", 1);
+    aril__message_set_int(m, "height", 2);
+    aril__message_set_int(m, "width", 3);
+    if (data)
+        aril__message_set_bytes(m, "data", data, n);
+    else
+        aril__message_set_floats(m, "float_data", (const float[]){ 1, 2, 3, 4, 5, 6 }, 6);
+    aril__message_set_int(m, "label", 7);
+    if (encoded) aril__message_set_int(m, "encoded", 1);
+    CHECK_INT(aril__message_write(m, &b), ARIL_OK);
+    aril__message_free(m);
+    fuzz(what, b.at, b.n, 10000, parse_datum);
+    aril__bytes_free(&b);
+}
+
 TEST(fuzz_databases)
 {
     ARIL_SCOPE;
@@ -366,21 +386,7 @@ TEST(fuzz_databases)
     aril__bytes_free(&b);
     aril__bytes_free(&broken);
 
-    aril__proto p = { 0 };
-    aril__proto_int(&p, 1, 1);
-    aril__proto_int(&p, 2, 2);
-    aril__proto_int(&p, 3, 3);
-    aril__proto_bytes(&p, 4, "abcdef", 6);
-    aril__proto_int(&p, 5, 7);
-    fuzz("Datum", p.at, p.n, 10000, parse_datum);
-    aril__proto_free(&p);
-    for (int i = 1; i <= 3; i++) aril__proto_int(&p, (uint32_t)i, i);
-    aril__proto_floats(&p, 6, (const float[]){ 1, 2, 3, 4, 5, 6 }, 6);
-    fuzz("Datum of floats", p.at, p.n, 10000, parse_datum);
-    aril__proto_free(&p);
-    for (int i = 1; i <= 3; i++) aril__proto_int(&p, (uint32_t)i, i);
-    aril__proto_bytes(&p, 4, png_rgba, sizeof png_rgba);
-    aril__proto_int(&p, 7, 1);
-    fuzz("Datum of an image", p.at, p.n, 10000, parse_datum);
-    aril__proto_free(&p);
+    fuzz_datum("Datum", false, "abcdef", 6);
+    fuzz_datum("Datum of floats", false, NULL, 0);
+    fuzz_datum("Datum of an image", true, png_rgba, sizeof png_rgba);
 }

@@ -1,6 +1,6 @@
 /* Event files, read back. With ARIL_TENSORBOARD_OUT the first test writes there, for the comparison
  * with TensorBoard's own reader (peers/event_files.py). */
-#include "formats/proto.h"
+#include "formats/schemas.h"
 #include "formats/tensorboard.h"
 #include "support/device.h"
 #include "support/test.h"
@@ -108,47 +108,33 @@ typedef struct seen {
     bool version;
 } seen;
 
-static void read_value(aril__proto_in value, int64_t step, seen *s)
+static void read_value(const aril__message *value, int64_t step, seen *s)
 {
-    char tag[64] = "";
-    while (aril__proto_next(&value)) {
-        if (value.field == 1) snprintf(tag, sizeof tag, "%.*s", (int)value.n, value.bytes);
-        s->scalars += value.field == 2;
-        s->images += value.field == 4;
-        s->tensors += value.field == 8;
-        if (value.field == 2 && strcmp(tag, "loss/train") == 0 && step == 49)
-            s->last_loss = aril__proto_get_double(&value);
-        if (value.field != 5) continue;
-        s->histograms++;
-        aril__proto_in h = aril__proto_enter(&value);
-        while (aril__proto_next(&h)) {
-            if (h.field != 7) continue;
-            for (size_t i = 0; i + 8 <= h.n; i += 8) {
-                double count;
-                memcpy(&count, h.bytes + i, 8);
-                s->histogram_count += count;
-            }
-        }
-    }
-    CHECK(!value.malformed && *tag);
+    const char *tag = aril__message_text(value, "tag");
+    CHECK(*tag);
+    s->scalars += aril__message_has(value, "simple_value");
+    s->images += aril__message_has(value, "image");
+    s->tensors += aril__message_has(value, "tensor");
+    s->histograms += aril__message_has(value, "histo");
+    if (strcmp(tag, "loss/train") == 0 && step == 49)
+        s->last_loss = aril__message_number(value, "simple_value");
+    const aril__message *histogram = aril__message_sub(value, "histo");
+    for (size_t i = 0; i < aril__message_count(histogram, "bucket"); i++)
+        s->histogram_count += aril__message_number_at(histogram, "bucket", i);
 }
 
 static void read_event(const unsigned char *at, size_t n, seen *s)
 {
-    aril__proto_in event = aril__proto_open(at, n);
-    int64_t step = 0;
+    aril__message *event =
+        aril__message_read(&aril__tensorboard_Event, at, n, (aril__message_opts){ 0 });
+    CHECK_MSG(event, "%s", aril_error());
     s->events++;
-    while (aril__proto_next(&event)) {
-        if (event.field == 2) step = aril__proto_get_int(&event);
-        if (event.field == 3)
-            s->version = event.n == 13 && !memcmp(event.bytes, "brain.Event:2", 13);
-        s->graphs += event.field == 4;
-        if (event.field != 5) continue;
-        aril__proto_in summary = aril__proto_enter(&event);
-        while (aril__proto_next(&summary))
-            if (summary.field == 1) read_value(aril__proto_enter(&summary), step, s);
-    }
-    CHECK(!event.malformed);
+    s->version |= strcmp(aril__message_text(event, "file_version"), "brain.Event:2") == 0;
+    s->graphs += aril__message_has(event, "graph_def");
+    const aril__message *summary = aril__message_sub(event, "summary");
+    for (size_t i = 0; i < aril__message_count(summary, "value"); i++)
+        read_value(aril__message_sub_at(summary, "value", i), aril__message_int(event, "step"), s);
+    aril__message_free(event);
 }
 
 TEST(file_contains_everything)

@@ -188,6 +188,7 @@ TEST(queues_are_rows_of_the_trace)
     CHECK(strstr(text, "{\"name\":\"strict kernel\",\"cat\":\"kernel\",\"ph\":\"X\",\"pid\":2,"
                        "\"tid\":7,"));
     CHECK(strstr(text, "\"args\":{\"op\":\"matmul\"}"));
+    CHECK(strstr(text, "{\"name\":\"memory\",\"ph\":\"C\",\"pid\":2,"));
     CHECK(strstr(text, "\"args\":{\"op\":\"(waiting)\",\"bytes\":800}"));
     free(text);
 }

@@ -117,9 +117,9 @@ static const char *other_reserve(const aril__run *r, const aril__row *row)
 static const char *wrong_operand(const aril_tensor *t, const aril_operand *o)
 {
     if (o->dtype > ARIL__DTYPE_COUNT) return "names an unknown dtype";
-    if (o->order > ARIL_ORDER_SAMPLES_LAST) return "names an unknown memory order";
+    if (o->order > ARIL_ORDER_HEADS_INNER) return "names an unknown memory order";
     if (t && o->order >= ARIL_ORDER_CHANNELS_LAST && t->ndim < 3)
-        return "asks for channels-last or samples-last of an operand with fewer than 3 dimensions";
+        return "asks for a memory order that an operand with fewer than 3 dimensions does not have";
     return NULL;
 }
 

@@ -8,12 +8,22 @@
 
 /* ---- memory orders ---- */
 
+static bool is_heads_inner(const aril_tensor *t)
+{
+    int64_t stride[ARIL_MAX_DIMS];
+    aril__heads_inner_strides(t->ndim, t->dim, stride);
+    for (int d = 0; d < t->ndim; d++)
+        if (t->dim[d] != 1 && t->stride[d] != stride[d]) return false;
+    return true;
+}
+
 static bool has_order(const aril_tensor *t, int order)
 {
     switch (order) {
     case ARIL_ORDER_CONTIGUOUS: return aril__is_dense(t);
     case ARIL_ORDER_CHANNELS_LAST: return aril_is_channels_last(t);
     case ARIL_ORDER_SAMPLES_LAST: return aril__is_samples_last(t);
+    case ARIL_ORDER_HEADS_INNER: return is_heads_inner(t);
     default: return true;
     }
 }
@@ -28,8 +38,10 @@ static void set_order(aril_tensor *t, int order)
     } else if (order == ARIL_ORDER_CHANNELS_LAST) {
         aril__channels_last_strides(t->ndim, t->dim, t->stride);
         t->flags |= ARIL__CHANNELS_LAST;
-    } else {
+    } else if (order == ARIL_ORDER_SAMPLES_LAST) {
         aril__samples_last_strides(t->ndim, t->dim, t->stride);
+    } else {
+        aril__heads_inner_strides(t->ndim, t->dim, t->stride);
     }
 }
 

@@ -18,7 +18,7 @@ static aril_plan planned;
 static struct seen {
     int runs;
     aril_dtype in, out;
-    bool in_last, out_last, out_samples, overlaid;
+    bool in_last, out_last, out_samples, second_heads, out_heads, overlaid;
     void *workspace;
 } seen;
 
@@ -29,6 +29,12 @@ static const char *prepare(const aril_run *r, aril_plan *plan)
     return NULL;
 }
 
+/* [N,C,H,W] stored as N, H, C, W. */
+static bool has_heads_inner(const aril_tensor *t)
+{
+    return t->stride[3] == 1 && t->stride[1] == t->dim[3] && t->stride[2] == t->dim[1] * t->dim[3];
+}
+
 static aril_status run(aril_run *r)
 {
     seen = (struct seen){ .runs = seen.runs + 1,
@@ -37,6 +43,8 @@ static aril_status run(aril_run *r)
                           .in_last = aril_is_channels_last(r->in[0]),
                           .out_last = aril_is_channels_last(r->out[0]),
                           .out_samples = aril__is_samples_last(r->out[0]),
+                          .second_heads = r->n_in > 1 && has_heads_inner(r->in[1]),
+                          .out_heads = has_heads_inner(r->out[0]),
                           .overlaid = r->in[0]->storage == r->out[0]->storage,
                           .workspace = r->workspace };
     if (r->workspace) memset(r->workspace, 0xee, planned.workspace);
@@ -86,6 +94,17 @@ TEST(rows_get_the_orders_they_ask_for_and_give)
     CHECK(seen.in_last && seen.out_samples && seen.workspace);
     CHECK_MSG(aril__is_samples_last(y), "the result has another order");
     CHECK(aril__is_dense(x) && is_twice(y, x));
+}
+
+TEST(results_have_their_heads_inside_where_the_plan_says_so)
+{
+    aril_plan plan = { 0 };
+    plan.in[1].order = plan.out[0].order = ARIL_ORDER_HEADS_INNER;
+    set_up(plan);
+    aril_tensor *x = image(9), *y = twice(x);
+    CHECK_INT(seen.runs, 1);
+    CHECK(seen.second_heads && seen.out_heads);
+    CHECK(aril__is_dense(aril_transpose(y, 1, 2)) && aril__is_dense(x) && is_twice(y, x));
 }
 
 TEST(results_in_memory_keep_their_order)

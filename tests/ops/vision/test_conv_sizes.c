@@ -7,6 +7,7 @@
 #include "support/device.h"
 #include "support/test.h"
 
+#include <math.h>
 #include <stdlib.h>
 
 typedef struct conv_case {
@@ -37,6 +38,24 @@ static outcome evaluate(const conv_case *c, aril_tensor **in, aril_tensor *g)
     return o;
 }
 
+static void check_outcome(const conv_case *c, aril_dtype type, const outcome *got,
+                          const outcome *want, double tolerance)
+{
+    CHECK_MSG(aril_tensor_status(got->y) == ARIL_OK, "%s", aril_error());
+    static const char *const names[] = { "result", "gradient of x", "gradient of w",
+                                         "gradient of the bias" };
+    for (int i = -1; i < (c->bias ? 3 : 2); i++) {
+        aril_tensor *a = aril_to(i < 0 ? got->y : got->dx[i], aril_cpu());
+        aril_tensor *b = i < 0 ? want->y : want->dx[i];
+        double most = aril_item(aril_amax(aril_abs(b), ARIL_ALL));
+        char *why = test_difference_in_value(a, b, 0, tolerance * most);
+        CHECK_MSG(!why, "[%d,%d,%d,%d] k %d kernel %d stride %d groups %d %s: %s: %s", (int)c->n,
+                  (int)c->c, (int)c->h, (int)c->w, (int)c->k, (int)c->kernel, (int)c->stride,
+                  (int)c->groups, aril_dtype_name(type), names[i + 1], why);
+        free(why);
+    }
+}
+
 static void compare(const conv_case *c, aril_dtype type, double tolerance)
 {
     ARIL_SCOPE;
@@ -56,19 +75,7 @@ static void compare(const conv_case *c, aril_dtype type, double tolerance)
     aril_tensor *g = random_of(ARIL_SHAPE(c->n, c->k, oh, ow), type);
     outcome got = evaluate(c, there, aril_to(g, test_device()));
     outcome want = evaluate(c, wide, aril_cast(g, ARIL_F64));
-    CHECK_MSG(aril_tensor_status(got.y) == ARIL_OK, "%s", aril_error());
-    static const char *const names[] = { "result", "gradient of x", "gradient of w",
-                                         "gradient of the bias" };
-    for (int i = -1; i < (c->bias ? 3 : 2); i++) {
-        aril_tensor *a = aril_to(i < 0 ? got.y : got.dx[i], aril_cpu());
-        aril_tensor *b = i < 0 ? want.y : want.dx[i];
-        double most = aril_item(aril_amax(aril_abs(b), ARIL_ALL));
-        char *why = test_difference_in_value(a, b, 0, tolerance * most);
-        CHECK_MSG(!why, "[%d,%d,%d,%d] k %d kernel %d stride %d groups %d %s: %s: %s", (int)c->n,
-                  (int)c->c, (int)c->h, (int)c->w, (int)c->k, (int)c->kernel, (int)c->stride,
-                  (int)c->groups, aril_dtype_name(type), names[i + 1], why);
-        free(why);
-    }
+    check_outcome(c, type, &got, &want, tolerance);
 }
 
 static const conv_case cases[] = {
@@ -158,6 +165,74 @@ TEST(sums_in_any_order)
     compare_all(ARIL_F32, 1e-5);
     compare_all(ARIL_BF16, 1.0 / 128);
     CHECK_INT(aril_set_deterministic(ARIL_SAME_THREADS), ARIL_OK);
+}
+
+/* A bias and an activation, which libraries may compute too: NaN stays NaN. */
+TEST(bias_and_relu)
+{
+    static const aril_dtype types[] = { ARIL_F32, ARIL_BF16, ARIL_F16 };
+    for (int i = 0; i < 3 * 4; i++) {
+        ARIL_SCOPE;
+        aril_dtype type = types[i / 4];
+        int64_t channels = i & 1 ? 3 : 16, kernel = i & 2 ? 1 : 3;
+        aril_conv_opts how = { .stride = { 1 + (i & 1) }, .activation = ARIL_RELU };
+        aril_tensor *x = random_of(ARIL_SHAPE(2, channels, 12, 9), type);
+        aril_tensor *w = random_of(ARIL_SHAPE(32, channels, kernel, kernel), type);
+        aril_tensor *b = random_of(ARIL_SHAPE(32), type);
+        aril_fill_(aril_narrow(aril_narrow(aril_select(x, 0, 1), 1, 4, 1), 2, 4, 1), NAN);
+        aril_tensor *want = aril_conv2d(aril_cast(x, ARIL_F64), aril_cast(w, ARIL_F64),
+                                        aril_cast(b, ARIL_F64), how);
+        aril_tensor *got = aril_conv2d(aril_to(x, test_device()), aril_to(w, test_device()),
+                                       aril_to(b, test_device()), how);
+        got = aril_cast(aril_contiguous(aril_to(got, aril_cpu())), ARIL_F64);
+        const double *p = aril_data(got), *q = aril_data(aril_contiguous(want));
+        double tolerance = type == ARIL_F32 ? 1e-5 : 1.0 / 64;
+        int64_t n = aril_numel(want), nan = 0;
+        for (int64_t k = 0; k < n; k++) {
+            nan += isnan(q[k]);
+            CHECK_MSG(isnan(q[k]) ? isnan(p[k]) : fabs(p[k] - q[k]) <= tolerance * (1 + fabs(q[k])),
+                      "%s, %d channels, kernel %d: %g instead of %g", aril_dtype_name(type),
+                      (int)channels, (int)kernel, p[k], q[k]);
+        }
+        CHECK(nan > 0);
+    }
+}
+
+/* Channels [8, 8 + n) of a tensor with 16 more, channels-last: pixels are apart. */
+static aril_tensor *part_of(aril_tensor *t)
+{
+    int64_t n = aril_size(t, 1);
+    aril_tensor *more = aril_zeros(ARIL_SHAPE(aril_size(t, 0), 8, aril_size(t, 2), aril_size(t, 3)),
+                                   aril_dtype_of(t), test_device());
+    aril_tensor *all = aril_channels_last(aril_cat(ARIL_LIST(more, t, more), 1));
+    return aril_narrow(all, 1, 8, n);
+}
+
+TEST(parts_of_a_concatenation)
+{
+    static const conv_case parts[] = { { 3, 16, 9, 7, 24, 1, 1, 0, 1, false, false },
+                                       { 3, 16, 9, 8, 24, 1, 2, 0, 1, false, false },
+                                       { 3, 16, 9, 7, 24, 3, 1, 1, 1, false, false },
+                                       { 2, 32, 9, 7, 32, 3, 1, 1, 32, false, false } };
+    static const aril_dtype types[] = { ARIL_F32, ARIL_BF16 };
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
+        for (int k = 0; k < 2; k++) {
+            ARIL_SCOPE;
+            const conv_case *c = &parts[i];
+            aril_dtype type = types[k];
+            aril_tensor *x = random_of(ARIL_SHAPE(c->n, c->c, c->h, c->w), type);
+            aril_tensor *w =
+                random_of(ARIL_SHAPE(c->k, c->c / c->groups, c->kernel, c->kernel), type);
+            int64_t oh = (c->h + 2 * c->pad - c->kernel) / c->stride + 1;
+            int64_t ow = (c->w + 2 * c->pad - c->kernel) / c->stride + 1;
+            aril_tensor *g = random_of(ARIL_SHAPE(c->n, c->k, oh, ow), type);
+            aril_tensor *wide[3] = { aril_cast(x, ARIL_F64), aril_cast(w, ARIL_F64), NULL };
+            aril_tensor *there[3] = { aril_detach(part_of(aril_to(x, test_device()))),
+                                      aril_detach(aril_to(w, test_device())), NULL };
+            outcome got = evaluate(c, there, part_of(aril_to(g, test_device())));
+            outcome want = evaluate(c, wide, aril_cast(g, ARIL_F64));
+            check_outcome(c, type, &got, &want, type == ARIL_F32 ? 1e-5 : 1.0 / 128);
+        }
 }
 
 /* Each way to compute a gradient gives the same bits in every run. */

@@ -203,6 +203,9 @@ aril_status aril_plugin_open(const aril_host *host, aril_plugin *out)
     static void *devices[MAX_GPUS];
     const char *sync = getenv("ARIL_SYNC");
     int n = 0, n_rows;
+    if (host->size < sizeof *host)
+        return host->fail(ARIL_ERR_PLUGIN, "cuda: built for a later Aril than %s",
+                          host->aril_version);
     aril_cuda_host = host;
     aril_cuda_sync = sync && strcmp(sync, "0") != 0 && sync[0];
     cudaError_t e = cudaGetDeviceCount(&n);

@@ -391,23 +391,22 @@ template <typename C> struct incoming {
 };
 
 /* The gradient of a row: of class c it is k * (all * p[c] - share[c]). */
-template <typename C> struct slope {
+template <typename C, typename S> struct slope {
     C k, all, hit, e, top, more;
 
+    __device__ __forceinline__ slope(const rows &w, int64_t y, C incoming, const found<C> &f)
+        : k(incoming), e((C)w.smoothing / (C)w.classes), top(f.e.top), more(log_of(f.e))
+    {
+        hit = (1 - (C)w.smoothing) * w.weight.at<C>(y, 1);
+        all = hit + e * (C)f.weights;
+    }
     /* `part`: of label smoothing */
-    template <typename S> __device__ __forceinline__ C at(bool is_y, C x, C part) const
+    __device__ __forceinline__ C at(bool is_y, C x, C part) const
     {
         C share = (is_y ? hit : C(0)) + part;
         return k * (all * aril_cuda_exp_for<S>(x - top - more) - share);
     }
 };
-template <typename C>
-static __device__ __forceinline__ slope<C> slope_of(const rows &w, int64_t y, C k,
-                                                    const found<C> &f)
-{
-    C e = (C)w.smoothing / (C)w.classes, hit = (1 - (C)w.smoothing) * w.weight.at<C>(y, 1);
-    return { k, hit + e * (C)f.weights, hit, e, f.e.top, log_of(f.e) };
-}
 
 template <typename C, typename S, bool Alone>
 static __global__ void __launch_bounds__(Alone ? 128 : MAX_THREADS)
@@ -423,11 +422,10 @@ static __global__ void __launch_bounds__(Alone ? 128 : MAX_THREADS)
         return;
     }
     found<C> f = find_row<C, S, Alone>(w, row);
-    slope<C> d = slope_of(w, y, in.at(i), f);
+    const slope<C, S> d(w, y, in.at(i), f);
     for (int64_t c = first; c < w.classes; c += by) {
         C part = d.e != 0 ? d.e * w.weight.at<C>(c, 1) : C(0);
-        to[c * w.inner] =
-            aril_cuda_from<S>(d.template at<S>(c == y, aril_cuda_to<C>(row[c * w.inner]), part));
+        to[c * w.inner] = aril_cuda_from<S>(d.at(c == y, aril_cuda_to<C>(row[c * w.inner]), part));
     }
 }
 
@@ -444,26 +442,24 @@ static __global__ void __launch_bounds__(ARIL_CUDA_WIDE_THREADS)
     const aril_cuda_wide_row<S> wide(row, w.classes);
     vector *kept = Keep ? reinterpret_cast<vector *>(shared) : nullptr;
     const vector *again = Keep ? kept : reinterpret_cast<const vector *>(row + wide.head);
-    slope<C> d = {};
-    if (y >= 0) d = slope_of(w, y, in.at(i), find_wide<C, S, Keep>(w, row, wide, kept));
-    if (wide.edge() >= 0) {
-        int c = wide.edge();
-        to[c] = aril_cuda_from<S>(y < 0 ? C(0)
-                                        : d.template at<S>(c == y, aril_cuda_to<C>(row[c]), d.e));
-    }
     vector *out = reinterpret_cast<vector *>(to + wide.head);
+    int edge = wide.edge();
     if (y < 0) {
         vector zero;
 #pragma unroll
         for (int k = 0; k < wide.wide; k++) zero.at[k] = aril_cuda_from<S>(C(0));
         for (int v = (int)threadIdx.x; v < wide.vectors; v += (int)blockDim.x) out[v] = zero;
+        if (edge >= 0) to[edge] = zero.at[0];
         return;
     }
+    const slope<C, S> d(w, y, in.at(i), find_wide<C, S, Keep>(w, row, wide, kept));
+    if (edge >= 0)
+        to[edge] = aril_cuda_from<S>(d.at(edge == (int)y, aril_cuda_to<C>(row[edge]), d.e));
     wide.each(again, [&](int v, vector g) {
         int hit = (int)y - wide.at(v); /* which of them is the target */
 #pragma unroll
         for (int k = 0; k < wide.wide; k++)
-            g.at[k] = aril_cuda_from<S>(d.template at<S>(k == hit, aril_cuda_to<C>(g.at[k]), d.e));
+            g.at[k] = aril_cuda_from<S>(d.at(k == hit, aril_cuda_to<C>(g.at[k]), d.e));
         out[v] = g;
     });
 }

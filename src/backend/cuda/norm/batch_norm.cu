@@ -141,8 +141,7 @@ const char *aril_cuda_batch_norm_prepare(const aril_run *r, aril_plan *plan)
     const aril_tensor *x = aril_cuda_in(r, 0);
     aril_order order = aril_cuda_channels_order(x);
     plan->in[0].order = plan->in[6].order = plan->out[0].order = (uint8_t)order;
-    plan->workspace = aril_cuda_channels_workspace(x, sizeof(aril_cuda_moments<double>),
-                                                   RESIDENT);
+    plan->workspace = aril_cuda_channels_workspace(x, sizeof(aril_cuda_moments<double>), RESIDENT);
     return nullptr;
 }
 

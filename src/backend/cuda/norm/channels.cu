@@ -59,8 +59,8 @@ size_t aril_cuda_channels_workspace(const aril_tensor *x, size_t acc, int reside
     int size = aril_cuda_size(aril_cuda_host->dtype(x));
     size_t most = 0;
     for (int lanes = 1; lanes <= 16 / size; lanes += 16 / size - 1) {
-        size_t bytes = aril_cuda_reduce_bytes(
-            aril_cuda_channels_reduction(l, 0, size, lanes, resident), acc);
+        size_t bytes =
+            aril_cuda_reduce_bytes(aril_cuda_channels_reduction(l, 0, size, lanes, resident), acc);
         if (bytes > most) most = bytes;
     }
     return most;

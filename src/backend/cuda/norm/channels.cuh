@@ -68,15 +68,15 @@ template <typename C_, typename S, int N> struct aril_cuda_unit_typed {
 };
 template <typename C_> struct aril_cuda_unit_dynamic {
     typedef C_ C;
-    typedef C_ raw;
+    typedef aril_cuda_loaded<C> raw;
     enum { lanes = 1 };
     static __device__ __forceinline__ raw load(const void *p, int64_t at, int dtype)
     {
-        return aril_cuda_load<C>(p, at, dtype);
+        return raw::of(p, at, dtype);
     }
     static __device__ __forceinline__ C get(const raw &v, int)
     {
-        return v;
+        return v.value();
     }
     static __device__ __forceinline__ void store(void *p, int64_t at, int dtype, const C (&x)[1])
     {
@@ -177,16 +177,17 @@ static void aril_cuda_each_channel(const aril_run *r, const Op &op, const aril_c
         int64_t blocks = (units + threads * unroll - 1) / (threads * unroll);
         if (blocks > most) blocks = most;
         blocks = blocks > even ? blocks / even * even : even;
-        aril_cuda_each_unit<Op, true, unroll><<<(unsigned)blocks, (unsigned)threads, 0, stream>>>(
-            op, units, across, l.c, one, one);
+        aril_cuda_each_unit<Op, true, unroll>
+            <<<(unsigned)blocks, (unsigned)threads, 0, stream>>>(op, units, across, l.c, one, one);
     } else {
         int64_t plane = l.inner / lanes;
         bool narrow = units <= INT32_MAX;
         int64_t blocks = (units + 256 * unroll - 1) / (256 * unroll);
         if (blocks > most) blocks = most;
-        aril_cuda_each_unit<Op, false, unroll><<<(unsigned)blocks, 256, 0, stream>>>(
-            op, units, plane, l.c, narrow ? aril_cuda_divisor_of(plane) : one,
-            narrow ? aril_cuda_divisor_of(l.c) : one);
+        aril_cuda_each_unit<Op, false, unroll>
+            <<<(unsigned)blocks, 256, 0, stream>>>(op, units, plane, l.c,
+                                                   narrow ? aril_cuda_divisor_of(plane) : one,
+                                                   narrow ? aril_cuda_divisor_of(l.c) : one);
     }
 }
 

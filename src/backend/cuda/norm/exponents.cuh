@@ -31,13 +31,36 @@ template <typename S> static __device__ __forceinline__ double aril_cuda_exp_for
 {
     return exp(x);
 }
-static __device__ __forceinline__ float aril_cuda_larger(float a, float b)
+
+/* The largest of 16 bytes of elements; NaN loses. */
+template <typename C, typename S, int N>
+static __device__ __forceinline__ C aril_cuda_top_of(const aril_cuda_vector<S, N> &x)
 {
-    return fmaxf(a, b);
+    C top = aril_cuda_to<C>(x.at[0]);
+#pragma unroll
+    for (int k = 1; k < N; k++) top = fmax(top, aril_cuda_to<C>(x.at[k]));
+    return top;
 }
-static __device__ __forceinline__ double aril_cuda_larger(double a, double b)
+/* By pairs. */
+template <typename Pair, typename S>
+static __device__ __forceinline__ Pair aril_cuda_top_pair(const aril_cuda_vector<S, 8> &x)
 {
-    return fmax(a, b);
+    const Pair *p = reinterpret_cast<const Pair *>(x.at);
+    return __hmax2(__hmax2(p[0], p[1]), __hmax2(p[2], p[3]));
+}
+template <>
+__device__ __forceinline__ float aril_cuda_top_of<float>(
+    const aril_cuda_vector<aril_cuda_bf16, 8> &x)
+{
+    __nv_bfloat162 top = aril_cuda_top_pair<__nv_bfloat162>(x);
+    return fmaxf(__low2float(top), __high2float(top));
+}
+template <>
+__device__ __forceinline__ float aril_cuda_top_of<float>(
+    const aril_cuda_vector<aril_cuda_f16, 8> &x)
+{
+    __half2 top = aril_cuda_top_pair<__half2>(x);
+    return fmaxf(__low2float(top), __high2float(top));
 }
 
 /* How the threads of a block share a row of n elements: vectors of 16 bytes at aligned addresses, and
@@ -99,17 +122,15 @@ static __device__ __forceinline__ aril_cuda_exponents<C> aril_cuda_scan_wide(
     w.each(reinterpret_cast<const typename layout::vector *>(row + w.head),
            [&](int i, const typename layout::vector &x) {
                if (Keep) kept[i] = x;
-               C v[layout::wide], top = e.top;
-#pragma unroll
-               for (int k = 0; k < layout::wide; k++) {
-                   v[k] = aril_cuda_to<C>(x.at[k]);
-                   top = aril_cuda_larger(top, v[k]); /* NaN goes into the sum alone */
-               }
+               C top = fmax(e.top, aril_cuda_top_of<C>(x)); /* NaN goes into the sum alone */
                C base = top == -(C)INFINITY ? C(0) : top;
                if (top > e.top) e.sum *= aril_cuda_exp_for<S>(e.top - base);
                e.top = top;
+               C sum[2] = {}; /* short chains of additions */
 #pragma unroll
-               for (int k = 0; k < layout::wide; k++) e.sum += aril_cuda_exp_for<S>(v[k] - base);
+               for (int k = 0; k < layout::wide; k++)
+                   sum[k % 2] += aril_cuda_exp_for<S>(aril_cuda_to<C>(x.at[k]) - base);
+               e.sum += sum[0] + sum[1];
            });
     return aril_cuda_block_reduce<aril_cuda_merging, E>(e, { -(C)INFINITY, 0 });
 }

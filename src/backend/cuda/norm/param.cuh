@@ -17,7 +17,8 @@ struct aril_cuda_param {
     template <typename S> __device__ __forceinline__ float single(int64_t i, float missing) const
     {
         if (!base) return missing;
-        return dtype == ARIL_F32 ? ((const float *)base)[i] : aril_cuda_to<float>(((const S *)base)[i]);
+        return dtype == ARIL_F32 ? ((const float *)base)[i]
+                                 : aril_cuda_to<float>(((const S *)base)[i]);
     }
     /* N aligned elements, of type S or f32. */
     template <typename S, int N>

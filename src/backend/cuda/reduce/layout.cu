@@ -146,7 +146,8 @@ void aril_cuda_reduction_cut(aril_cuda_reduction *r, int resident)
     int64_t per_block = r->by_row ? threads / r->width : r->width;
     int64_t step = r->by_row ? r->width : threads / r->width;
     int64_t tiles = (m + per_block - 1) / per_block;
-    int64_t splits = tiles ? MULTIPROCESSORS * resident / tiles : 1, most = k / (step * ARIL_CUDA_REDUCE_UNROLL);
+    int64_t splits = tiles ? MULTIPROCESSORS * resident / tiles : 1,
+            most = k / (step * ARIL_CUDA_REDUCE_UNROLL);
     if (splits > most) splits = most;
     r->splits = splits < 1 ? 1 : (int)splits;
 }

@@ -44,18 +44,18 @@ struct aril_cuda_nothing {
 /* Reads elements of a dtype known when the kernel runs. */
 template <typename C_> struct aril_cuda_dynamic {
     typedef C_ C;
-    typedef C_ raw;
+    typedef aril_cuda_loaded<C> raw;
     enum { lanes = 1 };
     const void *base;
     int dtype;
 
     __device__ __forceinline__ raw load(int64_t at) const
     {
-        return aril_cuda_load<C>(base, at, dtype);
+        return raw::of(base, at, dtype);
     }
     static __device__ __forceinline__ C get(const raw &v, int)
     {
-        return v;
+        return v.value();
     }
 };
 
@@ -135,9 +135,8 @@ template <typename Op> static constexpr int aril_cuda_reduce_resident()
 /* Partial results [split][result], or, with one split, the results. The splits take turns with
  * `unroll` steps of a block, so that all of them read the same part of memory at a time. */
 template <typename Op, bool Row>
-static __global__ void
-    __launch_bounds__(ARIL_CUDA_REDUCE_THREADS, aril_cuda_reduce_resident<Op>())
-        aril_cuda_reduce_pass(const __grid_constant__ Op op,
+static __global__ void __launch_bounds__(ARIL_CUDA_REDUCE_THREADS, aril_cuda_reduce_resident<Op>())
+    aril_cuda_reduce_pass(const __grid_constant__ Op op,
                           const __grid_constant__ aril_cuda_reduction r, typename Op::acc *partial)
 {
     typedef typename Op::acc acc;

@@ -53,6 +53,12 @@ aril_status aril_cuda_attention_mma_run(aril_run *r);
 const char *aril_cuda_attention_mma_grad_prepare(const aril_run *r, aril_plan *plan);
 aril_status aril_cuda_attention_mma_grad_run(aril_run *r);
 
+/* By those of Hopper, without a mask: attention_wgmma.cu, attention_wgmma_grad.cu. */
+const char *aril_cuda_attention_wgmma_prepare(const aril_run *r, aril_plan *plan);
+aril_status aril_cuda_attention_wgmma_run(aril_run *r);
+const char *aril_cuda_attention_wgmma_grad_prepare(const aril_run *r, aril_plan *plan);
+aril_status aril_cuda_attention_wgmma_grad_run(aril_run *r);
+
 /* For f32 and f64: attention.cu, attention_grad.cu. */
 const char *aril_cuda_attention_prepare(const aril_run *r, aril_plan *plan);
 aril_status aril_cuda_attention_run(aril_run *r);

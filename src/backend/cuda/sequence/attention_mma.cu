@@ -6,10 +6,27 @@
 
 enum { KEYS = 64 };
 
+/* Hides what queries do not see, without a mask: of rows `row` and row + 8. */
+static __device__ __forceinline__ void hide(float (&s)[KEYS / 8][4], const aril_cuda_attention &a,
+                                            int64_t row, int64_t column)
+{
+#pragma unroll
+    for (int half = 0; half < 2; half++) {
+        int64_t seen = a.causal && row + half * 8 < a.s ? row + half * 8 + 1 : a.s;
+        int limit = (int)(seen - column < 0 ? 0 : seen - column > KEYS ? KEYS : seen - column);
+#pragma unroll
+        for (int n = 0; n < KEYS / 8; n++)
+#pragma unroll
+            for (int c = 0; c < 2; c++)
+                if (n * 8 + c >= limit) s[n][2 * half + c] = -INFINITY;
+    }
+}
+
 /* D: columns of a tile; a block has WARPS warps of 16 MT queries. */
 template <typename S, int D, int MT, int WARPS>
 static __global__ void __launch_bounds__(WARPS * 32)
-    forward(S *out, float *lse, bool pairs, const __grid_constant__ aril_cuda_heads_job job)
+    forward(const __grid_constant__ aril_cuda_heads_out y, float *lse, bool pairs,
+            const __grid_constant__ aril_cuda_heads_job job)
 {
     enum { QUERIES = WARPS * MT * 16, THREADS = WARPS * 32, KEY_BYTES = KEYS * D * 2 };
     extern __shared__ __align__(128) unsigned char memory[];
@@ -76,14 +93,22 @@ static __global__ void __launch_bounds__(WARPS * 32)
 #pragma unroll
             for (int n = 0; n < KEYS / 8; n++)
 #pragma unroll
-                for (int c = 0; c < 4; c++) {
-                    float x = s[m][n][c] * scale;
-                    if (!whole)
-                        x = aril_cuda_score(a, mask, first + m * 16 + g + c / 2 * 8,
-                                            j0 + n * 8 + 2 * t + c % 2, x);
-                    s[m][n][c] = x;
-                    high[c / 2] = x > high[c / 2] ? x : high[c / 2]; /* ignores NaN */
-                }
+                for (int c = 0; c < 4; c++) s[m][n][c] *= scale;
+            if (!whole && a.mask.at) {
+#pragma unroll
+                for (int n = 0; n < KEYS / 8; n++)
+#pragma unroll
+                    for (int c = 0; c < 4; c++)
+                        s[m][n][c] = aril_cuda_score(a, mask, first + m * 16 + g + c / 2 * 8,
+                                                     j0 + n * 8 + 2 * t + c % 2, s[m][n][c]);
+            } else if (!whole) {
+                hide(s[m], a, first + m * 16 + g, j0 + 2 * t);
+            }
+#pragma unroll
+            for (int n = 0; n < KEYS / 8; n++)
+#pragma unroll
+                for (int c = 0; c < 4; c++) /* fmaxf ignores NaN */
+                    high[c / 2] = fmaxf(high[c / 2], s[m][n][c]);
 #pragma unroll
             for (int half = 0; half < 2; half++) {
                 float x = high[half];
@@ -144,7 +169,7 @@ static __global__ void __launch_bounds__(WARPS * 32)
             if (t == 0)
                 lse[b * a.l + row] =
                     x == 0.0f ? INFINITY : (top[m][half] + log2f(x)) * 0.6931471805599453f;
-            S *to = out + (b * a.l + row) * a.ev;
+            S *to = aril_cuda_out_row<S>(job, y, b, row);
 #pragma unroll
             for (int n = 0; n < D / 8; n++) {
                 if (n * 8 >= a.ev) continue;
@@ -186,6 +211,14 @@ static void contiguous_strides(const aril_tensor *t, aril_cuda_heads *h)
     h->outer = n > 2 ? h->inner * aril_cuda_dim(t, n - 3) : 0;
 }
 
+/* Whether heads are inside rows: the result of a projection, split into heads. */
+static bool heads_are_inner(const aril_tensor *t)
+{
+    int n = aril_cuda_host->ndim(t);
+    const int64_t *stride = aril_cuda_host->strides(t), *dim = aril_cuda_host->dims(t);
+    return n > 2 && dim[n - 3] > 1 && dim[n - 2] > 1 && stride[n - 3] < stride[n - 2];
+}
+
 static const int strided_inputs[] = { ATTENTION_Q, ATTENTION_K, ATTENTION_V, ATTENTION_Y,
                                       ATTENTION_G };
 
@@ -217,6 +250,8 @@ const char *aril_cuda_heads_prepare(const aril_run *r, aril_plan *plan, bool gra
         if (statistic || (!head && !strides_of(t, &h))) plan->in[i].order = ARIL_ORDER_CONTIGUOUS;
     }
     for (int i = 0; i < aril_cuda_host->n_out(r); i++) plan->out[i].order = ARIL_ORDER_CONTIGUOUS;
+    for (int i = 0; i < (gradient ? 3 : 1); i++) /* y as q; dq, dk and dv as q, k and v */
+        if (heads_are_inner(aril_cuda_in(r, i))) plan->out[i].order = ARIL_ORDER_HEADS_INNER;
     return nullptr;
 }
 
@@ -247,6 +282,15 @@ aril_cuda_heads_job aril_cuda_heads_of(const aril_run *r, bool gradient)
     return job;
 }
 
+aril_cuda_heads_out aril_cuda_heads_out_of(const aril_run *r, int i)
+{
+    const aril_tensor *t = aril_cuda_out(r, i);
+    const int64_t *stride = aril_cuda_host->strides(t);
+    int n = aril_cuda_host->ndim(t);
+    return { aril_cuda_data(t), n > 3 ? stride[n - 4] : 0, n > 2 ? stride[n - 3] : 0,
+             stride[n - 2] };
+}
+
 /* ---- rows ---- */
 
 const char *aril_cuda_attention_mma_prepare(const aril_run *r, aril_plan *plan)
@@ -258,13 +302,13 @@ template <typename S, int D, int MT, int WARPS>
 static aril_status launch(aril_run *r, const aril_cuda_heads_job &job)
 {
     enum { QUERIES = WARPS * MT * 16, BYTES = (QUERIES + 4 * KEYS) * D * 2 };
-    void *y = aril_cuda_data(aril_cuda_out(r, 0));
+    aril_cuda_heads_out y = aril_cuda_heads_out_of(r, 0);
     int64_t blocks = job.a.batch * ((job.a.l + QUERIES - 1) / QUERIES);
     cudaStream_t stream = aril_cuda_stream(r);
     aril_status s = aril_cuda_allow_shared(r, forward<S, D, MT, WARPS>, BYTES);
     if (s < 0) return s;
     forward<S, D, MT, WARPS><<<(unsigned)blocks, WARPS * 32, BYTES, stream>>>(
-        (S *)y, (float *)aril_cuda_data(aril_cuda_out(r, 1)), (uintptr_t)y % 4 == 0, job);
+        y, (float *)aril_cuda_data(aril_cuda_out(r, 1)), (uintptr_t)y.at % 4 == 0, job);
     return aril_cuda_launched(r);
 }
 

@@ -12,12 +12,27 @@ struct aril_cuda_heads {
     bool aligned;
 };
 
+/* The same of a result. */
+struct aril_cuda_heads_out {
+    void *at;
+    int64_t outer, inner, row;
+};
+
 struct aril_cuda_heads_job {
     aril_cuda_attention a;
     int64_t inner; /* size of the inner batch dimension */
     aril_cuda_heads q, k, v, y, g;
     const float *lse, *g_lse, *delta;
 };
+
+/* The offset of batch b, of which there are less than 2^31. */
+template <typename T>
+static __device__ __forceinline__ int64_t aril_cuda_head_at(const aril_cuda_heads_job &j,
+                                                            const T &h, int64_t b)
+{
+    int n = (int)j.inner, outer = (int)b / n, inner = (int)b - outer * n;
+    return outer * h.outer + inner * h.inner;
+}
 
 /* Rows of batch b of a tensor. */
 template <typename S>
@@ -26,8 +41,17 @@ static __device__ __forceinline__ aril_cuda_matrix aril_cuda_matrix_of(const ari
                                                                        int64_t b, int64_t rows,
                                                                        int64_t columns)
 {
-    const S *at = static_cast<const S *>(h.at) + b / j.inner * h.outer + b % j.inner * h.inner;
+    const S *at = static_cast<const S *>(h.at) + aril_cuda_head_at(j, h, b);
     return { at, h.row, rows, (int)columns, h.aligned };
+}
+
+/* A row of batch b of a result. */
+template <typename S>
+static __device__ __forceinline__ S *aril_cuda_out_row(const aril_cuda_heads_job &j,
+                                                       const aril_cuda_heads_out &h, int64_t b,
+                                                       int64_t row)
+{
+    return static_cast<S *>(h.at) + aril_cuda_head_at(j, h, b) + row * h.row;
 }
 
 /* A score after the mask, in units of log 2: hidden keys and those outside give minus infinity. */
@@ -43,8 +67,15 @@ static __device__ __forceinline__ float aril_cuda_score(const aril_cuda_attentio
     return scaled + static_cast<const float *>(a.mask.at)[at] * log2e;
 }
 
-/* Whether the tensor cores can do it; asks for contiguous tensors where strides do not fit. */
+/* Whether the tensor cores can do it; asks for contiguous tensors where strides do not fit, and for
+ * results in the order of the inputs. */
 const char *aril_cuda_heads_prepare(const aril_run *r, aril_plan *plan, bool gradient);
 aril_cuda_heads_job aril_cuda_heads_of(const aril_run *r, bool gradient);
+aril_cuda_heads_out aril_cuda_heads_out_of(const aril_run *r, int i);
+
+/* Why Hopper's kernels cannot do what heads_prepare accepts, or NULL; and whether they can read and
+ * write at these addresses. */
+const char *aril_cuda_wgmma_refuses(const aril_run *r);
+bool aril_cuda_wgmma_reads(const aril_cuda_heads_job &job, bool gradient);
 
 #endif

@@ -29,7 +29,8 @@ static __global__ void differences(float *delta, const __grid_constant__ aril_cu
 
 /* Writes a result's rows, [64,D] in the warps' sums, times `by`. */
 template <typename S, int D>
-static __device__ void write(S *to, const float (&sum)[D / 8][4], int64_t first, int64_t rows,
+static __device__ void write(const aril_cuda_heads_job &job, const aril_cuda_heads_out &to,
+                             int64_t b, const float (&sum)[D / 8][4], int64_t first, int64_t rows,
                              int64_t columns, float by, bool pairs)
 {
     int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
@@ -40,7 +41,7 @@ static __device__ void write(S *to, const float (&sum)[D / 8][4], int64_t first,
 #pragma unroll
         for (int n = 0; n < D / 8; n++) {
             if (n * 8 >= columns) continue;
-            S *at = to + row * columns + n * 8 + 2 * t;
+            S *at = aril_cuda_out_row<S>(job, to, b, row) + n * 8 + 2 * t;
             float low = sum[n][2 * half] * by, high = sum[n][2 * half + 1] * by;
             if (pairs) {
                 *reinterpret_cast<uint32_t *>(at) = aril_cuda_pack(S(), low, high);
@@ -49,6 +50,25 @@ static __device__ void write(S *to, const float (&sum)[D / 8][4], int64_t first,
                 at[1] = aril_cuda_from<S>(high);
             }
         }
+    }
+}
+
+/* Hides what queries do not see, without a mask. Rows of scores are keys (BY_KEY) or queries; those
+ * of queries that do not exist have no weights anyway. */
+template <int N, bool BY_KEY>
+static __device__ __forceinline__ void hide(float (&s)[N / 8][4], const aril_cuda_attention &a,
+                                            int64_t row, int64_t column)
+{
+#pragma unroll
+    for (int half = 0; half < 2; half++) {
+        int64_t limit = BY_KEY ? (a.causal ? row + half * 8 : 0)
+                               : (a.causal && row + half * 8 < a.s ? row + half * 8 + 1 : a.s);
+        int at = (int)(limit - column < 0 ? 0 : limit - column > N ? N : limit - column);
+#pragma unroll
+        for (int n = 0; n < N / 8; n++)
+#pragma unroll
+            for (int c = 0; c < 2; c++)
+                if (BY_KEY ? n * 8 + c < at : n * 8 + c >= at) s[n][2 * half + c] = -INFINITY;
     }
 }
 
@@ -99,7 +119,9 @@ static __device__ __forceinline__ void dots(float (&s)[N / 8][4], uint32_t own, 
  * at a time. Otherwise it owns queries, and writes dq to `one`. */
 template <typename S, int D, int N, bool BY_KEY>
 static __global__ void __launch_bounds__(THREADS)
-    backward(S *one, S *two, bool pairs, const __grid_constant__ aril_cuda_heads_job job)
+    backward(const __grid_constant__ aril_cuda_heads_out one,
+             const __grid_constant__ aril_cuda_heads_out two, bool pairs,
+             const __grid_constant__ aril_cuda_heads_job job)
 {
     enum { OWN_BYTES = OWN * D * 2, TILE_BYTES = N * D * 2 };
     extern __shared__ __align__(128) unsigned char memory[];
@@ -168,15 +190,26 @@ static __global__ void __launch_bounds__(THREADS)
 #pragma unroll
         for (int n = 0; n < N / 8; n++)
 #pragma unroll
+            for (int c = 0; c < 4; c++) s[n][c] *= scale;
+        if (!whole && a.mask.at) {
+#pragma unroll
+            for (int n = 0; n < N / 8; n++)
+#pragma unroll
+                for (int c = 0; c < 4; c++) {
+                    int64_t row = first + g + c / 2 * 8, column = o0 + n * 8 + 2 * t + c % 2;
+                    s[n][c] = aril_cuda_score(a, mask, BY_KEY ? column : row, BY_KEY ? row : column,
+                                              s[n][c]);
+                }
+        } else if (!whole) {
+            hide<N, BY_KEY>(s, a, first + g, o0 + 2 * t);
+        }
+#pragma unroll
+        for (int n = 0; n < N / 8; n++)
+#pragma unroll
             for (int c = 0; c < 4; c++) {
                 int column = n * 8 + 2 * t + c % 2;
-                int64_t row = first + g + c / 2 * 8;
-                float x = s[n][c] * scale, p;
-                if (!whole)
-                    x = aril_cuda_score(a, mask, BY_KEY ? o0 + column : row,
-                                        BY_KEY ? row : o0 + column, x);
-                p = aril_cuda_exp2(x - (BY_KEY ? lse[slot + column] : own_lse[c / 2]));
-                if (!whole && x == -INFINITY) p = 0;
+                float p = aril_cuda_exp2(s[n][c] - (BY_KEY ? lse[slot + column] : own_lse[c / 2]));
+                p = s[n][c] == -INFINITY ? 0.0f : p; /* whatever the log-sum-exp is */
                 s[n][c] = p;
                 dp[n][c] = p * (dp[n][c] - (BY_KEY ? delta[slot + column] : own_delta[c / 2]));
             }
@@ -186,8 +219,8 @@ static __global__ void __launch_bounds__(THREADS)
     }
     aril_cuda_commit(); /* without steps, the first copies are still under way */
     aril_cuda_arrive<0>();
-    write<S, D>(one + b * rows * a.e, sum, first, rows, a.e, (float)a.scale, pairs);
-    if constexpr (BY_KEY) write<S, D>(two + b * rows * a.ev, sum_2, first, rows, a.ev, 1.0f, pairs);
+    write<S, D>(job, one, b, sum, first, rows, a.e, (float)a.scale, pairs);
+    if constexpr (BY_KEY) write<S, D>(job, two, b, sum_2, first, rows, a.ev, 1.0f, pairs);
 }
 
 const char *aril_cuda_attention_mma_grad_prepare(const aril_run *r, aril_plan *plan)
@@ -200,7 +233,8 @@ const char *aril_cuda_attention_mma_grad_prepare(const aril_run *r, aril_plan *p
 }
 
 template <typename S, int D, int N, bool BY_KEY>
-static aril_status launch(aril_run *r, const aril_cuda_heads_job &job, void *one, void *two)
+static aril_status launch(aril_run *r, const aril_cuda_heads_job &job,
+                          const aril_cuda_heads_out &one, const aril_cuda_heads_out &two)
 {
     enum { BYTES = (2 * OWN + 4 * N) * D * 2 + 4 * N * (int)sizeof(float) };
     int64_t blocks = job.a.batch * (((BY_KEY ? job.a.s : job.a.l) + OWN - 1) / OWN);
@@ -208,14 +242,14 @@ static aril_status launch(aril_run *r, const aril_cuda_heads_job &job, void *one
     aril_status s = aril_cuda_allow_shared(r, backward<S, D, N, BY_KEY>, BYTES);
     if (s < 0) return s;
     backward<S, D, N, BY_KEY><<<(unsigned)blocks, THREADS, BYTES, stream>>>(
-        (S *)one, (S *)two, ((uintptr_t)one | (uintptr_t)two) % 4 == 0, job);
+        one, two, ((uintptr_t)one.at | (uintptr_t)two.at) % 4 == 0, job);
     return aril_cuda_launched(r);
 }
 
 template <typename S> static aril_status run_as(aril_run *r, const aril_cuda_heads_job &job)
 {
-    void *out[3];
-    for (int i = 0; i < 3; i++) out[i] = aril_cuda_data(aril_cuda_out(r, i));
+    aril_cuda_heads_out out[3];
+    for (int i = 0; i < 3; i++) out[i] = aril_cuda_heads_out_of(r, i);
     bool narrow = job.a.e <= 64 && job.a.ev <= 64;
     differences<S><<<aril_cuda_blocks(r, job.a.batch * job.a.l, 8), 256, 0, aril_cuda_stream(r)>>>(
         static_cast<float *>(aril_cuda_host->workspace(r)), job);
@@ -224,8 +258,8 @@ template <typename S> static aril_status run_as(aril_run *r, const aril_cuda_hea
         s = narrow ? launch<S, 64, 64, true>(r, job, out[1], out[2])
                    : launch<S, 128, 32, true>(r, job, out[1], out[2]);
     if (s == ARIL_OK)
-        s = narrow ? launch<S, 64, 64, false>(r, job, out[0], nullptr)
-                   : launch<S, 128, 32, false>(r, job, out[0], nullptr);
+        s = narrow ? launch<S, 64, 64, false>(r, job, out[0], {})
+                   : launch<S, 128, 32, false>(r, job, out[0], {});
     return s;
 }
 

@@ -125,17 +125,23 @@ static __device__ __forceinline__ void aril_cuda_fetch(uint32_t tile, const aril
                                                        int64_t first)
 {
     const S *from = static_cast<const S *>(m.at);
+    auto each = [&](auto &&copy) {
 #pragma unroll 4
-    for (int i = threadIdx.x; i < ROWS * (D / 8); i += THREADS) {
-        int row = i / (D / 8), piece = i % (D / 8);
-        bool inside = first + row < m.rows && piece * 8 < m.columns;
-        const S *at = from + (inside ? (first + row) * m.stride + piece * 8 : 0);
-        uint32_t to = tile + aril_cuda_piece<D>(row, piece);
-        if (m.aligned) {
+        for (int i = threadIdx.x; i < ROWS * (D / 8); i += THREADS) {
+            int row = i / (D / 8), piece = i % (D / 8);
+            bool inside = first + row < m.rows && piece * 8 < m.columns;
+            const S *at = from + (inside ? (first + row) * m.stride + piece * 8 : 0);
+            copy(tile + aril_cuda_piece<D>(row, piece), at, inside);
+        }
+    };
+    if (m.aligned)
+        each([](uint32_t to, const S *at, bool inside) {
             ARIL_CUDA_ASM_80("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(at),
                              "r"(inside ? 16 : 0)
                              : "memory");
-        } else {
+        });
+    else
+        each([](uint32_t to, const S *at, bool inside) {
             uint32_t w[4] = {};
             const uint16_t *e = reinterpret_cast<const uint16_t *>(at);
             if (inside)
@@ -143,8 +149,7 @@ static __device__ __forceinline__ void aril_cuda_fetch(uint32_t tile, const aril
             asm volatile("st.shared.v4.b32 [%0], {%1,%2,%3,%4};" ::"r"(to), "r"(w[0]), "r"(w[1]),
                          "r"(w[2]), "r"(w[3])
                          : "memory");
-        }
-    }
+        });
 }
 static __device__ __forceinline__ void aril_cuda_commit()
 {

@@ -1,10 +1,12 @@
-/* Convolutions by an engine of cuDNN: a graph of the convolution and, where an engine takes it, its
- * bias. */
+/* Convolutions by an engine of cuDNN: a graph of the convolution and, where an engine takes them, its
+ * bias and activation. */
 #include "backend/cuda/vision/conv_dnn.cuh"
+
+#include "aril/activation.h"
 
 #ifdef ARIL_CUDA_CUDNN
 
-enum { X = 1, W, Y, BIAS, BEFORE_BIAS }; /* tensors of the graph */
+enum { X = 1, W, Y, BIAS, BETWEEN }; /* tensors of the graph; BETWEEN and more: within it */
 
 /* ---- shapes ---- */
 
@@ -16,9 +18,9 @@ static cudnnDataType_t data_type(aril_dtype t)
                             : CUDNN_DATA_FLOAT;
 }
 
-/* An image or the weights as a tensor of the graph, packed in the order of the task. */
+/* An image or the weights as a tensor of the graph, in the order of the task. */
 static aril_cuda_graph_tensor tensor_of(const aril_cuda_conv_task *t, int64_t id,
-                                        const aril_cuda_image &m, int64_t alignment)
+                                        const aril_cuda_image &m, int64_t pitch, int64_t alignment)
 {
     aril_cuda_graph_tensor g = {};
     int skipped = 3 - t->spatial;
@@ -27,7 +29,7 @@ static aril_cuda_graph_tensor tensor_of(const aril_cuda_conv_task *t, int64_t id
     g.n = 2 + t->spatial;
     g.alignment = alignment;
     for (int i = 0; i < g.n; i++) g.dim[i] = m.dim[i < 2 ? i : i + skipped];
-    int64_t step = t->last ? g.dim[1] : 1;
+    int64_t step = t->last ? pitch : 1;
     for (int i = g.n - 1; i >= 2; i--) {
         g.stride[i] = step;
         step *= g.dim[i];
@@ -102,7 +104,7 @@ static void set_descriptor(aril_cuda_graph *g, cudnnBackendDescriptor_t d,
     aril_cuda_graph_set(g, d, name, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &value);
 }
 
-/* The convolution; with a bias its result stays within the graph, in f32. */
+/* The convolution; its result stays within the graph, in f32, if other operations follow. */
 static cudnnBackendDescriptor_t convolution_of(aril_cuda_graph *g, const aril_cuda_conv_task *t,
                                                int64_t alignment, cudnnBackendDescriptor_t y)
 {
@@ -111,8 +113,8 @@ static cudnnBackendDescriptor_t convolution_of(aril_cuda_graph *g, const aril_cu
     double wide_one = 1, wide_zero = 0;
     bool wide = t->type == ARIL_F64;
     cudnnBackendAttributeType_t scale = wide ? CUDNN_TYPE_DOUBLE : CUDNN_TYPE_FLOAT;
-    aril_cuda_graph_tensor x = tensor_of(t, X, t->d.x, alignment);
-    aril_cuda_graph_tensor w = tensor_of(t, W, t->d.w, alignment);
+    aril_cuda_graph_tensor x = tensor_of(t, X, t->d.x, t->x_pitch, alignment);
+    aril_cuda_graph_tensor w = tensor_of(t, W, t->d.w, t->d.w.dim[1], alignment);
     cudnnBackendDescriptor_t image = aril_cuda_graph_tensor_of(g, &x);
     cudnnBackendDescriptor_t weights = aril_cuda_graph_tensor_of(g, &w);
     cudnnBackendDescriptor_t window = window_of(g, t), op = aril_cuda_graph_new(g, n.type);
@@ -126,13 +128,30 @@ static cudnnBackendDescriptor_t convolution_of(aril_cuda_graph *g, const aril_cu
     return op;
 }
 
-/* y = before + bias */
-static cudnnBackendDescriptor_t addition_of(aril_cuda_graph *g, const aril_cuda_conv_task *t,
-                                            int64_t alignment, cudnnBackendDescriptor_t before,
-                                            cudnnBackendDescriptor_t y)
+/* A pointwise operation: to = mode(from, other), or mode(from) if `other` is NULL. */
+static cudnnBackendDescriptor_t pointwise_of(aril_cuda_graph *g, cudnnPointwiseMode_t mode,
+                                             cudnnBackendDescriptor_t from,
+                                             cudnnBackendDescriptor_t other,
+                                             cudnnBackendDescriptor_t to)
 {
-    cudnnPointwiseMode_t mode = CUDNN_POINTWISE_ADD;
     cudnnDataType_t compute = CUDNN_DATA_FLOAT;
+    cudnnBackendDescriptor_t how = aril_cuda_graph_new(g, CUDNN_BACKEND_POINTWISE_DESCRIPTOR);
+    aril_cuda_graph_set(g, how, CUDNN_ATTR_POINTWISE_MODE, CUDNN_TYPE_POINTWISE_MODE, 1, &mode);
+    aril_cuda_graph_set(g, how, CUDNN_ATTR_POINTWISE_MATH_PREC, CUDNN_TYPE_DATA_TYPE, 1, &compute);
+    aril_cuda_graph_finish(g, how);
+    cudnnBackendDescriptor_t op =
+        aril_cuda_graph_new(g, CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR);
+    set_descriptor(g, op, CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, how);
+    set_descriptor(g, op, CUDNN_ATTR_OPERATION_POINTWISE_XDESC, from);
+    if (other) set_descriptor(g, op, CUDNN_ATTR_OPERATION_POINTWISE_BDESC, other);
+    set_descriptor(g, op, CUDNN_ATTR_OPERATION_POINTWISE_YDESC, to);
+    aril_cuda_graph_finish(g, op);
+    return op;
+}
+
+static cudnnBackendDescriptor_t bias_of(aril_cuda_graph *g, const aril_cuda_conv_task *t,
+                                        int64_t alignment)
+{
     aril_cuda_graph_tensor b = {};
     b.id = BIAS;
     b.type = data_type(t->type);
@@ -142,45 +161,60 @@ static cudnnBackendDescriptor_t addition_of(aril_cuda_graph *g, const aril_cuda_
         b.dim[i] = i == 1 ? t->d.y.dim[1] : 1;
         b.stride[i] = i == 1 ? 1 : t->d.y.dim[1];
     }
-    cudnnBackendDescriptor_t bias = aril_cuda_graph_tensor_of(g, &b);
-    cudnnBackendDescriptor_t how = aril_cuda_graph_new(g, CUDNN_BACKEND_POINTWISE_DESCRIPTOR);
-    aril_cuda_graph_set(g, how, CUDNN_ATTR_POINTWISE_MODE, CUDNN_TYPE_POINTWISE_MODE, 1, &mode);
-    aril_cuda_graph_set(g, how, CUDNN_ATTR_POINTWISE_MATH_PREC, CUDNN_TYPE_DATA_TYPE, 1, &compute);
-    aril_cuda_graph_finish(g, how);
-    cudnnBackendDescriptor_t op =
-        aril_cuda_graph_new(g, CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR);
-    set_descriptor(g, op, CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, how);
-    set_descriptor(g, op, CUDNN_ATTR_OPERATION_POINTWISE_XDESC, before);
-    set_descriptor(g, op, CUDNN_ATTR_OPERATION_POINTWISE_BDESC, bias);
-    set_descriptor(g, op, CUDNN_ATTR_OPERATION_POINTWISE_YDESC, y);
-    aril_cuda_graph_finish(g, op);
-    return op;
+    return aril_cuda_graph_tensor_of(g, &b);
+}
+
+enum { MAX_OPERATIONS = 3 };
+
+static cudnnPointwiseMode_t mode_of(int activation)
+{
+    return activation == ARIL_SIGMOID ? CUDNN_POINTWISE_SIGMOID_FWD
+           : activation == ARIL_TANH  ? CUDNN_POINTWISE_TANH_FWD
+                                      : CUDNN_POINTWISE_RELU_FWD;
+}
+
+/* The convolution and, if fused, its bias and activation. Returns how many operations it is. */
+static int operations_of(aril_cuda_graph *g, const aril_cuda_conv_task *t, int64_t alignment,
+                         bool fused, cudnnBackendDescriptor_t ops[MAX_OPERATIONS])
+{
+    bool bias = fused && t->d.has_bias, activated = fused && t->d.activation;
+    int n = 0, following = bias + activated;
+    aril_cuda_graph_tensor y = tensor_of(t, Y, t->d.y, t->y_pitch, alignment), between = y;
+    cudnnBackendDescriptor_t value[MAX_OPERATIONS];
+    between.type = CUDNN_DATA_FLOAT;
+    between.is_virtual = true;
+    for (int i = 0; i <= following; i++) {
+        between.id = BETWEEN + i;
+        value[i] = aril_cuda_graph_tensor_of(g, i == following ? &y : &between);
+    }
+    ops[n++] = convolution_of(g, t, alignment, value[0]);
+    if (bias) {
+        ops[n] =
+            pointwise_of(g, CUDNN_POINTWISE_ADD, value[n - 1], bias_of(g, t, alignment), value[n]);
+        n++;
+    }
+    if (activated) {
+        ops[n] = pointwise_of(g, mode_of(t->d.activation), value[n - 1], nullptr, value[n]);
+        n++;
+    }
+    return n;
 }
 
 /* ---- engines ---- */
 
-int aril_cuda_conv_engines(const aril_cuda_conv_task *t, int64_t alignment, bool bias,
+int aril_cuda_conv_engines(const aril_cuda_conv_task *t, int64_t alignment, bool fused,
                            aril_cuda_engine to[ARIL_CUDA_CONV_ENGINES])
 {
     cudnnHandle_t handle = aril_cuda_dnn_take(t->device);
     if (!handle) return 0;
     aril_cuda_graph g = { aril_cuda_dnn_library(nullptr), true, 0, {} };
     aril_cuda_engine_rules rules = { t->type == ARIL_F32 && !aril_cuda_tf32(),
-                                     !aril_cuda_host->deterministic() };
-    aril_cuda_graph_tensor y = tensor_of(t, Y, t->d.y, alignment), before = y;
-    cudnnBackendDescriptor_t result = aril_cuda_graph_tensor_of(&g, &y), ops[2];
-    if (bias) {
-        before.id = BEFORE_BIAS;
-        before.type = CUDNN_DATA_FLOAT;
-        before.is_virtual = true;
-        cudnnBackendDescriptor_t between = aril_cuda_graph_tensor_of(&g, &before);
-        ops[0] = convolution_of(&g, t, alignment, between);
-        ops[1] = addition_of(&g, t, alignment, between, result);
-    } else {
-        ops[0] = convolution_of(&g, t, alignment, result);
-    }
+                                     !aril_cuda_host->deterministic(),
+                                     fused && t->d.activation == ARIL_RELU };
+    cudnnBackendDescriptor_t ops[MAX_OPERATIONS];
+    int operations = operations_of(&g, t, alignment, fused, ops);
     int n =
-        aril_cuda_graph_engines(&g, handle, bias ? 2 : 1, ops, &rules, to, ARIL_CUDA_CONV_ENGINES);
+        aril_cuda_graph_engines(&g, handle, operations, ops, &rules, to, ARIL_CUDA_CONV_ENGINES);
     aril_cuda_graph_end(&g);
     aril_cuda_dnn_give_back(t->device, handle);
     return n;
@@ -198,10 +232,11 @@ bool aril_cuda_conv_engine_build(const aril_cuda_conv_task *t, aril_cuda_engine 
 }
 
 const char *aril_cuda_conv_engine_run(const aril_run *r, const aril_cuda_conv_task *t,
-                                      const aril_cuda_dnn_plan *plan, bool bias,
+                                      const aril_cuda_dnn_plan *plan, bool fused,
                                       const aril_cuda_conv &d, void *workspace)
 {
     static const int64_t ids[] = { X, W, Y, BIAS };
+    bool bias = fused && t->d.has_bias;
     void *addresses[] = { d.x.data, d.w.data, d.y.data, const_cast<void *>(d.bias) };
     const aril_cuda_dnn *lib = aril_cuda_dnn_library(nullptr);
     cudaStream_t stream = aril_cuda_stream(r);

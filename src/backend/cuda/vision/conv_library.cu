@@ -37,6 +37,19 @@ static bool is_channels_last(const aril_cuda_image &m)
     return true;
 }
 
+/* Channels-last with pixels that are P elements apart, more than there are channels: P; else 0. In
+ * vectors of 16 bytes, which engines load. */
+static int64_t pitch_of(const aril_cuda_image &m, int64_t element)
+{
+    int64_t pitch = m.dim[4] > 1 ? m.stride[4] : m.dim[3] > 1 ? m.stride[3] : 0, step = pitch;
+    if (m.stride[1] != 1 || pitch <= m.dim[1] || pitch * element % 16) return 0;
+    for (int d = 4; d != 1; d = d == 2 ? 0 : d == 0 ? 1 : d - 1) {
+        if (m.dim[d] != 1 && m.stride[d] != step) return 0;
+        step *= m.dim[d];
+    }
+    return pitch;
+}
+
 static bool is_contiguous(const aril_cuda_image &m)
 {
     int64_t step = 1;
@@ -91,6 +104,28 @@ static void choose_orders(const aril_run *r, prepared *q, aril_plan *plan)
             256 * 256;
 }
 
+/* Inputs whose pixels are apart are taken as they are. False if there is none. */
+static bool choose_pitches(prepared *q, aril_plan *plan)
+{
+    aril_cuda_conv_task *t = &q->task;
+    aril_cuda_conv_role role = t->d.role;
+    int64_t element = aril_cuda_size(t->type);
+    t->x_pitch = t->d.x.dim[1];
+    t->y_pitch = t->d.y.dim[1];
+    if (!t->last) return false;
+    int64_t x = role == ARIL_CUDA_CONV_X ? 0 : pitch_of(t->d.x, element);
+    int64_t y = role == ARIL_CUDA_CONV_Y ? 0 : pitch_of(t->d.y, element);
+    if (x) {
+        t->x_pitch = x;
+        plan->in[role == ARIL_CUDA_CONV_W ? 1 : 0].order = ARIL_ORDER_ANY;
+    }
+    if (y) {
+        t->y_pitch = y;
+        plan->in[0].order = ARIL_ORDER_ANY;
+    }
+    return x || y;
+}
+
 /* NULL, or why cuDNN cannot compute it. */
 static const char *ask_cudnn(prepared *q)
 {
@@ -121,8 +156,14 @@ static const char *describe(const aril_run *r, prepared *q, aril_cuda_conv_role 
     choose_orders(r, q, plan);
     int image = role == ARIL_CUDA_CONV_W ? 1 : 0; /* the input that x is, if it is one */
     t->x_first = t->last && role != ARIL_CUDA_CONV_X && is_contiguous(t->d.x);
-    if (!aril_cuda_conv_choose(r, t, &q->at[0].way))
-        return why ? why : "cuDNN has no deterministic engine";
+    bool found = choose_pitches(q, plan) && aril_cuda_conv_choose(r, t, &q->at[0].way);
+    if (!found) { /* of packed inputs */
+        t->x_pitch = t->d.x.dim[1];
+        t->y_pitch = t->d.y.dim[1];
+        choose_orders(r, q, plan);
+        found = aril_cuda_conv_choose(r, t, &q->at[0].way);
+    }
+    if (!found) return why ? why : "cuDNN has no deterministic engine";
     q->at[0].made = 1;
     if (q->at[0].way.kind == ARIL_CUDA_CONV_PACKED && t->x_first)
         plan->in[image].order = ARIL_ORDER_CONTIGUOUS;

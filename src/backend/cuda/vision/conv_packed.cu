@@ -95,6 +95,12 @@ static __device__ __forceinline__ place place_of(const aril_cuda_conv_packing &p
     return { rest / p.wide, rest % p.wide, at % p.c };
 }
 
+/* Where a channel of a packed pixel is read, relative to the pixel's first element. */
+struct source {
+    int32_t offset;
+    int16_t row, column; /* row: far beyond the image if there is no such channel */
+};
+
 /* Eight channels of one packed pixel per item. */
 static __global__ void __launch_bounds__(ARIL_CUDA_THREADS)
     pack_image(const __grid_constant__ aril_cuda_conv_packing p, aril_cuda_divisor vectors,
@@ -102,19 +108,27 @@ static __global__ void __launch_bounds__(ARIL_CUDA_THREADS)
                uint32_t n)
 {
     typedef aril_cuda_vector<uint16_t, VECTOR> V;
+    extern __shared__ source sources[];
+    for (int i = threadIdx.x; i < p.channels; i += blockDim.x) {
+        place at = place_of(p, i);
+        bool there = at.a < p.high;
+        sources[i] = { (int32_t)(at.c * p.stride[1] + at.a * p.stride[2] + at.b * p.stride[3]),
+                       (int16_t)(there ? at.a : INT16_MAX), (int16_t)at.b };
+    }
+    __syncthreads();
     ARIL_CUDA_LOOP(i, n)
     {
         uint32_t first, column, row;
         int64_t sample = down.split(across.split(vectors.split(i, &first), &column), &row);
         int top = (int)row * p.step_h - p.pad_h, left = (int)column * p.step_w - p.pad_w;
-        const uint16_t *image = x + sample * p.stride[0];
+        const uint16_t *image = x + sample * p.stride[0] + top * p.stride[2] + left * p.stride[3];
         V v;
 #pragma unroll
         for (int j = 0; j < VECTOR; j++) {
-            place at = place_of(p, (int)first * VECTOR + j);
-            int h = top + at.a, w = left + at.b;
-            bool there = at.a < p.high && h >= 0 && h < p.h && w >= 0 && w < p.w;
-            v.at[j] = there ? image[at.c * p.stride[1] + h * p.stride[2] + w * p.stride[3]] : 0;
+            source at = sources[first * VECTOR + j];
+            bool there = at.row < INT16_MAX && (unsigned)(top + at.row) < (unsigned)p.h &&
+                         (unsigned)(left + at.column) < (unsigned)p.w;
+            v.at[j] = there ? image[at.offset] : 0;
         }
         reinterpret_cast<V *>(to)[i] = v;
     }
@@ -156,7 +170,8 @@ void aril_cuda_conv_pack_image(const aril_run *r, const aril_cuda_conv_packing *
     int32_t vectors = p->channels / VECTOR;
     uint32_t n = (uint32_t)(p->samples * p->packed_h * p->packed_w * vectors);
     unsigned blocks = aril_cuda_blocks(r, n, ARIL_CUDA_THREADS, 16);
-    pack_image<<<blocks, ARIL_CUDA_THREADS, 0, aril_cuda_stream(r)>>>(
+    size_t shared = (size_t)p->channels * sizeof(source);
+    pack_image<<<blocks, ARIL_CUDA_THREADS, shared, aril_cuda_stream(r)>>>(
         *p, aril_cuda_divisor_of(vectors), aril_cuda_divisor_of(p->packed_w),
         aril_cuda_divisor_of(p->packed_h), static_cast<const uint16_t *>(x),
         static_cast<uint16_t *>(packed), n);

@@ -9,7 +9,7 @@
 
 #include "backend/cuda/vision/conv_parts.cuh"
 
-static const size_t MAX_ALGORITHM = (size_t)64 << 20, MAX_PARTS = (size_t)256 << 20;
+static const size_t MAX_ALGORITHM = (size_t)64 << 20, MAX_PARTS = (size_t)64 << 20;
 
 static size_t rounded(size_t bytes)
 {
@@ -28,7 +28,8 @@ bool aril_cuda_conv_is_product(const aril_cuda_conv &d)
 
 /* Column-major factors and result of one call. */
 struct matrix {
-    int64_t rows, columns, step; /* step: elements between samples */
+    int64_t rows, columns, ld; /* ld: elements from one column to the next */
+    int64_t step;              /* from one sample to the next */
 };
 
 struct sizes {
@@ -36,17 +37,17 @@ struct sizes {
     bool first_t, second_t;
 };
 
-static sizes sizes_of(const aril_cuda_conv &d, bool last)
+static sizes sizes_of(const aril_cuda_conv &d, bool last, int64_t x_pitch, int64_t y_pitch)
 {
     int64_t area = aril_cuda_area(d.y), m = d.y.dim[0] * area, c = d.x.dim[1], k = d.y.dim[1];
-    matrix w = { c, k, 0 };
+    matrix w = { c, k, c, 0 };
     if (last) {
-        matrix x = { c, m, 0 }, y = { k, m, 0 };
+        matrix x = { c, m, x_pitch, 0 }, y = { k, m, y_pitch, 0 };
         if (d.role == ARIL_CUDA_CONV_Y) return { w, x, y, true, false };
         if (d.role == ARIL_CUDA_CONV_X) return { w, y, x, false, false };
         return { x, y, w, false, true };
     }
-    matrix x = { area, c, c * area }, y = { area, k, k * area };
+    matrix x = { area, c, area, c * area }, y = { area, k, area, k * area };
     if (d.role == ARIL_CUDA_CONV_Y) return { x, w, y, false, false };
     if (d.role == ARIL_CUDA_CONV_X) return { y, w, x, false, true };
     w.step = c * k;
@@ -67,7 +68,7 @@ static bool lay_out(const aril_cuda_conv_product *p, cublasLtMatrixLayout_t to, 
     const aril_cuda_blas *lt = p->lt;
     return lt->cublasLtMatrixLayoutInit_internal(to, sizeof *to, data_type(p->type),
                                                  (uint64_t)m.rows, (uint64_t)m.columns,
-                                                 m.rows) == CUBLAS_STATUS_SUCCESS &&
+                                                 m.ld) == CUBLAS_STATUS_SUCCESS &&
            lt->cublasLtMatrixLayoutSetAttribute(to, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &count,
                                                 sizeof count) == CUBLAS_STATUS_SUCCESS &&
            lt->cublasLtMatrixLayoutSetAttribute(to, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET,
@@ -127,7 +128,8 @@ static bool choose(aril_cuda_conv_product *p, int choice)
 }
 
 bool aril_cuda_conv_product_make(aril_cuda_device *device, const aril_cuda_conv &d, aril_dtype type,
-                                 bool last, int choice, aril_cuda_conv_product *p)
+                                 bool last, int64_t x_pitch, int64_t y_pitch, int choice,
+                                 aril_cuda_conv_product *p)
 {
     *p = {};
     p->lt = aril_cuda_blas_library(nullptr);
@@ -146,7 +148,8 @@ bool aril_cuda_conv_product_make(aril_cuda_device *device, const aril_cuda_conv 
         p->images = (int64_t)(MAX_PARTS / part_bytes ? MAX_PARTS / part_bytes : 1);
     while (d.y.dim[0] % p->images && !last) p->images--; /* calls of one size */
     for (int i = 0; i < 3; i++) p->strided = p->strided || d.y.dim[2 + i] != d.x.dim[2 + i];
-    if (!describe(p, sizes_of(d, last)) || !choose(p, choice)) return false;
+    if (p->strided && last && x_pitch != d.x.dim[1]) return false; /* packed by a copy first */
+    if (!describe(p, sizes_of(d, last, x_pitch, y_pitch)) || !choose(p, choice)) return false;
     if (p->strided)
         p->packed_bytes =
             rounded((size_t)(d.x.dim[0] * d.x.dim[1] * aril_cuda_area(d.y)) * element);

@@ -26,10 +26,11 @@ enum { ARIL_CUDA_CONV_ALGORITHMS = 6 }; /* that are worth timing */
  * not. */
 bool aril_cuda_conv_is_product(const aril_cuda_conv &d);
 
-/* The product by the heuristic's algorithm number `choice`; false if there is none. Addresses must
- * be multiples of 16 bytes. */
+/* The product by the heuristic's algorithm number `choice`; false if there is none. Channels-last
+ * pixels are x_pitch and y_pitch elements apart. Addresses must be multiples of 16 bytes. */
 bool aril_cuda_conv_product_make(aril_cuda_device *device, const aril_cuda_conv &d, aril_dtype type,
-                                 bool last, int choice, aril_cuda_conv_product *p);
+                                 bool last, int64_t x_pitch, int64_t y_pitch, int choice,
+                                 aril_cuda_conv_product *p);
 /* NULL, or why it failed. */
 const char *aril_cuda_conv_product_run(const aril_run *r, const aril_cuda_conv_product *p,
                                        const aril_cuda_conv &d, void *workspace);

@@ -3,6 +3,7 @@
 #include "backend/cuda/linalg/epilogue.cuh"
 #include "backend/cuda/vision/conv_depthwise.cuh"
 #include "backend/cuda/vision/conv_dnn.cuh"
+#include "backend/cuda/vision/conv_implicit.cuh"
 #include "backend/cuda/vision/conv_weights.cuh"
 
 #include <new>
@@ -23,14 +24,13 @@ void aril_cuda_conv_way_end(aril_cuda_conv_way *way)
     way->kind = ARIL_CUDA_CONV_NONE;
 }
 
-/* The bias, unless the way has added it, and the activation. */
-static aril_status follow(const aril_run *r, const aril_cuda_conv_task *t, const aril_cuda_conv &d,
-                          bool bias_done)
+/* The bias and the activation. */
+static aril_status follow(const aril_run *r, const aril_cuda_conv_task *t, const aril_cuda_conv &d)
 {
     const aril_cuda_image &to = d.role == ARIL_CUDA_CONV_Y ? d.y : d.x;
     aril_cuda_epilogue e = {};
     e.y = to.data;
-    e.bias = bias_done ? nullptr : d.bias;
+    e.bias = d.bias;
     e.bias_stride = 1;
     e.outer = t->last ? to.dim[0] * aril_cuda_area(to) : to.dim[0];
     e.channels = to.dim[1];
@@ -56,7 +56,7 @@ static const char *run_packed(const aril_run *r, const aril_cuda_conv_way *way,
     aril_cuda_conv_pack_image(r, p, d.x.data, x);
     if (forward) aril_cuda_conv_pack_weights(r, p, d.w.data, w);
     const char *why =
-        aril_cuda_conv_engine_run(r, &way->packed, &way->plan, way->bias, inner, w + p->w_bytes);
+        aril_cuda_conv_engine_run(r, &way->packed, &way->plan, way->fused, inner, w + p->w_bytes);
     if (!forward && !why) aril_cuda_conv_unpack_weights(r, p, w, d.w.data);
     return why;
 }
@@ -66,7 +66,7 @@ static const char *run_engine(const aril_run *r, const aril_cuda_conv_task *t,
                               void *workspace)
 {
     if (way->kind == ARIL_CUDA_CONV_PACKED) return run_packed(r, way, d, workspace);
-    return aril_cuda_conv_engine_run(r, t, &way->plan, way->bias, d, workspace);
+    return aril_cuda_conv_engine_run(r, t, &way->plan, way->fused, d, workspace);
 }
 
 #else
@@ -90,61 +90,66 @@ const char *aril_cuda_conv_way_run(const aril_run *r, const aril_cuda_conv_task 
         break;
     case ARIL_CUDA_CONV_DEPTHWISE: aril_cuda_conv_depthwise_run(r, d, t->type, workspace); break;
     case ARIL_CUDA_CONV_WEIGHTS: aril_cuda_conv_weights_run(r, d, workspace); break;
+    case ARIL_CUDA_CONV_IMPLICIT: aril_cuda_conv_implicit_run(r, d, workspace); break;
     default: why = run_engine(r, t, way, d, workspace);
     }
-    if (why || d.role == ARIL_CUDA_CONV_W) return why;
-    return follow(r, t, d, way->bias) == ARIL_OK ? nullptr : "the bias cannot be added";
+    if (why || d.role == ARIL_CUDA_CONV_W || way->fused) return why;
+    return follow(r, t, d) == ARIL_OK ? nullptr : "the bias cannot be added";
 }
 
 /* ---- making ---- */
 
+static bool is_packed(const aril_cuda_conv_task *t)
+{
+    return t->x_pitch == t->d.x.dim[1] && t->y_pitch == t->d.y.dim[1];
+}
+
 static bool make_product(const aril_cuda_conv_task *t, int choice, aril_cuda_conv_way *way)
 {
     if (!aril_cuda_conv_is_product(t->d) ||
-        !aril_cuda_conv_product_make(t->device, t->d, t->type, t->last, choice, &way->product))
+        !aril_cuda_conv_product_make(t->device, t->d, t->type, t->last, t->x_pitch, t->y_pitch,
+                                     choice, &way->product))
         return false;
     way->kind = ARIL_CUDA_CONV_PRODUCT;
     way->workspace = way->product.workspace;
-    way->bias = false;
+    way->fused = false;
     snprintf(way->name, sizeof way->name, "product %d", choice);
     return true;
 }
 
-static bool make_depthwise(const aril_cuda_conv_task *t, aril_cuda_conv_way *way)
+/* Kernels of our own: each takes convolutions that no other does. */
+static bool make_own(const aril_cuda_conv_task *t, aril_cuda_conv_way *way)
 {
-    if (!aril_cuda_conv_is_depthwise(t->d, t->type, t->last)) return false;
-    way->kind = ARIL_CUDA_CONV_DEPTHWISE;
-    way->workspace = aril_cuda_conv_depthwise_workspace(t->device, t->d, t->type);
-    way->bias = false;
-    strcpy(way->name, "depthwise");
-    return true;
-}
-
-static bool make_weights(const aril_cuda_conv_task *t, aril_cuda_conv_way *way)
-{
-    if (!aril_cuda_conv_is_weights(t->d, t->type, t->last)) return false;
-    way->kind = ARIL_CUDA_CONV_WEIGHTS;
-    way->workspace = aril_cuda_conv_weights_workspace(t->device, t->d);
-    way->bias = false;
-    strcpy(way->name, "weights");
-    return true;
+    *way = {};
+    if (is_packed(t) && aril_cuda_conv_is_depthwise(t->d, t->type, t->last)) {
+        way->kind = ARIL_CUDA_CONV_DEPTHWISE;
+        way->workspace = aril_cuda_conv_depthwise_workspace(t->device, t->d, t->type);
+    } else if (aril_cuda_conv_is_weights(t->d, t->type, t->last)) {
+        way->kind = ARIL_CUDA_CONV_WEIGHTS;
+        way->workspace = aril_cuda_conv_weights_workspace(t->device, t->d);
+    } else if (aril_cuda_conv_is_implicit(t->d, t->type, t->last)) {
+        way->kind = ARIL_CUDA_CONV_IMPLICIT;
+        way->workspace = aril_cuda_conv_implicit_workspace(t->device, t->d);
+    }
+    strcpy(way->name, "own");
+    return way->kind != ARIL_CUDA_CONV_NONE && (int64_t)way->workspace <= MAX_WORKSPACE;
 }
 
 #ifdef ARIL_CUDA_CUDNN
 
-/* The engines of a task, with the bias or without. */
+/* The engines of a task, with bias and ReLU or without. */
 struct engines {
-    bool bias;
+    bool fused;
     int n;
     aril_cuda_engine at[ARIL_CUDA_CONV_ENGINES];
 };
 
-static engines *list_engines(const aril_cuda_conv_task *t, int64_t alignment, bool bias)
+static engines *list_engines(const aril_cuda_conv_task *t, int64_t alignment, bool fused)
 {
     engines *e = t->library ? new (std::nothrow) engines : nullptr;
     if (!e) return nullptr;
-    e->bias = bias;
-    e->n = aril_cuda_conv_engines(t, alignment, bias, e->at);
+    e->fused = fused;
+    e->n = aril_cuda_conv_engines(t, alignment, fused, e->at);
     return e;
 }
 
@@ -157,11 +162,11 @@ static void end_engines(engines *e)
 static bool make_engine(const aril_cuda_conv_task *t, engines *e, int i, int64_t workspace,
                         aril_cuda_conv_way *way)
 {
-    snprintf(way->name, sizeof way->name, "cudnn%s %s", e->bias ? "+bias" : "", e->at[i].name);
+    snprintf(way->name, sizeof way->name, "cudnn%s %s", e->fused ? " fused" : "", e->at[i].name);
     if (!aril_cuda_conv_engine_build(t, &e->at[i], workspace, &way->plan)) return false;
     way->kind = ARIL_CUDA_CONV_ENGINE;
     way->workspace = (size_t)way->plan.workspace;
-    way->bias = e->bias;
+    way->fused = e->fused;
     return true;
 }
 
@@ -173,13 +178,17 @@ static const char *preferred(const aril_cuda_conv_task *t)
     int64_t kernel = aril_cuda_area(d.w), stride = d.stride[1] * d.stride[2];
     int64_t m = d.y.dim[0] * aril_cuda_area(d.y), k = d.y.dim[1], sms = t->device->sms;
     if (t->type != ARIL_F32 || aril_cuda_tf32() || !aril_cuda_host->deterministic()) return nullptr;
-    if (d.role == ARIL_CUDA_CONV_W) return "e17";
+    if (d.role == ARIL_CUDA_CONV_W) {
+        /* Winograd's method, Fourier transforms: fast for many channels, and less exact. */
+        bool many = d.x.dim[1] >= 16 && k >= 32;
+        return !many || kernel == 1 ? nullptr : kernel >= 25 ? "e18" : "e17";
+    }
     if (d.role == ARIL_CUDA_CONV_X) {
         if (stride > 1) return aril_cuda_area(d.x) <= 256 ? "e2,2=2" : "e2,2=1";
         if (d.x.dim[1] < 16) return "e2,2=1";
         return aril_cuda_area(d.x) >= 28 * 28 / 2 ? "e50" : "e74";
     }
-    if (stride == 1 && kernel >= 25) return "e3"; /* by Fourier transforms */
+    if (stride == 1 && kernel >= 25 && d.x.dim[1] >= 16) return "e3"; /* by Fourier transforms */
     /* Tiles of 128 x 128 where they fill the device; else smaller ones, which should not leave a
      * second round half empty. */
     int64_t large = (m + 127) / 128 * ((k + 127) / 128), small = (m + 63) / 64 * ((k + 63) / 64);
@@ -197,15 +206,17 @@ static bool begins_with(const char *name, const char *prefix)
 /* Those that were several times slower than others wherever they were met. */
 static bool is_slow(const aril_cuda_conv_task *t, const char *name)
 {
-    return t->type == ARIL_F32 && (begins_with(name, "e0") || begins_with(name, "e67"));
+    bool one = aril_cuda_area(t->d.w) == 1;
+    return t->type == ARIL_F32 && !t->last &&
+           (begins_with(name, "e0") || (!one && begins_with(name, "e67")));
 }
 
 /* The engine of that name; or, without one, the preferred engine, the first that is not slow, or
  * the first that builds. */
-static bool find_engine(const aril_cuda_conv_task *t, int64_t alignment, bool bias,
+static bool find_engine(const aril_cuda_conv_task *t, int64_t alignment, bool fused,
                         const char *name, int64_t workspace, aril_cuda_conv_way *way)
 {
-    engines *e = list_engines(t, alignment, bias);
+    engines *e = list_engines(t, alignment, fused);
     const char *wanted = name ? nullptr : preferred(t);
     bool found = false;
     for (int round = name ? 2 : 0; round < 3 && !found; round++)
@@ -224,11 +235,12 @@ static bool find_engine(const aril_cuda_conv_task *t, int64_t alignment, bool bi
 static bool pack_task(const aril_cuda_conv_task *t, int which, aril_cuda_conv_way *way)
 {
     aril_cuda_conv inner;
-    if (!t->library || !t->last ||
+    if (!t->library || !t->last || !is_packed(t) ||
         !aril_cuda_conv_pack(t->d, t->type, t->x_first, which, &way->packing, &inner))
         return false;
     way->packed = *t;
     way->packed.d = inner;
+    way->packed.x_pitch = inner.x.dim[1];
     way->packed.end[0] = way->packed.end[1] = way->packed.end[2] = 0;
     return true;
 }
@@ -243,10 +255,11 @@ static void name_packed(int which, aril_cuda_conv_way *way)
     way->workspace += way->packing.x_bytes + way->packing.w_bytes;
 }
 
-static bool find_packed(const aril_cuda_conv_task *t, int which, bool bias, const char *name,
+static bool find_packed(const aril_cuda_conv_task *t, int which, bool fused, const char *name,
                         aril_cuda_conv_way *way)
 {
-    if (!pack_task(t, which, way) || !find_engine(&way->packed, 16, bias, name, MAX_WORKSPACE, way))
+    if (!pack_task(t, which, way) ||
+        !find_engine(&way->packed, 16, fused, name, MAX_WORKSPACE, way))
         return false;
     name_packed(which, way);
     return true;
@@ -267,11 +280,24 @@ static bool find_packed(const aril_cuda_conv_task *, int, bool, const char *, ar
 
 #endif
 
-/* Whether engines can add the bias themselves. */
-static bool may_add_bias(const aril_cuda_conv_task *t)
+static bool is_low(const aril_cuda_conv_task *t)
 {
-    bool low = t->type == ARIL_F16 || t->type == ARIL_BF16;
-    return low && t->d.role == ARIL_CUDA_CONV_Y && t->d.has_bias && !t->d.activation;
+    return t->type == ARIL_F16 || t->type == ARIL_BF16;
+}
+
+/* Whether there is a bias or an activation that engines may do. */
+static bool may_fuse(const aril_cuda_conv_task *t)
+{
+    const aril_cuda_conv &d = t->d;
+    bool known = d.activation == 0 || d.activation == ARIL_RELU || d.activation == ARIL_SIGMOID ||
+                 d.activation == ARIL_TANH;
+    return is_low(t) && d.role == ARIL_CUDA_CONV_Y && known && (d.has_bias || d.activation);
+}
+
+/* Whether they have to: what is rounded before such an activation differs too much after it. */
+static bool must_fuse(const aril_cuda_conv_task *t)
+{
+    return is_low(t) && (t->d.activation == ARIL_SIGMOID || t->d.activation == ARIL_TANH);
 }
 
 /* The text after a prefix; NULL if it begins otherwise. */
@@ -286,48 +312,65 @@ static bool make_named(const aril_cuda_conv_task *t, const char *name, aril_cuda
 {
     const char *rest;
     if ((rest = after(name, "product "))) return make_product(t, atoi(rest), way);
-    if (strcmp(name, "depthwise") == 0) return make_depthwise(t, way);
-    if (strcmp(name, "weights") == 0) return make_weights(t, way);
-    bool bias = strstr(name, "cudnn+bias ") != nullptr;
+    if (strcmp(name, "own") == 0) return make_own(t, way);
+    bool fused = strstr(name, "fused ") != nullptr;
     const char *engine = strstr(name, " e");
-    if (!engine || (bias && !may_add_bias(t))) return false;
-    if ((rest = after(name, "packed "))) return find_packed(t, atoi(rest), bias, engine + 1, way);
-    return find_engine(t, 16, bias, engine + 1, MAX_WORKSPACE, way);
+    if (!engine || (fused && !may_fuse(t))) return false;
+    if ((rest = after(name, "packed "))) return find_packed(t, atoi(rest), fused, engine + 1, way);
+    return find_engine(t, 16, fused, engine + 1, MAX_WORKSPACE, way);
 }
 
-/* An engine that adds the bias if there is one, else any. */
+/* An engine that does what follows too if there is one, else any. */
 static bool make_engine_for(const aril_cuda_conv_task *t, aril_cuda_conv_way *way)
 {
-    return (may_add_bias(t) && find_engine(t, 16, true, nullptr, MAX_WORKSPACE, way)) ||
+    return (may_fuse(t) && find_engine(t, 16, true, nullptr, MAX_WORKSPACE, way)) ||
            find_engine(t, 16, false, nullptr, MAX_WORKSPACE, way);
 }
 
-/* Whether cuDNN has fast engines for a gradient of weights in f32: by Winograd's method for windows
- * next to each other, by Fourier transforms for large ones, and for many channels. */
-static bool has_fast_engine(const aril_cuda_conv_task *t)
+/* Whether a kernel of our own is likely to be faster than cuDNN. In f32, cuDNN has fast engines for
+ * gradients of weights if windows are next to each other and channels are many (Winograd's method,
+ * Fourier transforms), and does not cut the sums of small results. */
+static bool likes_own(const aril_cuda_conv_task *t)
 {
     const aril_cuda_conv &d = t->d;
     bool near = d.stride[1] * d.stride[2] == 1;
-    return aril_cuda_tf32() || (near && d.x.dim[1] >= 16 && d.y.dim[1] >= 32);
+    if (t->type != ARIL_F32 || t->last) return d.groups > 1;
+    if (aril_cuda_tf32()) return false;
+    if (d.role == ARIL_CUDA_CONV_W) return !near || d.x.dim[1] < 16 || d.y.dim[1] < 32;
+    const aril_cuda_image &to = d.role == ARIL_CUDA_CONV_Y ? d.y : d.x;
+    int64_t m = to.dim[0] * aril_cuda_area(to), k = to.dim[1];
+    return (m + 127) / 128 * ((k + 127) / 128) < t->device->sms && d.x.dim[1] >= 16 &&
+           aril_cuda_area(d.w) < 25;
+}
+
+/* Whether a product is likely to be faster than cuDNN: it is in f32, unless many small products are
+ * summed, and in f16 and bf16 unless elements are copied first or a bias is added afterwards. */
+static bool likes_product(const aril_cuda_conv_task *t)
+{
+    const aril_cuda_conv &d = t->d;
+    bool near = d.stride[0] * d.stride[1] * d.stride[2] == 1;
+    if (t->type == ARIL_F32 && aril_cuda_tf32()) return false;
+    if (is_low(t)) return near && !d.has_bias && !d.activation;
+    return t->last || d.role != ARIL_CUDA_CONV_W || aril_cuda_area(d.y) >= 100;
 }
 
 /* Without measurements. */
 static bool make_likely(const aril_cuda_conv_task *t, aril_cuda_conv_way *way)
 {
-    if (t->type == ARIL_F32 && !aril_cuda_tf32() && make_product(t, 0, way)) return true;
-    if (make_depthwise(t, way)) return true;
+    if (likes_product(t) && make_product(t, 0, way)) return true;
+    if (likes_own(t) && make_own(t, way)) return true;
     for (int i = 0; i < ARIL_CUDA_CONV_PACKINGS; i++)
-        if ((may_add_bias(t) && find_packed(t, i, true, nullptr, way)) ||
+        if ((may_fuse(t) && find_packed(t, i, true, nullptr, way)) ||
             find_packed(t, i, false, nullptr, way))
             return true;
-    if (t->type == ARIL_F32 && !has_fast_engine(t) && make_weights(t, way)) return true;
     return make_engine_for(t, way);
 }
 
 bool aril_cuda_conv_choose_unaligned(const aril_cuda_conv_task *t, size_t workspace,
                                      aril_cuda_conv_way *way)
 {
-    return find_engine(t, aril_cuda_size(t->type), false, nullptr, (int64_t)workspace, way);
+    return !must_fuse(t) &&
+           find_engine(t, aril_cuda_size(t->type), false, nullptr, (int64_t)workspace, way);
 }
 
 /* ---- tuning ---- */
@@ -348,6 +391,9 @@ static bool key_of(const aril_run *r, const aril_cuda_conv_task *t, char *key, s
     for (const aril_cuda_image *m : images)
         for (int i = 0; i < 5 && n < (int)size; i++)
             n += snprintf(key + n, size - (size_t)n, "%c%lld", i ? 'x' : ' ', (long long)m->dim[i]);
+    if (t->last && !is_packed(t) && n < (int)size)
+        n += snprintf(key + n, size - (size_t)n, " pitch %lld,%lld", (long long)t->x_pitch,
+                      (long long)t->y_pitch);
     for (int i = 0; i < 3 && n < (int)size; i++)
         n += snprintf(key + n, size - (size_t)n, " %lld/%lld/%lld", (long long)d.stride[i],
                       (long long)d.begin[i], (long long)d.dilation[i]);
@@ -368,9 +414,9 @@ struct scratch {
     size_t workspace_bytes;
 };
 
-static size_t bytes_of(const aril_cuda_conv_task *t, const aril_cuda_image &m)
+static size_t bytes_of(const aril_cuda_conv_task *t, const aril_cuda_image &m, int64_t pitch)
 {
-    return (size_t)(m.dim[0] * m.dim[1] * aril_cuda_area(m) * aril_cuda_size(t->type));
+    return (size_t)(m.dim[0] * pitch * aril_cuda_area(m) * aril_cuda_size(t->type));
 }
 
 /* Bits of floats from 0.5 to 1 of both signs, as one f32 or two bf16: what is computed from other
@@ -405,9 +451,9 @@ static bool begin_scratch(const aril_run *r, const aril_cuda_conv_task *t, scrat
     s->d = t->d;
     bool ok =
         cudaEventCreate(&s->begin) == cudaSuccess && cudaEventCreate(&s->end) == cudaSuccess &&
-        allocate(r, &s->d.x.data, bytes_of(t, t->d.x), true) &&
-        allocate(r, &s->d.w.data, bytes_of(t, t->d.w), true) &&
-        allocate(r, &s->d.y.data, bytes_of(t, t->d.y), true) &&
+        allocate(r, &s->d.x.data, bytes_of(t, t->d.x, t->x_pitch), true) &&
+        allocate(r, &s->d.w.data, bytes_of(t, t->d.w, t->d.w.dim[1]), true) &&
+        allocate(r, &s->d.y.data, bytes_of(t, t->d.y, t->y_pitch), true) &&
         (!t->d.has_bias || allocate(r, &bias, (size_t)(t->d.w.dim[0] * t->d.w.dim[1] * 8), true));
     s->d.bias = bias;
     return ok;
@@ -476,14 +522,23 @@ struct contest {
     const aril_cuda_conv_task *t;
     scratch memory;
     aril_cuda_conv_way way;
-    float us;
+    float us; /* with what its workspace is worth */
 };
+
+/* What a workspace is worth in microseconds: programs that are short of memory would rather wait
+ * that long. Small ones are taken from memory that is free anyway. */
+static float price_of(const aril_cuda_conv_way *way)
+{
+    const size_t small = 16 << 20;
+    return way->workspace > small ? (float)(way->workspace - small) / (1 << 20) : 0;
+}
 
 static void compete(contest *c, aril_cuda_conv_way *way)
 {
     float us = time_way(c->r, c->t, way, &c->memory, c->us);
     aril_cuda_host->log("tuning: %s: %.1f us, %zu MiB of workspace", way->name, us,
                         way->workspace >> 20);
+    if (us >= 0) us += price_of(way);
     if (us < 0 || (c->us > 0 && us >= c->us)) {
         aril_cuda_conv_way_end(way);
         return;
@@ -495,14 +550,23 @@ static void compete(contest *c, aril_cuda_conv_way *way)
 
 #ifdef ARIL_CUDA_CUDNN
 
+/* On tensor cores the heuristics order engines well, and building one takes long. */
+static int engines_to_time(const aril_cuda_conv_task *t)
+{
+    bool exact = t->type == ARIL_F64 || (t->type == ARIL_F32 && !aril_cuda_tf32());
+    if (exact) return ARIL_CUDA_CONV_ENGINES;
+    return aril_cuda_conv_is_product(t->d) ? 4 : 12;
+}
+
 /* which: a packing of the image, or -1. */
-static void compete_engines(contest *c, int which, bool bias)
+static void compete_engines(contest *c, int which, bool fused)
 {
     aril_cuda_conv_way way = {};
     if (which >= 0 && !pack_task(c->t, which, &way)) return;
     const aril_cuda_conv_task t = which >= 0 ? way.packed : *c->t;
-    engines *e = list_engines(&t, 16, bias);
-    for (int i = 0; e && i < e->n; i++) {
+    engines *e = list_engines(&t, 16, fused);
+    int most = engines_to_time(&t);
+    for (int i = 0; e && i < e->n && i < most; i++) {
         aril_cuda_conv_way one = way;
         if (!make_engine(&t, e, i, MAX_WORKSPACE, &one)) continue;
         if (which >= 0) name_packed(which, &one);
@@ -528,8 +592,8 @@ static bool tune(const aril_run *r, const aril_cuda_conv_task *t, aril_cuda_conv
     if (capturing != cudaStreamCaptureStatusNone) return false;
     cudaDeviceSynchronize(); /* other work would disturb the times */
     if (begin_scratch(r, t, &c.memory)) {
-        aril_cuda_conv_way own = {};
-        if (make_depthwise(t, &own) || make_weights(t, &own)) compete(&c, &own);
+        aril_cuda_conv_way own;
+        if (make_own(t, &own)) compete(&c, &own);
         for (int i = 0; i < ARIL_CUDA_CONV_ALGORITHMS; i++) {
             aril_cuda_conv_way way = {};
             if (!make_product(t, i, &way)) break;
@@ -537,7 +601,7 @@ static bool tune(const aril_run *r, const aril_cuda_conv_task *t, aril_cuda_conv
         }
         for (int i = -1; i < ARIL_CUDA_CONV_PACKINGS; i++) {
             compete_engines(&c, i, false);
-            if (may_add_bias(t)) compete_engines(&c, i, true);
+            if (may_fuse(t)) compete_engines(&c, i, true);
         }
     }
     end_scratch(&c.memory);
@@ -549,6 +613,7 @@ bool aril_cuda_conv_choose(const aril_run *r, const aril_cuda_conv_task *t, aril
 {
     char key[256], name[256];
     *way = {};
+    if (must_fuse(t)) return may_fuse(t) && find_engine(t, 16, true, nullptr, MAX_WORKSPACE, way);
     bool has_key = key_of(r, t, key, sizeof key);
     if (has_key && aril_cuda_host->tuned(key, name, sizeof name) && make_named(t, name, way))
         return true;

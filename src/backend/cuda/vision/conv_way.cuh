@@ -8,16 +8,18 @@
 #include "backend/cuda/vision/conv_product.cuh"
 #include "backend/cuda/vision/dnn_graph.cuh"
 
-/* What is computed, with packed operands in one memory order. */
+/* What is computed, with operands in one memory order. All are packed, but pixels of channels-last
+ * inputs may be further apart than their channels, as in parts of a concatenation. */
 struct aril_cuda_conv_task {
     aril_cuda_device *device;
     aril_cuda_conv d; /* without addresses */
     aril_dtype type;
-    bool last;      /* channels-last, else contiguous */
-    int spatial;    /* of cuDNN's graphs: 2 or 3 */
-    int64_t end[3]; /* padding after the input, as cuDNN counts */
-    bool library;   /* there is cuDNN, and it takes the padding */
-    bool x_first;   /* x is contiguous although `last` says otherwise: ways that can may read it */
+    bool last;                /* channels-last, else contiguous */
+    int spatial;              /* of cuDNN's graphs: 2 or 3 */
+    int64_t end[3];           /* padding after the input, as cuDNN counts */
+    int64_t x_pitch, y_pitch; /* channels-last: elements from one pixel to the next */
+    bool library;             /* there is cuDNN, and it takes the padding */
+    bool x_first; /* x is contiguous although `last` says otherwise: ways that can may read it */
 };
 
 enum aril_cuda_conv_kind {
@@ -26,14 +28,15 @@ enum aril_cuda_conv_kind {
     ARIL_CUDA_CONV_PACKED,    /* the same over a packed image */
     ARIL_CUDA_CONV_PRODUCT,   /* by cuBLASLt */
     ARIL_CUDA_CONV_DEPTHWISE, /* our own */
-    ARIL_CUDA_CONV_WEIGHTS
+    ARIL_CUDA_CONV_WEIGHTS,
+    ARIL_CUDA_CONV_IMPLICIT
 };
 
 struct aril_cuda_conv_way {
     aril_cuda_conv_kind kind;
-    char name[224]; /* "cudnn e4,2=1", "cudnn+bias e4", "packed 0 cudnn e4", "product 0" ... */
+    char name[224]; /* "cudnn e4,2=1", "cudnn fused e4", "packed 0 cudnn e4", "product 0", "own" */
     size_t workspace;
-    bool bias; /* it adds the bias; else a pass over the result does */
+    bool fused; /* with bias and activation; else a pass over the result follows */
 #ifdef ARIL_CUDA_CUDNN
     aril_cuda_dnn_plan plan;
 #endif

@@ -196,8 +196,7 @@ static __global__ void __launch_bounds__(ARIL_CUDA_THREADS)
 
 /* Of V adjacent channels. */
 template <typename S, int V>
-static __global__ void __launch_bounds__(ARIL_CUDA_THREADS)
-    avg_pool(const __grid_constant__ job j)
+static __global__ void __launch_bounds__(ARIL_CUDA_THREADS) avg_pool(const __grid_constant__ job j)
 {
     typedef typename aril_cuda_type<S>::compute C;
     typedef aril_cuda_vector<S, V> group;
@@ -355,8 +354,7 @@ template <typename S> static void launch(aril_run *r, const job &j, kind k)
     if (k == AVG && j.channels > 1)
         avg_pool<S, V><<<blocks, threads, 0, stream>>>(j);
     else if (by_warps(j, k, window_elements(j.p)))
-        avg_pool_warp<S>
-            <<<aril_cuda_blocks(r, j.n, threads / 32, 16), threads, 0, stream>>>(j);
+        avg_pool_warp<S><<<aril_cuda_blocks(r, j.n, threads / 32, 16), threads, 0, stream>>>(j);
     else if (k == AVG)
         avg_pool<S, 1><<<blocks, threads, 0, stream>>>(j);
     else if (j.channels > 1)
@@ -383,8 +381,8 @@ static int channels_at_once(const aril_cuda_image &from, const aril_cuda_image &
                             const aril_cuda_image *indices, aril_dtype type)
 {
     int bytes = aril_cuda_size(type), V = 16 / bytes;
-    bool inner = aril_cuda_channels_inner(to) ||
-                 (aril_cuda_area(to) == 1 && aril_cuda_channels_inner(from));
+    bool inner =
+        aril_cuda_channels_inner(to) || (aril_cuda_area(to) == 1 && aril_cuda_channels_inner(from));
     bool fits = to.dim[1] * aril_cuda_area(to) <= ARIL_CUDA_MOST; /* or parts would cut groups */
     return aril_cuda_is_float(type) && fits && inner && aril_cuda_in_vectors(from, 1, V, bytes) &&
                    aril_cuda_in_vectors(to, 1, V, bytes) &&

@@ -159,8 +159,8 @@ static __global__ void __launch_bounds__(ARIL_CUDA_THREADS)
                     add_patch<S, C, V>(sum,
                                        g + a * j.picked.stride[2] + b * j.picked.stride[3] +
                                            e * j.picked.stride[4],
-                                       indices + a * j.indices.stride[2] +
-                                           b * j.indices.stride[3] + e * j.indices.stride[4],
+                                       indices + a * j.indices.stride[2] + b * j.indices.stride[3] +
+                                           e * j.indices.stride[4],
                                        k, columns, j.area, &wrong);
         if (wrong != -1) aril_cuda_fail(j.report, ARIL_CUDA_BAD_ELEMENT, wrong, j.area);
         S *to = static_cast<S *>(j.whole.data) + n * j.whole.stride[0] + c +
@@ -171,8 +171,8 @@ static __global__ void __launch_bounds__(ARIL_CUDA_THREADS)
             aril_cuda_vector<S, V> v;
 #pragma unroll
             for (int l = 0; l < V; l++) v.at[l] = aril_cuda_from<S>(sum[q / 2][q % 2][l]);
-            *reinterpret_cast<aril_cuda_vector<S, V> *>(
-                to + q / 2 * j.whole.stride[3] + q % 2 * j.whole.stride[4]) = v;
+            *reinterpret_cast<aril_cuda_vector<S, V> *>(to + q / 2 * j.whole.stride[3] +
+                                                        q % 2 * j.whole.stride[4]) = v;
         }
     }
 }
