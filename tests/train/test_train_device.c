@@ -82,8 +82,8 @@ TEST(a_fit_that_runs_out_of_memory)
     if (test_on_cpu()) SKIP("about devices");
     ARIL_SCOPE;
     enum { N = 2048, FEW = 64 };
-    /* One layer needs 2 MB for a batch of N; on a GPU 128 MB, since kernels may need some tens of MB
-     * beside it. */
+    /* One layer needs 2 MB for a batch of N; on a GPU 128 MB, since kernels may need some tens of
+     * MB beside it. */
     int64_t wide = on_strict() ? 256 : 1 << 14, room = wide * N * 3;
     aril_device device = test_device();
     aril_tensor *x = aril_randn(ARIL_SHAPE(N, 16), ARIL_F32, aril_cpu());
