@@ -129,7 +129,7 @@ const aril_tensor *aril_cuda_product_bias(const aril_run *r, aril_cuda_product_o
 
 /* ---- the kernel ---- */
 
-enum { TILE = 16 };
+enum { TILE = 16, SHORT = 512 };
 
 struct job {
     aril__product p;
@@ -155,8 +155,12 @@ template <typename C> static __global__ void __launch_bounds__(TILE *TILE) produ
             at[1] += index * p.b_step[d];
             at[2] += index * p.c_step[d];
         }
-        C sum = 0;
+        C sum = 0, total = 0;
         for (int64_t k = 0; k < p.k; k += TILE) {
+            if (k % SHORT == 0) { /* short sums first: the error of a long one grows */
+                total += sum;
+                sum = 0;
+            }
             a_tile[row][col] =
                 i < p.m && k + col < p.k
                     ? aril_cuda_load<C>(p.a, at[0] + i * p.a_row + (k + col) * p.a_col, j.dtype)
@@ -171,6 +175,7 @@ template <typename C> static __global__ void __launch_bounds__(TILE *TILE) produ
             for (int e = 0; e < TILE; e++) sum += a_tile[row][e] * b_tile[e][col];
             __syncthreads();
         }
+        sum += total;
         if (i >= p.m || column >= p.n) continue; /* no barrier follows for this tile */
         if (j.bias) sum += aril_cuda_load<C>(j.bias, column * j.bias_stride, j.dtype);
         aril_cuda_store<C>(p.c, at[2] + i * p.c_row + column * p.c_col, j.dtype,
