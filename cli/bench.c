@@ -88,7 +88,6 @@ typedef struct session {
     double before, peak_mb;
 } session;
 
-/* Creates the case and warms it up. */
 /* Kernels are timed during the warm-up, not for the small batches of setting up. ARIL_TUNING=0 and
  * =1 decide otherwise. */
 static void allow_tuning(bool on)
@@ -97,6 +96,7 @@ static void allow_tuning(bool on)
     if (!fixed || !*fixed) aril_set_tuning(on);
 }
 
+/* Creates the case and warms it up. */
 static bool load(session *s, const bench_case *c, aril_device on)
 {
     bench_memory_reset(on);

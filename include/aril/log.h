@@ -14,6 +14,7 @@ ARIL_C_BEGIN
  *   trace      ops recorded in a trace and the result of each pass
  *   plugin     which plug-ins were loaded or rejected, and why
  *   tuning     which kernels were timed, and whether the file of their times can be used
+ *   passes     what each pass changed in a program
  *
  * The list replaces the previous one; NULL or "" logs nothing. The default is the environment
  * variable ARIL_LOG. An unknown name is an error (ARIL_ERR_ARG) and changes nothing.

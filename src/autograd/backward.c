@@ -120,7 +120,11 @@ static void unlock_leaf(aril__node *leaf)
 /* Adds g (takes over the reference) to the gradient of a leaf. */
 static aril_status add_to_leaf(walk *w, aril__node *leaf, aril_tensor *g)
 {
-    aril_status s = ARIL_OK;
+    aril_status s = aril__leaf_touched(leaf);
+    if (s < 0) {
+        aril__tensor_release(w->th, g);
+        return s;
+    }
     lock_leaf(leaf);
     if (!leaf->grad[0] && !w->create && !(is_ours(g) && aril__is_packed(g)) && g->storage) {
         /* The memory is shared, or g is an expanded view: the leaf gets a copy. */

@@ -71,11 +71,17 @@ aril_tensor *aril_parameter(aril_tensor *t)
                                                : aril__tensor_keep(p);
 }
 
+aril_status aril__leaf_touched(aril__node *leaf)
+{
+    aril__tracer *t = aril__self()->tracer;
+    return aril__unlikely(t && t->leaf) ? t->leaf(t, leaf) : ARIL_OK;
+}
+
 /* Where the accumulated gradient of t is stored, or NULL. */
 static aril_tensor **gathered(const aril_tensor *t)
 {
     if (!t || aril__is_poison(t) || !t->node) return NULL;
-    if (is_leaf_node(t->node)) return &t->node->grad[0];
+    if (is_leaf_node(t->node)) return aril__leaf_touched(t->node) < 0 ? NULL : &t->node->grad[0];
     if (t->node->extra && t->node->extra->retained_mask >> t->node_out & 1)
         return &t->node->extra->retained[t->node_out];
     return NULL;
@@ -296,6 +302,9 @@ static aril_status gradients(aril_list outputs, aril_list inputs, aril_tensor **
     if (opts.grad_outputs.n && opts.grad_outputs.n != outputs.n)
         return aril__fail(ARIL_ERR_ARG, "gradients: got %d gradients for %d results",
                           opts.grad_outputs.n, outputs.n);
+    /* A graph that is defined by calls can be differentiated again. */
+    if (outputs.at[0] && outputs.at[0]->flags & ARIL__SYMBOLIC && !th->tracer)
+        opts.retain_graph = true;
     size_t n = (size_t)inputs.n, m = (size_t)outputs.n;
     aril__target *target = aril__calloc(n * sizeof *target);
     aril_tensor **captured = aril__calloc(n * sizeof *captured);

@@ -80,6 +80,9 @@ void aril__view_release(aril__thread *th, aril__view *v);
 int aril__hook_owned(aril_tensor *t, aril_grad_hook *fn, void *ctx, void (*drop)(void *ctx));
 void aril__hook_entry_free(aril__hook_entry *h);
 
+/* Tells the tracer, if there is one, that the gradient of a leaf will be read or changed. */
+aril_status aril__leaf_touched(aril__node *leaf);
+
 /* The name of the node's op; NULL for a leaf. */
 const char *aril__node_name(const aril__node *n);
 

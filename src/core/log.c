@@ -17,6 +17,7 @@ static const struct {
     { "dispatch", ARIL__LOG_DISPATCH }, { "memory", ARIL__LOG_MEMORY },
     { "autograd", ARIL__LOG_AUTOGRAD }, { "trace", ARIL__LOG_TRACE },
     { "plugin", ARIL__LOG_PLUGIN },     { "tuning", ARIL__LOG_TUNING },
+    { "passes", ARIL__LOG_PASSES },
 };
 
 enum { N_SUBJECTS = sizeof subjects / sizeof subjects[0] };

@@ -16,6 +16,7 @@ enum {
     ARIL__LOG_TRACE = 8,
     ARIL__LOG_PLUGIN = 16,
     ARIL__LOG_TUNING = 32,
+    ARIL__LOG_PASSES = 64,
     ARIL__LOG_METER = 1 << 29,   /* no subject: a thread has a meter (ops/table/flops.h) */
     ARIL__LOG_PROFILE = 1 << 30, /* no subject: a profile is on (core/profile.h) */
 };

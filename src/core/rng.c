@@ -3,6 +3,7 @@
 #include "core/cpu.h"
 #include "core/error.h"
 #include "core/memory.h"
+#include "core/tensor.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -20,8 +21,10 @@ void aril_generator_free(aril_generator *g)
         aril__fail(ARIL_ERR_ARG,
                    "generator_free: the default generator belongs to its thread; only "
                    "what aril_generator_new returned is freed");
-    else
+    else {
+        if (g && aril__hook.generator_freed) aril__hook.generator_freed(g);
         free(g);
+    }
 }
 
 void aril_generator_seed(aril_generator *g, uint64_t seed)

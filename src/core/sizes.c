@@ -25,6 +25,11 @@ static const aril__size_entry *entry_of(const aril__sizes *s, int64_t d)
     return k < s->n ? &s->entries[k] : NULL;
 }
 
+size_t aril__size_index(int64_t d)
+{
+    return (size_t)((-d - BASE) >> STEP_BITS);
+}
+
 bool aril__size_is_named(int64_t d)
 {
     return d <= -BASE && d > -2 * BASE && ((-d - BASE) & ((1 << STEP_BITS) - 1)) == TAG &&

@@ -55,6 +55,9 @@ int64_t aril__size_derived(aril__sizes *s, int n, const int64_t *key);
 /* Whether a number names an unknown. Never true for a size, an axis, a position or -1. */
 bool aril__size_is_named(int64_t d);
 
+/* The position of a named unknown in its table. */
+size_t aril__size_index(int64_t d);
+
 /* The product of n sizes: exact, or a derived unknown. */
 int64_t aril__size_product(aril__sizes *s, int n, const int64_t *dim);
 

@@ -830,25 +830,34 @@ static bool lock_soon(void)
     return pthread_mutex_timedlock(&lock, &until) == 0;
 }
 
-size_t aril__location(char *buf, size_t size)
+size_t aril__location_in(void *const *frames, int n, char *buf, size_t size)
 {
     if (size == 0) return 0;
     buf[0] = 0;
-    if (aril__location_off) return 0;
     int saved_errno = errno;
-    void *frames[MAX_FRAMES];
-    int n_frames = backtrace(frames, MAX_FRAMES), first = 0;
-    /* Sanitizers add their own frames around backtrace: start at the caller. */
-    for (int i = 0; i < n_frames && first == 0; i++)
-        if (frames[i] == __builtin_return_address(0)) first = i;
     size_t length = 0;
-    if (n_frames > 0 && lock_soon()) {
-        length = find_location(frames + first, n_frames - first, buf, size);
+    if (n > 0 && lock_soon()) {
+        length = find_location(frames, n, buf, size);
         pthread_mutex_unlock(&lock);
     }
     if (length == 0) buf[0] = 0;
     errno = saved_errno;
     return length;
+}
+
+int aril__location_frames(void **frames, int n)
+{
+    return aril__location_off ? 0 : backtrace(frames, n);
+}
+
+size_t aril__location(char *buf, size_t size)
+{
+    void *frames[MAX_FRAMES];
+    int n_frames = aril__location_off ? 0 : backtrace(frames, MAX_FRAMES), first = 0;
+    /* Sanitizers add their own frames around backtrace: start at the caller. */
+    for (int i = 0; i < n_frames && first == 0; i++)
+        if (frames[i] == __builtin_return_address(0)) first = i;
+    return aril__location_in(frames + first, n_frames - first, buf, size);
 }
 
 void aril__location_shutdown(void)
@@ -864,6 +873,20 @@ void aril__location_shutdown(void)
 size_t aril__location(char *buf, size_t size)
 {
     if (size > 0) buf[0] = 0;
+    return 0;
+}
+
+size_t aril__location_in(void *const *frames, int n, char *buf, size_t size)
+{
+    (void)frames;
+    (void)n;
+    return aril__location(buf, size);
+}
+
+int aril__location_frames(void **frames, int n)
+{
+    (void)frames;
+    (void)n;
     return 0;
 }
 

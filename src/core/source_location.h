@@ -21,6 +21,11 @@
  * and does no other harm. */
 size_t aril__location(char *buf, size_t size);
 
+/* The same in two parts: taking the stack, n frames at most (returns how many), is cheap, and their
+ * location can be looked up later. */
+int aril__location_frames(void **frames, int n);
+size_t aril__location_in(void *const *frames, int n, char *buf, size_t size);
+
 /* The line of one address (a virtual address of the file) of an ELF file's bytes: "file.c:42", or
  * "" and 0. Whether the address is Aril's own makes no difference. */
 size_t aril__location_of(const void *elf, size_t elf_size, uint64_t address, char *buf,

@@ -159,7 +159,7 @@ aril_tensor *aril__tensor_detached(aril__thread *th, const aril_tensor *t)
     a->flags = t->flags & (ARIL__WEAK | ARIL__NUMBER | ARIL__CHANNELS_LAST | ARIL__INFERENCE |
                            ARIL__SHAPE_ONLY | ARIL__SYMBOLIC);
     if (t->flags & ARIL__SYMBOLIC)
-        a->u.symbol = aril__hook.keep_symbol ? aril__hook.keep_symbol(t->u.symbol) : t->u.symbol;
+        a->u.symbol = aril__hook.keep_symbol(t->u.symbol);
     else if (t->flags & ARIL__SHAPE_ONLY)
         a->u.device = t->u.device;
     if (t->storage) {
@@ -214,7 +214,7 @@ void aril__tensor_free(aril__thread *th, aril_tensor *t)
     if (aril__unlikely(t->flags & (ARIL__POISON | ARIL__SYMBOLIC))) {
         if (t->flags & ARIL__POISON)
             aril__error_release(t->u.error);
-        else if (aril__hook.release_symbol && t->u.symbol)
+        else
             aril__hook.release_symbol(t->u.symbol);
     }
     aril__end_header(th, t);

@@ -101,8 +101,9 @@ typedef struct aril__hooks {
     void (*release_node)(aril__thread *th, aril__node *node);
     void (*release_view)(aril__thread *th, aril__view *view);
     const char *(*node_name)(const aril__node *node); /* name of its op; NULL: a leaf */
-    void *(*keep_symbol)(void *symbol); /* of symbolic tensors; NULL if not reference-counted */
+    void *(*keep_symbol)(void *symbol); /* of symbolic tensors: ops/table/symbolic.h */
     void (*release_symbol)(void *symbol);
+    void (*generator_freed)(aril_generator *g);
     void (*thread_end)(aril__thread *th);
     /* Writes how errors name the module of a frame, such as "layer1.0 (Linear): ". */
     void (*where)(const aril__frame *frame, char *text, size_t size);

@@ -15,6 +15,8 @@ typedef struct aril__mode {
     bool inference; /* views are not tracked either: results can never join a graph */
     bool anomaly;   /* every result is checked for NaN */
     bool region;    /* inside an autocast region, even where it is disabled */
+    bool placed;    /* graphs that are defined place what they create on `device` */
+    aril_device device;
     /* The dtype that autocast casts to, ARIL__CAST_BITS for each kind of device; 0: off. */
     uint16_t autocast;
     struct aril_stream *stream; /* that operations on its device go to; NULL: none */

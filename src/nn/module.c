@@ -4,6 +4,7 @@
 #include "aril/dtype.h"
 #include "aril/create.h"
 #include "aril/math.h"
+#include "ops/table/apply.h"
 
 #include <math.h>
 #include <pthread.h>
@@ -490,10 +491,9 @@ static aril_status run_build(aril_module *m, int n_in, aril_tensor *const *in)
     ARIL_SCOPE;
     ARIL__PLAIN;
     const aril__error *before = th->last_error;
-    aril__tracer *tracer = th->tracer;
-    th->tracer = NULL; /* parameters are created now, not by each run of the trace */
+    aril__pause pause = aril__trace_pause(); /* parameters are created once, not by each run */
     aril_status s = m->type->build(m, n_in, in);
-    th->tracer = tracer;
+    aril__trace_resume(pause);
     if (s < 0)
         return th->last_error != before
                    ? s

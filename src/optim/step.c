@@ -132,12 +132,10 @@ static aril_status make_master(aril_optim *opt, aril__optim_param *p)
 /* Suspends tracing: the state has real values even while the step is only being recorded. */
 aril_status aril__slots_ready(aril_optim *opt, aril__optim_param *p)
 {
-    aril__thread *th = aril__self();
-    aril__tracer *tracer = th->tracer;
-    th->tracer = NULL;
+    aril__pause pause = aril__trace_pause();
     aril_status s = make_slots(opt, p);
     if (s == ARIL_OK) s = make_master(opt, p);
-    th->tracer = tracer;
+    aril__trace_resume(pause);
     return s;
 }
 
@@ -329,14 +327,12 @@ static aril_status numbers_ready(aril_optim *opt)
     const aril_tensor *first = opt->updates[0].p;
     if (!opt->scale) return ARIL_OK;
     aril__device *device = first->storage ? first->storage->device : opt->scale->storage->device;
-    aril__thread *th = aril__self();
-    aril__tracer *tracer = th->tracer;
-    th->tracer = NULL;
+    aril__pause pause = aril__trace_pause();
     aril_status s = aril__number_to(opt->step, device);
     if (s == ARIL_OK) s = aril__number_to(opt->good, device);
     if (s == ARIL_OK) s = aril__number_to(opt->scale, device);
     if (s == ARIL_OK) s = missed_ready(opt, device);
-    th->tracer = tracer;
+    aril__trace_resume(pause);
     return s;
 }
 
@@ -532,6 +528,27 @@ void aril__step_done(aril_optim *opt)
         aril__step_host(opt, opt->took);
 }
 
+/* ---- in a trace ---- */
+
+static void after_run(void *opt, const void *took)
+{
+    aril__step_host(opt, took);
+}
+
+/* What the recorded ops depend on besides tensors. A program is made for these values. */
+static aril_status watch_host(aril_optim *opt)
+{
+    aril_status s = aril__trace_watch(&opt->pending, sizeof opt->pending);
+    for (int i = 0; i < opt->n_groups && s == ARIL_OK; i++) {
+        aril__optim_group *g = &opt->groups[i];
+        s = aril__trace_watch(&g->attrs, sizeof g->attrs);
+        if (s == ARIL_OK) s = aril__trace_watch(&g->moves_momentum, sizeof g->moves_momentum);
+    }
+    for (int i = 0; i < opt->n_params && s == ARIL_OK; i++)
+        s = aril__trace_watch(&opt->params[i].missed, sizeof opt->params[i].missed);
+    return s;
+}
+
 aril_status aril_step(aril_optim *opt)
 {
     if (!opt) return aril__fail(ARIL_ERR_ARG, "step: the optimizer is NULL");
@@ -540,12 +557,16 @@ aril_status aril_step(aril_optim *opt)
             ARIL_ERR_STATE,
             "step: %s evaluates the loss several times per step; use aril_step_closure",
             opt->kind->name);
+    aril_status s = aril__unlikely(aril__self()->tracer != NULL) ? watch_host(opt) : ARIL_OK;
+    if (s < 0) return s;
     if (opt->pending + 1 < opt->opts.accumulate) {
         aril__step_host(opt, NULL);
-        return ARIL_OK;
+        return aril__trace_after(after_run, opt, NULL, 0);
     }
-    aril_status s = apply_step(opt);
+    s = apply_step(opt);
     if (s == ARIL_OK) aril__step_done(opt);
+    if (s == ARIL_OK)
+        s = aril__trace_after(after_run, opt, opt->took, (size_t)opt->n_params * sizeof *opt->took);
     return s;
 }
 

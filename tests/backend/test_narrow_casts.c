@@ -1,5 +1,5 @@
-/* Casts from and to dtypes that only store, on a device: the bits are the CPU's, for every pair of
- * dtypes, for any strides, and for elements that begin within a byte. */
+/* Casts from and to dtypes that only store, on a device: the values are the CPU's, for every pair
+ * of dtypes, for any strides, and for elements that begin within a byte. */
 #include <aril/aril.h>
 
 #include "core/device.h"
@@ -28,14 +28,25 @@ static aril_tensor *values(aril_device device)
     return aril_from(v, ARIL_SHAPE(N), ARIL_F64, device);
 }
 
-/* The bytes of a tensor, from the host. */
-static bool same_bytes(aril_tensor *a, aril_tensor *b)
+/* Whether two tensors have the same values, down to the sign of 0; every NaN of a float that
+ * computes is the same. */
+static bool same(aril_tensor *a, aril_tensor *b)
 {
+    aril_dtype dtype = aril_dtype_of(a);
     a = aril_to(a, aril_cpu());
     b = aril_to(b, aril_cpu());
+    if (dtype != aril_dtype_of(b) || aril_numel(a) != aril_numel(b)) return false;
+    if (dtype >= ARIL_F16 && dtype <= ARIL_F64) {
+        const double *p = aril_data(aril_cast(a, ARIL_F64)), *q = aril_data(aril_cast(b, ARIL_F64));
+        for (int64_t i = 0; i < aril_numel(a); i++)
+            if (isnan(p[i]) != isnan(q[i]) ||
+                (!isnan(p[i]) && (p[i] != q[i] || signbit(p[i]) != signbit(q[i]))))
+                return false;
+        return true;
+    }
     const void *p = aril_data(a), *q = aril_data(b);
-    size_t bits = (size_t)aril_dtype_bits(aril_dtype_of(a)) * (size_t)aril_numel(a);
-    return p && q && aril_numel(a) == aril_numel(b) && memcmp(p, q, (bits + 7) / 8) == 0;
+    size_t bits = (size_t)aril_dtype_bits(dtype) * (size_t)aril_numel(a);
+    return p && q && memcmp(p, q, (bits + 7) / 8) == 0;
 }
 
 static int copies_to_host;
@@ -77,7 +88,7 @@ TEST(every_pair_of_dtypes)
             if (from == to || (from <= ARIL_F64 && to <= ARIL_F64)) continue;
             aril_tensor *x = aril_cast(values(aril_cpu()), (aril_dtype)from);
             aril_tensor *y = cast_there(aril_to(x, test_device()), (aril_dtype)to);
-            CHECK_MSG(same_bytes(y, aril_cast(x, (aril_dtype)to)), "%s to %s",
+            CHECK_MSG(same(y, aril_cast(x, (aril_dtype)to)), "%s to %s",
                       aril_dtype_name((aril_dtype)from), aril_dtype_name((aril_dtype)to));
         }
     }
@@ -92,11 +103,11 @@ TEST(strides)
         ARIL_SCOPE;
         aril_tensor *here = aril_reshape(values(aril_cpu()), ARIL_SHAPE(6, 10));
         aril_tensor *there = aril_to(here, test_device());
-        CHECK(same_bytes(aril_contiguous(cast_there(aril_transpose(there, 0, 1), narrow[i])),
-                         aril_contiguous(aril_cast(aril_transpose(here, 0, 1), narrow[i]))));
+        CHECK(same(aril_contiguous(cast_there(aril_transpose(there, 0, 1), narrow[i])),
+                   aril_contiguous(aril_cast(aril_transpose(here, 0, 1), narrow[i]))));
         here = aril_transpose(aril_cast(here, narrow[i]), 0, 1);
         there = aril_transpose(aril_to(aril_transpose(here, 0, 1), test_device()), 0, 1);
-        CHECK(same_bytes(aril_cast(there, ARIL_F32), aril_cast(here, ARIL_F32)));
+        CHECK(same(aril_cast(there, ARIL_F32), aril_cast(here, ARIL_F32)));
     }
 }
 
@@ -111,11 +122,11 @@ TEST(views_of_packed_elements)
             aril_tensor *there = aril_to(here, test_device());
             here = aril_slice(here, 0, first, first + 21, 1);
             there = aril_slice(there, 0, first, first + 21, 1);
-            CHECK_MSG(same_bytes(aril_cast(there, ARIL_F32), aril_cast(here, ARIL_F32)),
+            CHECK_MSG(same(aril_cast(there, ARIL_F32), aril_cast(here, ARIL_F32)),
                       "%s from element %d", aril_dtype_name(packed[i]), first);
             aril_copy_(here, aril_full(ARIL_SHAPE(21), 1, ARIL_F32, aril_cpu()));
             aril_copy_(there, aril_full(ARIL_SHAPE(21), 1, ARIL_F32, test_device()));
-            CHECK_MSG(same_bytes(aril_cast(there, ARIL_F32), aril_cast(here, ARIL_F32)),
+            CHECK_MSG(same(aril_cast(there, ARIL_F32), aril_cast(here, ARIL_F32)),
                       "writing %s from element %d", aril_dtype_name(packed[i]), first);
         }
     }

@@ -29,8 +29,20 @@ typedef struct sizes {
     int64_t dim[ARIL_MAX_DIMS];
 } sizes;
 
+/* Symbols of recorded values: they outlive the recorder where tensors do. */
+typedef struct symbol {
+    aril__symbol base;
+    intptr_t number;
+    struct symbol *next;
+} symbol;
+typedef struct symbols {
+    aril__symbols base;
+    symbol *all;
+} symbols;
+
 struct recorder {
     aril__tracer tracer; /* first: the tracer is the recorder */
+    symbols *symbols;
     entry *entries;
     int n, cap;
     intptr_t values; /* numbers assigned so far */
@@ -46,10 +58,25 @@ struct recorder {
     int n_kept;
 };
 
+static void free_symbols(aril__symbols *base)
+{
+    symbols *s = (symbols *)base;
+    for (symbol *next; s->all; s->all = next) {
+        next = s->all->next;
+        free(s->all);
+    }
+    free(s);
+}
+
+static intptr_t number_of(const aril_tensor *t)
+{
+    return ((const symbol *)t->u.symbol)->number;
+}
+
 static operand operand_of(recorder *r, aril_tensor *t)
 {
     if (!t) return (operand){ 0 };
-    if (t->flags & ARIL__SYMBOLIC) return (operand){ .value = (intptr_t)t->u.symbol };
+    if (t->flags & ARIL__SYMBOLIC) return (operand){ .value = number_of(t) };
     if (r->n_kept < 4096) r->kept[r->n_kept++] = aril_keep(t);
     return (operand){ .tensor = t };
 }
@@ -57,7 +84,9 @@ static operand operand_of(recorder *r, aril_tensor *t)
 /* Assigns a number to a new symbolic tensor. */
 static void *number(recorder *r)
 {
-    return (void *)++r->values;
+    symbol *s = malloc(sizeof *s);
+    *s = (symbol){ { &r->symbols->base }, ++r->values, r->symbols->all };
+    return r->symbols->all = s;
 }
 
 static aril_tensor *remember(recorder *r, aril_tensor *t)
@@ -105,6 +134,9 @@ recorder *recorder_new(void)
 {
     recorder *r = calloc(1, sizeof *r);
     r->tracer.apply = record;
+    r->symbols = calloc(1, sizeof *r->symbols);
+    r->symbols->base.free = free_symbols;
+    r->symbols->base.refs = 1;
     return r;
 }
 
@@ -119,6 +151,7 @@ void recorder_free(recorder *r)
     free(r->shapes);
     free(r->bound);
     aril__sizes_free(&r->tracer.sizes);
+    aril__symbol_release(&(aril__symbol){ &r->symbols->base });
     free(r);
 }
 
@@ -242,7 +275,7 @@ aril_status recorder_values(recorder *r, aril_list inputs, aril_list of, aril_te
         }
     }
     for (int i = 0; i < of.n; i++)
-        out[i] = aril_escape(fits ? values[(intptr_t)of.at[i]->u.symbol] : aril__poison());
+        out[i] = aril_escape(fits ? values[number_of(of.at[i])] : aril__poison());
     free(values);
     return fits && aril_ok() ? ARIL_OK : ARIL_ERR_INTERNAL;
 }

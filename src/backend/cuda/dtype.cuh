@@ -344,6 +344,58 @@ template <typename C> ARIL_CUDA_FN void aril_cuda_store(void *base, int64_t i, i
     ARIL_CUDA_SWITCH(dtype, S, static_cast<S *>(base)[i] = aril_cuda_from<S>(x));
 }
 
+/* An element of a dtype known when the kernel runs, loaded but not yet converted, since conversions
+ * wait for their load: so that several loads are in flight. In float, of f16, bf16 or f32. */
+template <typename C> struct aril_cuda_loaded {
+    uint64_t bits;
+    int dtype;
+
+    static __device__ __forceinline__ aril_cuda_loaded of(const void *base, int64_t i, int dtype)
+    {
+        aril_cuda_loaded v = { 0, dtype };
+        ARIL_CUDA_SWITCH_SIZE(aril_cuda_size(dtype), S, v.bits = static_cast<const S *>(base)[i]);
+        return v;
+    }
+    __device__ __forceinline__ C value() const
+    {
+        C x = 0;
+        ARIL_CUDA_SWITCH(dtype, S, {
+            S e;
+            memcpy(&e, &bits, sizeof(e));
+            x = aril_cuda_to<C>(e);
+        });
+        return x;
+    }
+};
+template <> struct aril_cuda_loaded<float> {
+    uint32_t bits;
+    int dtype;
+
+    static __device__ __forceinline__ aril_cuda_loaded of(const void *base, int64_t i, int dtype)
+    {
+        if (dtype == ARIL_F32) return { static_cast<const uint32_t *>(base)[i], dtype };
+        return { static_cast<const uint16_t *>(base)[i], dtype };
+    }
+    __device__ __forceinline__ float value() const
+    {
+        if (dtype == ARIL_F32) return __uint_as_float(bits);
+        if (dtype == ARIL_BF16) return __uint_as_float(bits << 16);
+        return __half2float(__ushort_as_half((unsigned short)bits));
+    }
+};
+template <> struct aril_cuda_loaded<double> {
+    double x;
+
+    static __device__ __forceinline__ aril_cuda_loaded of(const void *base, int64_t i, int)
+    {
+        return { static_cast<const double *>(base)[i] };
+    }
+    __device__ __forceinline__ double value() const
+    {
+        return x;
+    }
+};
+
 /* ---- Vectors of N elements, read and written by one instruction up to 16 bytes ---- */
 
 template <typename S, int N> struct alignas(sizeof(S) * N) aril_cuda_vector {

@@ -198,14 +198,12 @@ static aril_number value_of(const aril_tensor *t)
 static aril_tensor *apply_to_numbers(const aril__op *op, int n, aril_tensor *const *in,
                                      const double *params)
 {
-    aril__thread *th = aril__self();
-    aril__tracer *tracer = th->tracer;
     aril_tensor *exact[3];
-    th->tracer = NULL; /* a trace holds the constant result */
+    aril__pause pause = aril__trace_pause(); /* a trace holds the constant result */
     for (int i = 0; i < n; i++)
         exact[i] = is_weak_constant(in[i]) ? aril__constant(value_of(in[i]), ARIL_F64) : in[i];
     aril_tensor *y = aril__apply1(op, n, exact, params);
-    th->tracer = tracer;
+    aril__trace_resume(pause);
     if (!(y->flags & ARIL__POISON))
         y->flags |= ARIL__CONSTANT | (y->dtype == ARIL_F64 ? ARIL__WEAK : 0);
     return y;

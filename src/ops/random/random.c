@@ -12,6 +12,7 @@
 aril_tensor *aril__rng_draw(aril_generator *g)
 {
     aril__thread *th = aril__self();
+    aril_rng_state before = aril_generator_state(g ? g : &th->generator);
     aril__rng_key key = aril__rng_next(g ? g : &th->generator);
     int64_t dim[1] = { 2 };
     aril_tensor *t = aril__tensor_new(th, ARIL_U64, 1, dim, aril__cpu_device);
@@ -20,8 +21,16 @@ aril_tensor *aril__rng_draw(aril_generator *g)
         k[0] = key.seed;
         k[1] = key.call;
         t->flags |= ARIL__KEY;
+        if (aril__unlikely(th->tracer && th->tracer->drew))
+            th->tracer->drew(th->tracer, g == &th->generator ? NULL : g, before, t);
     }
     return aril__give(th, t);
+}
+
+void aril__rng_freed(aril_generator *g)
+{
+    aril__tracer *t = aril__self()->tracer;
+    if (t && t->freed) t->freed(t, g);
 }
 
 aril_status aril__rng_check_key(aril__call *c)

@@ -325,6 +325,12 @@ static aril_status copy_infer(aril__call *c)
     return ARIL_OK;
 }
 
+static aril_status contiguous_infer(aril__call *c)
+{
+    same_infer(c);
+    return ARIL_OK;
+}
+
 static aril_status copy_ref(aril__run *r)
 {
     return aril__copy_across(r->out[0], r->in[0]);
@@ -342,6 +348,15 @@ OP(copy, .doc = "a copy with its own memory", .onnx = "Identity", .min_in = 1, .
    .n_out = 1, .flags = STRIDED | KEEPS_ORDER | RAW | ANYWHERE, .optional = IN(1),
    .shape_only = IN(1), .infer = copy_infer, .ref = copy_ref, .vjp = copy_vjp, .saves = { LIKE(0) },
    .samples = copy_samples);
+
+/* ---- contiguous: in traces ---- */
+
+static const aril__sample contiguous_samples[] = { { .in = { "[2,3]" }, .flags = SAMPLE_BATCH },
+                                                   { .in = { "[]" } },
+                                                   SAMPLE_END };
+OP(contiguous, .doc = "a copy in row-major order", .onnx = "Identity", .min_in = 1, .max_in = 1,
+   .n_out = 1, .flags = STRIDED | RAW | ANYWHERE, .infer = contiguous_infer, .ref = copy_ref,
+   .vjp = copy_vjp, .saves = { LIKE(0) }, .samples = contiguous_samples);
 
 ATTR_LIST(cast, CAST_ATTRS)
 
@@ -422,6 +437,7 @@ aril_tensor *aril_contiguous(aril_tensor *x)
     if (!x) return aril__null_tensor("contiguous");
     if (aril__is_poison(x)) return aril__pass_on(x);
     if (aril__is_dense(x)) return x;
+    if (x->flags & ARIL__SYMBOLIC || aril__self()->tracer) return aril__op(&aril__op_contiguous, x);
     aril_tensor *dense = aril_empty(aril__shape(x), (aril_dtype)x->dtype, aril_device_of(x));
     return aril_copy_(dense, x);
 }

@@ -5,7 +5,7 @@
 #include "ops/table/op.h"
 
 /* Ops that other files name. */
-extern const aril__op aril__op_cast, aril__op_copy;
+extern const aril__op aril__op_cast, aril__op_contiguous, aril__op_copy;
 
 /* Copies `src`, broadcast, to `dst`, both in host memory; converts between dtypes. */
 void aril__copy_elements(aril_tensor *dst, const aril_tensor *src);

@@ -74,10 +74,28 @@ fail:
     return aril__poison();
 }
 
+/* Checks a tensor whose value the host reads or writes: in a trace, there is none to decide by. */
+static aril_status check_host(const char *what, const aril_tensor *t)
+{
+    const aril__thread *th = aril__self();
+    bool symbolic = t && !(t->flags & ARIL__POISON) && !t->storage;
+    if (aril__likely(!symbolic && !th->tracer)) return aril__check_value(what, t);
+    if (t && t->flags & ARIL__POISON) return aril__refuse_poison(what, -1, t);
+    if (!t || (t->storage && t->flags & ARIL__CONSTANT)) return aril__check_value(what, t);
+    return aril__fail(
+        ARIL_ERR_STATE,
+        symbolic && !th->tracer
+            ? "%s: a symbolic tensor has no value until its graph runs; fetch it in a "
+              "session, and decide inside the graph with aril_cond"
+            : "%s: a traced function runs only once on the host, so that it cannot "
+              "access values of tensors; decide with aril_cond, or return the tensor",
+        what);
+}
+
 /* Loads the only element in a compute type; false, with an error, unless there is exactly one. */
 static bool one_element(const aril_tensor *t, aril__ctype ctype, void *value)
 {
-    if (aril__check_value("item", t) < 0) return false;
+    if (check_host("item", t) < 0) return false;
     if (t->numel != 1) {
         char text[ARIL__SHAPE_TEXT];
         aril__fail(ARIL_ERR_SHAPE, "item: expected a tensor with one element, got %s",
@@ -111,7 +129,7 @@ int64_t aril_item_int(const aril_tensor *t)
 
 aril_status aril_read(const aril_tensor *t, void *buf)
 {
-    aril_status s = aril__check_value("read", t);
+    aril_status s = check_host("read", t);
     if (s < 0 || t->numel == 0) return s;
     if (!buf) return aril__fail(ARIL_ERR_ARG, "read: the buffer is NULL");
     aril_tensor h;
@@ -122,7 +140,7 @@ aril_status aril_read(const aril_tensor *t, void *buf)
 
 aril_status aril_write(aril_tensor *t, const void *buf)
 {
-    aril_status s = aril__check_value("write", t);
+    aril_status s = check_host("write", t);
     if (s < 0 || t->numel == 0) return s;
     if (!buf) return aril__fail(ARIL_ERR_ARG, "write: the buffer is NULL");
     aril_tensor h;
@@ -135,7 +153,7 @@ aril_status aril_write(aril_tensor *t, const void *buf)
 
 const void *aril_data(aril_tensor *t)
 {
-    if (aril__check_value("data", t) < 0) return NULL;
+    if (check_host("data", t) < 0) return NULL;
     aril_guard quiet = aril_inference_begin();
     aril_tensor *host = aril_contiguous(aril_to(t, aril_cpu()));
     if (!aril__is_poison(host) && aril__dtypes[host->dtype].bits < 8 && host->offset)
@@ -146,7 +164,7 @@ const void *aril_data(aril_tensor *t)
 
 void *aril_data_strided(aril_tensor *t)
 {
-    if (aril__check_value("data_strided", t) < 0) return NULL;
+    if (check_host("data_strided", t) < 0) return NULL;
     if (!t->storage->device->host_memory) {
         char name[48];
         aril__fail(ARIL_ERR_DEVICE,

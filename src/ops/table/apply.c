@@ -311,6 +311,45 @@ aril__tracer *aril__trace(aril__tracer *t)
     return before;
 }
 
+aril__pause aril__trace_pause(void)
+{
+    aril__thread *th = aril__self();
+    aril__pause p = { th->tracer, th->generator.calls };
+    th->tracer = NULL;
+    return p;
+}
+
+void aril__trace_resume(aril__pause p)
+{
+    aril__thread *th = aril__self();
+    th->tracer = p.tracer;
+    if (p.tracer && th->generator.calls != p.calls) p.tracer->drawn_outside = true;
+}
+
+aril_status aril__trace_watch(void *at, size_t bytes)
+{
+    aril__tracer *t = aril__self()->tracer;
+    return t && t->watch ? t->watch(t, at, bytes) : ARIL_OK;
+}
+
+aril_status aril__trace_after(void (*fn)(void *ctx, const void *data), void *ctx, const void *data,
+                              size_t bytes)
+{
+    aril__tracer *t = aril__self()->tracer;
+    return t && t->after ? t->after(t, fn, ctx, data, bytes) : ARIL_OK;
+}
+
+/* The tracer that owns a symbolic tensor among the operands; NULL if it has ended. */
+static aril__cold aril__tracer *tracer_of(int n_in, aril_tensor *const *in, const aril_tensor *dest)
+{
+    for (int i = -1; i < n_in; i++) {
+        const aril_tensor *t = i < 0 ? dest : in[i];
+        if (t && t->flags & ARIL__SYMBOLIC)
+            return t->u.symbol ? ((aril__symbol *)t->u.symbol)->owner->tracer : NULL;
+    }
+    return NULL;
+}
+
 /* The device of a call with symbolic inputs; another one if they are on two. */
 static aril__cold aril__device *device_of_symbols(aril__call *c)
 {
@@ -328,9 +367,6 @@ static aril__cold aril__device *device_of_symbols(aril__call *c)
 
 static aril_status run_traced(aril__thread *th, aril__call *c, aril_tensor *dest, aril_tensor **out)
 {
-    if (!th->tracer)
-        return aril__fail(ARIL_ERR_STATE, "%s: a symbolic tensor was used outside its graph",
-                          c->op->name);
     aril_status s = th->tracer->apply(th->tracer, c, dest, out);
     if (s == ARIL_OK && dest) aril__bump_version(dest);
     if (s == ARIL_OK && c->op->writes) note_changes(c);
@@ -455,6 +491,13 @@ static aril_status prepare_write(aril__thread *th, aril__call *c, aril_tensor *d
 static aril__cold aril_status run_decomposed(aril__call *c, aril_tensor *dest, aril_tensor **out)
 {
     c->op->decompose(c, out);
+    const aril__meta *o = &c->out[0];
+    /* A derivative that is constant is a number: it has the shape that the rule inferred. */
+    if (!(out[0]->flags & ARIL__POISON) && out[0]->ndim == 0 && o->ndim > 0) {
+        aril_shape shape = { .ndim = o->ndim };
+        memcpy(shape.dim, o->dim, sizeof shape.dim);
+        out[0] = aril_add(aril_zeros(shape, o->dtype, c->device->id), out[0]);
+    }
     if (dest && !(out[0]->flags & ARIL__POISON)) out[0] = aril_copy_(dest, out[0]);
     return aril_tensor_status(out[0]);
 }
@@ -500,6 +543,37 @@ static aril__cold aril_status apply_cast(aril__thread *th, const aril__call *c, 
     return s;
 }
 
+/* The inputs on the device of ARIL_DEVICE. */
+static aril_tensor *const *placed(int n_in, aril_tensor *const *in, aril_tensor **moved)
+{
+    const aril__thread *th = aril__self();
+    const aril__device *device = aril__device_find(th->mode.device);
+    for (int i = 0; i < n_in; i++) {
+        bool there = !in[i] || in[i]->flags & (ARIL__POISON | ARIL__SHAPE_ONLY) ||
+                     aril__is_number(in[i]) || aril__tensor_device(in[i]) == device;
+        moved[i] = there ? in[i] : aril_to(in[i], th->mode.device);
+    }
+    return moved;
+}
+
+/* A call on symbolic tensors of a graph that is defined by calls. */
+static aril__cold aril_status apply_in_graph(const aril__op *op, int n_in, aril_tensor *const *in,
+                                             const void *attrs, aril_tensor *dest,
+                                             aril_tensor **out)
+{
+    aril__tracer *tracer = tracer_of(n_in, in, dest);
+    if (!tracer) {
+        aril__fail(ARIL_ERR_STATE, "%s: a symbolic tensor was used outside its graph", op->name);
+        return poison_all(op->n_out, out);
+    }
+    aril__tracer *before = aril__trace(tracer);
+    aril_tensor *moved[WRITE_INPUTS];
+    if (aril__self()->mode.placed && n_in <= WRITE_INPUTS && !dest) in = placed(n_in, in, moved);
+    aril_status s = apply_now(op, n_in, in, attrs, dest, out);
+    aril__trace(before);
+    return s;
+}
+
 static __attribute__((noinline)) aril_status apply_now(const aril__op *op, int n_in,
                                                        aril_tensor *const *in, const void *attrs,
                                                        aril_tensor *dest, aril_tensor **out)
@@ -542,7 +616,11 @@ static __attribute__((noinline)) aril_status apply_now(const aril__op *op, int n
     }
     if (aril__unlikely(flags & (ARIL__POISON | ARIL__SHAPE_ONLY)))
         return bad_input(op, n_in, in, out);
-    if (aril__unlikely(flags & ARIL__SYMBOLIC) && !other) other = device_of_symbols(&c);
+    bool symbolic = flags & ARIL__SYMBOLIC || (dest && !dest->storage);
+    if (aril__unlikely(symbolic)) {
+        if (!th->tracer) return apply_in_graph(op, n_in, in, attrs, dest, out);
+        if (!other) other = device_of_symbols(&c);
+    }
     if (aril__unlikely(other)) return devices_differ(op, c.device, other, out);
     if (aril__unlikely(!c.device)) c.device = device_of_call(like, dest, flags);
     if (aril__unlikely(th->mode.autocast) && !dest && aril__cast_applies(th, &c))
@@ -575,9 +653,8 @@ static __attribute__((noinline)) aril_status apply_now(const aril__op *op, int n
     write w;
     if (aril__unlikely(dest != NULL) && prepare_write(th, &c, dest, wants, &w) < 0)
         return poison_all(op->n_out, out);
-    bool traced = flags & ARIL__SYMBOLIC || th->tracer || (dest && !dest->storage);
     aril_status s =
-        aril__unlikely(traced) ? run_traced(th, &c, dest, out) : run_now(th, &c, dest, out);
+        aril__unlikely(th->tracer) ? run_traced(th, &c, dest, out) : run_now(th, &c, dest, out);
     if (aril__likely(s == ARIL_OK)) {
         c.in = in; /* record the caller's tensors, not their copies */
         s = join_graph(th, &c, dest && wants ? w.recorded : in, dest, wants, out);

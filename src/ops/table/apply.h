@@ -45,10 +45,40 @@ struct aril__tracer {
     aril_status (*apply)(aril__tracer *self, const aril__call *c, aril_tensor *dest,
                          aril_tensor **out);
     aril__sizes sizes; /* the unknown ones; freed by the tracer's owner */
+
+    /* What else a trace has to know of; each may be NULL. */
+
+    /* `key` was drawn from a generator in state `before`. */
+    void (*drew)(aril__tracer *self, aril_generator *g, aril_rng_state before, aril_tensor *key);
+    /* A generator is about to be freed. */
+    void (*freed)(aril__tracer *self, aril_generator *g);
+    /* The gradient of a leaf is about to be read or changed. */
+    aril_status (*leaf)(aril__tracer *self, struct aril__node *leaf);
+    /* The traced code depends on these bytes of the host, which a run must find as they are, and
+     * may change them: they are as they were when the trace ends. */
+    aril_status (*watch)(aril__tracer *self, void *at, size_t bytes);
+    /* After each run, fn(ctx, data) is called, with a copy of `data`. */
+    aril_status (*after)(aril__tracer *self, void (*fn)(void *ctx, const void *data), void *ctx,
+                         const void *data, size_t bytes);
+    bool drawn_outside; /* random numbers were drawn while the tracer was paused */
 };
 
 /* Makes `t` the thread's tracer, NULL for none; returns the one before. */
 aril__tracer *aril__trace(aril__tracer *t);
+
+/* Between these, ops run even in a trace: for what a program creates once, such as parameters and
+ * the state of an optimizer. */
+typedef struct aril__pause {
+    aril__tracer *tracer;
+    uint64_t calls; /* of the thread's generator */
+} aril__pause;
+aril__pause aril__trace_pause(void);
+void aril__trace_resume(aril__pause p);
+
+/* The same as tracer->watch and tracer->after of the thread's tracer; nothing outside a trace. */
+aril_status aril__trace_watch(void *at, size_t bytes);
+aril_status aril__trace_after(void (*fn)(void *ctx, const void *data), void *ctx, const void *data,
+                              size_t bytes);
 
 /* Runs an op's kernels: rows of the device, fastest first, down to the reference. */
 aril_status aril__dispatch(aril__run *r);
@@ -62,6 +92,8 @@ aril_status aril__run_alloc(aril__run *r, int i, aril_dtype dtype, int ndim, con
 
 /* A key for one random op from `g` (NULL: the thread's generator), which advances by one. */
 aril_tensor *aril__rng_draw(aril_generator *g);
+/* Tells the tracer, if there is one, that a generator will be freed. */
+void aril__rng_freed(aril_generator *g);
 
 /* What the gradient of input i of `op` needs: its `saves` mask, plus OUT(0) if an activation is
  * fused. */

@@ -5,6 +5,20 @@
 #include <stdlib.h>
 #include <string.h>
 
+void *aril__symbol_keep(void *symbol)
+{
+    aril__symbols *owner = symbol ? ((aril__symbol *)symbol)->owner : NULL;
+    if (owner) atomic_fetch_add_explicit(&owner->refs, 1, memory_order_relaxed);
+    return symbol;
+}
+
+void aril__symbol_release(void *symbol)
+{
+    aril__symbols *owner = symbol ? ((aril__symbol *)symbol)->owner : NULL;
+    if (owner && atomic_fetch_sub_explicit(&owner->refs, 1, memory_order_acq_rel) == 1)
+        owner->free(owner);
+}
+
 static aril_tensor *symbolic(aril__thread *th, aril_dtype dtype, int ndim, const int64_t *dim,
                              const aril__device *device, void *symbol)
 {
@@ -15,7 +29,7 @@ static aril_tensor *symbolic(aril__thread *th, aril_dtype dtype, int ndim, const
     aril_tensor *t = aril__tensor_header(th, dtype, ndim, named);
     if (!t) return NULL;
     t->flags = ARIL__SYMBOLIC;
-    t->u.symbol = symbol;
+    t->u.symbol = aril__symbol_keep(symbol);
     aril__symbolic_set_device(t, device);
     return t;
 }

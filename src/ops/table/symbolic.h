@@ -9,6 +9,22 @@
 #include "core/sizes.h"
 #include "ops/table/op.h"
 
+/* What u.symbol of a symbolic tensor points to, the beginning of a larger struct of the tracer.
+ * Symbols are allocated by their owner, which counts the headers that refer to them and so outlives
+ * the tracer where a program keeps a symbolic tensor. */
+typedef struct aril__symbols {
+    aril__tracer *tracer; /* which records calls; NULL: only while it is the thread's, or ended */
+    atomic_long refs;     /* 1 + the number of headers */
+    void (*free)(struct aril__symbols *s);
+} aril__symbols;
+typedef struct aril__symbol {
+    aril__symbols *owner;
+} aril__symbol;
+
+/* Counts headers: called by core, and by tracers for each new header. */
+void *aril__symbol_keep(void *symbol);
+void aril__symbol_release(void *symbol);
+
 /* A symbolic tensor on the CPU, contiguous; an unknown size (-1) is a new one. One reference, owned
  * by the caller. */
 aril_tensor *aril__symbolic_new(aril__thread *th, aril_dtype dtype, int ndim, const int64_t *dim,

@@ -121,6 +121,23 @@ TEST(recurrent_layers_of_many_states)
     recurrent_cases(180, ARIL_F64, 1e-11);
 }
 
+/* As many sequences as a block handles, one more, and states that a block reads in several turns.
+ */
+TEST(recurrent_layers_of_many_sequences)
+{
+    static const int64_t gates[] = { 1, 4, 3 },
+                         sizes[][2] = { { 64, 132 }, { 65, 132 }, { 63, 130 }, { 3, 1100 } };
+    for (int i = 0; i < 4; i++)
+        for (int kind = 0; kind < 3; kind++) {
+            recurrent_how how = { kind, false };
+            int64_t n = sizes[i][0], h = sizes[i][1], rows = gates[kind] * h;
+            aril_shape shapes[6] = { ARIL_SHAPE(3, n, 12), ARIL_SHAPE(2, n, h),
+                                     ARIL_SHAPE(rows, 12), ARIL_SHAPE(rows, h),
+                                     ARIL_SHAPE(rows),     ARIL_SHAPE(rows) };
+            compare(recur, 6, shapes, &how, ARIL_F32, ARIL_SHAPE(3, n, 2 * h), 2e-3);
+        }
+}
+
 /* ---- Fourier transforms ---- */
 
 static aril_tensor *there(aril_tensor *const *in, const void *how)

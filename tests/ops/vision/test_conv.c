@@ -322,8 +322,8 @@ TEST(training_keeps_no_packed_weight)
     CHECK_MSG(aril_ok(), "%s", aril_error());
 }
 
-/* Any image gives channels-last results and gradients; a weight's gradient has the weight's
- * format. */
+/* On the CPU any image gives channels-last results and gradients, elsewhere a channels-last one; a
+ * weight's gradient has the weight's format. */
 TEST(channels_last_is_kept)
 {
     ARIL_SCOPE;
@@ -335,7 +335,7 @@ TEST(channels_last_is_kept)
     CHECK(!aril_is_contiguous(y));
     CHECK(aril_is_channels_last(aril_max_pool2d(y, (aril_pool_opts){ .kernel = { 2 } }, NULL)));
     aril_tensor *z = aril_conv2d(aril_contiguous(xt), wt, NULL, (aril_conv_opts){ 0 });
-    CHECK(aril_is_channels_last(z));
+    CHECK(aril_is_channels_last(z) || !test_on_cpu());
     xt = aril_copy(xt);
     aril_set_requires_grad(wt, true);
     aril_set_requires_grad(xt, true);
@@ -343,7 +343,7 @@ TEST(channels_last_is_kept)
     y = aril_conv2d(aril_contiguous(xt), wt, NULL, (aril_conv_opts){ 0 });
     CHECK_INT(aril_gradients(aril_sum(y, ARIL_ALL), ARIL_LIST(xt, wt), g, (aril_grad_opts){ 0 }),
               ARIL_OK);
-    CHECK(aril_is_channels_last(g[0]));
+    CHECK(aril_is_channels_last(g[0]) || !test_on_cpu());
     CHECK(aril_is_contiguous(g[1])); /* like the weight */
 }
 

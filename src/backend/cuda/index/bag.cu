@@ -59,7 +59,8 @@ static void bind(const aril_run *r, bags *b, int at)
 
 /* ---- counting and checking ---- */
 
-/* A warp per bag: reports what is wrong, and counts entries that are not padding. */
+/* A warp per bag: reports what is wrong, and counts entries that are not padding. An end that no
+ * offset gives is that of the indices: if it comes too early, the bag before reports the offset. */
 static __global__ void count_bags(const __grid_constant__ bags b, double *count)
 {
     int lane = threadIdx.x & 31;
@@ -68,7 +69,7 @@ static __global__ void count_bags(const __grid_constant__ bags b, double *count)
         int64_t first = b.start(i), end = b.start(i + 1);
         if (lane == 0 && i == 0 && b.given && b.offset[0] != 0)
             aril_cuda_fail(b.report, ARIL_CUDA_BAD_FIRST_BAG, b.offset[0]);
-        if (lane == 0 && (end < first || end > b.entries))
+        if (lane == 0 && i + 1 < b.given && (end < first || end > b.entries))
             aril_cuda_fail(b.report, ARIL_CUDA_BAD_BAG, end, b.entries, 0, first);
         b.range(i, &first, &end);
         int found = 0;

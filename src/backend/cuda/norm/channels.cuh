@@ -68,15 +68,15 @@ template <typename C_, typename S, int N> struct aril_cuda_unit_typed {
 };
 template <typename C_> struct aril_cuda_unit_dynamic {
     typedef C_ C;
-    typedef C_ raw;
+    typedef aril_cuda_loaded<C> raw;
     enum { lanes = 1 };
     static __device__ __forceinline__ raw load(const void *p, int64_t at, int dtype)
     {
-        return aril_cuda_load<C>(p, at, dtype);
+        return raw::of(p, at, dtype);
     }
     static __device__ __forceinline__ C get(const raw &v, int)
     {
-        return v;
+        return v.value();
     }
     static __device__ __forceinline__ void store(void *p, int64_t at, int dtype, const C (&x)[1])
     {

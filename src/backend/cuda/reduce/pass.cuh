@@ -44,18 +44,18 @@ struct aril_cuda_nothing {
 /* Reads elements of a dtype known when the kernel runs. */
 template <typename C_> struct aril_cuda_dynamic {
     typedef C_ C;
-    typedef C_ raw;
+    typedef aril_cuda_loaded<C> raw;
     enum { lanes = 1 };
     const void *base;
     int dtype;
 
     __device__ __forceinline__ raw load(int64_t at) const
     {
-        return aril_cuda_load<C>(base, at, dtype);
+        return raw::of(base, at, dtype);
     }
     static __device__ __forceinline__ C get(const raw &v, int)
     {
-        return v;
+        return v.value();
     }
 };
 

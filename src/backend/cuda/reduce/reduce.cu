@@ -182,7 +182,7 @@ template <typename C> struct best {
 template <typename C_> struct choosing {
     typedef C_ C;
     typedef best<C> acc;
-    typedef C raw;
+    typedef typename aril_cuda_dynamic<C>::raw raw;
     typedef aril_cuda_nothing mine;
     enum { lanes = 1 };
     aril_cuda_dynamic<C> x;
@@ -220,7 +220,8 @@ template <typename C_> struct choosing {
     {
 #pragma unroll
         for (int u = 0; u < ARIL_CUDA_REDUCE_UNROLL; u++)
-            if (u < m && (a[0].at < 0 || beats(v[u], a[0].value))) a[0] = { v[u], k + u * step };
+            if (u < m && (a[0].at < 0 || beats(v[u].value(), a[0].value)))
+                a[0] = { v[u].value(), k + u * step };
     }
     /* The element itself is copied, whatever its bits. */
     __device__ void finish(int64_t, int64_t from, int64_t at, int64_t at_index, acc a) const

@@ -1,8 +1,9 @@
 /* Recurrent sequences. The inputs of all steps are multiplied by W_ih at once. Then, if W_hh fits
- * into shared memory, one kernel runs all steps of a few sequences; otherwise each step is one
- * product and one kernel for its gates. */
+ * into shared memory, one kernel runs all steps of a few sequences. Otherwise each step is one
+ * kernel for few sequences, or one product and one kernel for its gates. */
 #include "backend/cuda/sequence/rnn.cuh"
 
+#include <cuda_pipeline_primitives.h>
 #include <new>
 
 /* What the steps read and write. */
@@ -117,28 +118,39 @@ template <typename T> struct one_step {
     T *next; /* the state after it, if lengths differ */
 };
 
-template <typename T>
-static __global__ void step(const __grid_constant__ aril_cuda_rnn s,
-                            const __grid_constant__ tensors<T> p,
-                            const __grid_constant__ one_step<T> at,
-                            const __grid_constant__ aril_cuda_report report)
-{
-    ARIL_CUDA_LOOP(j, s.batch * s.h)
+/* Element i of sequence n. All that is read of memory is read before the first use, as every use
+ * would wait; a: what W_hh contributes to its gates. */
+template <typename T> struct element {
+    T x[4], b_ih[4], b_hh[4], before, cell;
+    bool active;
+
+    __device__ __forceinline__ element(const aril_cuda_rnn &s, const tensors<T> &p,
+                                       const one_step<T> &at, int64_t n, int64_t i)
     {
-        int64_t n = j / s.h, i = j % s.h;
-        T before = at.before ? at.before[j] : T(0), now = before;
-        T cell = s.kind == ARIL__LSTM ? (at.first ? (p.c0 ? p.c0[j] : T(0)) : p.cn[j]) : T(0);
-        bool active = at.t < aril_cuda_rnn_length(s, n);
-        if (at.first && i == 0) aril_cuda_rnn_check(s, report, n);
-        if (active) {
-            T x[4], a[4], kept[5];
-            read_inputs(s, p, at.t, n, i, x);
+        int64_t j = n * s.h + i;
 #pragma unroll
-            for (int q = 0; q < 4; q++)
-                if (q < s.gates) {
-                    a[q] = at.rec ? at.rec[(n * s.gates + q) * s.h + i] : T(0);
-                    if (p.b_hh) a[q] += p.b_hh[q * s.h + i];
-                }
+        for (int q = 0; q < 4; q++) {
+            int64_t to = q * s.h + i;
+            x[q] = q < s.gates ? p.xw[(at.t * s.batch + n) * s.gates * s.h + to] : T(0);
+            b_ih[q] = q < s.gates && p.b_ih ? p.b_ih[to] : T(0);
+            b_hh[q] = q < s.gates && p.b_hh ? p.b_hh[to] : T(0);
+        }
+        before = at.before ? at.before[j] : T(0);
+        const T *cells = s.kind != ARIL__LSTM ? nullptr : at.first ? p.c0 : p.cn;
+        cell = cells ? cells[j] : T(0);
+        active = at.t < aril_cuda_rnn_length(s, n);
+    }
+    __device__ __forceinline__ void run(const aril_cuda_rnn &s, const tensors<T> &p,
+                                        const one_step<T> &at, int64_t n, int64_t i, T (&a)[4])
+    {
+        int64_t j = n * s.h + i;
+        T now = before, kept[5];
+#pragma unroll
+        for (int q = 0; q < 4; q++) {
+            x[q] += b_ih[q];
+            a[q] += b_hh[q];
+        }
+        if (active) {
             now = aril_cuda_rnn_unit(s, x, a, before, cell, kept);
             keep(s, p, at.t, n, i, kept);
         }
@@ -147,6 +159,155 @@ static __global__ void step(const __grid_constant__ aril_cuda_rnn s,
         if (at.last) p.hn[j] = now;
         if (s.kind == ARIL__LSTM) p.cn[j] = cell;
     }
+};
+
+/* Threads along the state, blocks along y for sequences. */
+template <typename T>
+static __global__ void step(const __grid_constant__ aril_cuda_rnn s,
+                            const __grid_constant__ tensors<T> p,
+                            const __grid_constant__ one_step<T> at,
+                            const __grid_constant__ aril_cuda_report report)
+{
+    int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
+    for (int64_t n = blockIdx.y; i < s.h && n < s.batch; n += gridDim.y) {
+        T a[4];
+#pragma unroll
+        for (int q = 0; q < 4; q++)
+            a[q] = at.rec && q < s.gates ? at.rec[(n * s.gates + q) * s.h + i] : T(0);
+        element<T> e(s, p, at, n, i);
+        if (at.first && i == 0) aril_cuda_rnn_check(s, report, n);
+        e.run(s, p, at, n, i, a);
+    }
+}
+
+/* ---- the product and the gates of a step by one kernel ---- */
+
+/* A block computes UNITS elements of the state of up to ROWS sequences. The depth of the product is
+ * shared by its warps, each with buffers of its own: rows of states, then rows of W_hh. */
+enum { ROWS = 64, UNITS = 4, WARPS = 8, DEPTH = 16, STAGES = 4, PITCH = DEPTH + 4 };
+
+template <int G> static constexpr size_t fused_bytes()
+{
+    return sizeof(float) * WARPS * STAGES * (ROWS + UNITS * G) * PITCH;
+}
+
+/* Begins to copy columns k .. k + DEPTH - 1 of the block's rows into a buffer of this warp. */
+template <int G>
+static __device__ __forceinline__ void fetch(const aril_cuda_rnn &s, const float *state,
+                                             const float *w, float *to, int k)
+{
+    const int h = (int)s.h, lane = threadIdx.x % 32, n0 = (int)blockIdx.y * ROWS;
+    const int i0 = (int)blockIdx.x * UNITS, pieces = DEPTH / 4;
+    for (int c = lane; c < (ROWS + UNITS * G) * pieces; c += 32) {
+        int row = c / pieces, at = k + c % pieces * 4, unit = (row - ROWS) % UNITS;
+        bool of_state = row < ROWS;
+        bool inside = at < h && (of_state ? n0 + row < s.batch : i0 + unit < h);
+        const float *from = of_state ? state : w;
+        if (inside)
+            from +=
+                (of_state ? (int64_t)(n0 + row) : (int64_t)((row - ROWS) / UNITS) * h + i0 + unit) *
+                    h +
+                at;
+        __pipeline_memcpy_async(to + row * PITCH + c % pieces * 4, from, 16, inside ? 0 : 16);
+    }
+}
+
+/* Adds the product of a buffer to the sums of rows lane / UNITS + 8 r and gates of unit lane %
+ * UNITS. */
+template <int G>
+static __device__ __forceinline__ void multiply(const float *from, float (&sum)[8][G])
+{
+    const int lane = threadIdx.x % 32, first = lane / UNITS, unit = lane % UNITS;
+#pragma unroll
+    for (int k = 0; k < DEPTH; k += 4) {
+        float4 w[G];
+#pragma unroll
+        for (int q = 0; q < G; q++)
+            w[q] = *reinterpret_cast<const float4 *>(from + (ROWS + q * UNITS + unit) * PITCH + k);
+#pragma unroll
+        for (int r = 0; r < 8; r++) {
+            float4 v = *reinterpret_cast<const float4 *>(from + (first + 8 * r) * PITCH + k);
+#pragma unroll
+            for (int q = 0; q < G; q++) {
+                sum[r][q] = fmaf(v.x, w[q].x, sum[r][q]);
+                sum[r][q] = fmaf(v.y, w[q].y, sum[r][q]);
+                sum[r][q] = fmaf(v.z, w[q].z, sum[r][q]);
+                sum[r][q] = fmaf(v.w, w[q].w, sum[r][q]);
+            }
+        }
+    }
+}
+
+template <int G>
+static __global__ void __launch_bounds__(32 * WARPS)
+    fused_step(const __grid_constant__ aril_cuda_rnn s, const __grid_constant__ tensors<float> p,
+               const __grid_constant__ one_step<float> at,
+               const __grid_constant__ aril_cuda_report report)
+{
+    extern __shared__ float4 buffers[];
+    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, h = (int)s.h;
+    float *buffer = reinterpret_cast<float *>(buffers) + warp * STAGES * (ROWS + UNITS * G) * PITCH;
+    const int stage = (ROWS + UNITS * G) * PITCH;
+    /* The columns of this warp. */
+    int each = (h + WARPS * DEPTH - 1) / (WARPS * DEPTH) * DEPTH, begin = warp * each;
+    int end = begin + each < h ? begin + each : h;
+    int steps = begin < end ? (end - begin + DEPTH - 1) / DEPTH : 0;
+    for (int j = 0; j < STAGES; j++) {
+        if (j < steps) fetch<G>(s, at.before, p.w_hh, buffer + j * stage, begin + j * DEPTH);
+        __pipeline_commit();
+    }
+    /* The element that this thread finishes. */
+    int64_t n = (int64_t)blockIdx.y * ROWS + threadIdx.x / UNITS;
+    int64_t i = (int64_t)blockIdx.x * UNITS + threadIdx.x % UNITS;
+    bool mine = n < s.batch && i < s.h;
+    element<float> e(s, p, at, mine ? n : 0, mine ? i : 0);
+    if (mine && at.first && i == 0) aril_cuda_rnn_check(s, report, n);
+    float sum[8][G] = {};
+    for (int j = 0; j < steps; j++) {
+        __pipeline_wait_prior(STAGES - 1);
+        __syncwarp();
+        multiply<G>(buffer + j % STAGES * stage, sum);
+        __syncwarp();
+        if (j + STAGES < steps)
+            fetch<G>(s, at.before, p.w_hh, buffer + j % STAGES * stage,
+                     begin + (j + STAGES) * DEPTH);
+        __pipeline_commit();
+    }
+    __syncthreads();
+    float *part = reinterpret_cast<float *>(buffers); /* [WARPS][ROWS][UNITS][G] */
+#pragma unroll
+    for (int r = 0; r < 8; r++)
+#pragma unroll
+        for (int q = 0; q < G; q++)
+            part[((warp * ROWS + lane / UNITS + 8 * r) * UNITS + lane % UNITS) * G + q] = sum[r][q];
+    __syncthreads();
+    float a[4] = {};
+    for (int w = 0; w < WARPS; w++)
+#pragma unroll
+        for (int q = 0; q < G; q++) a[q] += part[(w * 32 * WARPS + threadIdx.x) * G + q];
+    if (mine) e.run(s, p, at, n, i, a);
+}
+
+static const void *fused_kernel(const aril_cuda_rnn &s, size_t *bytes)
+{
+    *bytes = s.gates == 4 ? fused_bytes<4>() : s.gates == 3 ? fused_bytes<3>() : fused_bytes<1>();
+    return reinterpret_cast<const void *>(s.gates == 4   ? fused_step<4>
+                                          : s.gates == 3 ? fused_step<3>
+                                                         : fused_step<1>);
+}
+
+/* Whether steps are done so: beyond few sequences a library multiplies faster. */
+static bool fuses(const aril_run *r, const aril_cuda_rnn &s)
+{
+    size_t bytes;
+    fused_kernel(s, &bytes);
+    return !s.wide && s.batch <= ROWS && s.h % 4 == 0 && s.h <= INT32_MAX / 4 &&
+           bytes <= aril_cuda_device_of(r)->shared_per_block;
+}
+
+static bool is_aligned(const void *a, const void *b, const void *c)
+{
+    return ((uintptr_t)a | (uintptr_t)b | (uintptr_t)c) % 16 == 0;
 }
 
 /* ---- plans ---- */
@@ -204,27 +365,52 @@ static space space_of(const aril_cuda_rnn &s)
     return at;
 }
 
+/* One step, whose product is done before or, fused, within its kernel. */
+template <typename T>
+static aril_status run_step(aril_run *r, const aril_cuda_rnn &s, tensors<T> p, one_step<T> at,
+                            T *rec, bool fused)
+{
+    aril_cuda_report report = aril_cuda_report_of(r);
+    if (at.before && fused) {
+        size_t bytes;
+        const void *kernel = fused_kernel(s, &bytes);
+        void *args[] = { const_cast<aril_cuda_rnn *>(&s), &p, &at, &report };
+        dim3 grid((unsigned)((s.h + UNITS - 1) / UNITS), (unsigned)((s.batch + ROWS - 1) / ROWS));
+        cudaLaunchKernel(kernel, grid, dim3(32 * WARPS), args, bytes, aril_cuda_stream(r));
+        return aril_cuda_launched(r);
+    }
+    if (at.before) {
+        at.rec = rec;
+        aril_status status = aril_cuda_rnn_multiply(r, ARIL_CUDA_RNN_STEP, at.before, p.w_hh, rec);
+        if (status < 0) return status;
+    }
+    dim3 grid((unsigned)((s.h + 127) / 128), (unsigned)(s.batch < 65535 ? s.batch : 65535));
+    step<T><<<grid, 128, 0, aril_cuda_stream(r)>>>(s, p, at, report);
+    return aril_cuda_launched(r);
+}
+
 template <typename T>
 static aril_status run_steps(aril_run *r, const aril_cuda_rnn &s, const tensors<T> &p, T *rec,
                              T *states)
 {
     int64_t state = s.batch * s.h;
-    aril_cuda_report report = aril_cuda_report_of(r);
     aril_status status = ARIL_OK;
     const T *before = p.h0;
+    bool fused = fuses(r, s) && is_aligned(p.w_hh, p.h0, p.y) && is_aligned(states, rec, rec);
+    size_t bytes;
+    const void *kernel = fused_kernel(s, &bytes);
+    if (fused)
+        status = aril_cuda_check(
+            r,
+            cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes),
+            "shared memory");
     for (int64_t k = 0; k < s.steps && status == ARIL_OK; k++) {
         one_step<T> at = {
             s.reverse ? s.steps - 1 - k : k, k == 0, k == s.steps - 1, nullptr, before, nullptr
         };
-        if (before) {
-            at.rec = rec;
-            status = aril_cuda_rnn_multiply(r, ARIL_CUDA_RNN_STEP, before, p.w_hh, rec);
-            if (status < 0) return status;
-        }
         if (s.len) at.next = states + k % 2 * state;
-        step<T><<<aril_cuda_blocks(r, state, 256), 256, 0, aril_cuda_stream(r)>>>(s, p, at, report);
+        status = run_step<T>(r, s, p, at, rec, fused);
         before = s.len ? at.next : p.y + at.t * state;
-        status = aril_cuda_launched(r);
     }
     return status;
 }

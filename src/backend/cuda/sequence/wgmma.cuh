@@ -14,8 +14,6 @@
 
 #include "backend/cuda/sequence/mma.cuh"
 
-#include <utility>
-
 /* Machine code for sm_90a only: other builds have empty kernels, which are never launched. */
 #if defined __CUDA_ARCH_FEAT_SM90_ALL
 #define ARIL_CUDA_WGMMA 1
@@ -120,8 +118,9 @@ ARIL_CUDA_WGMMA_SIZES(aril_cuda_bf16, "bf16")
 #undef ARIL_CUDA_WGMMA_SIZES
 #undef ARIL_CUDA_WGMMA_OF
 
-/* d = (more ? d : 0) + rows of tile a times rows of tile b: 64 rows of a from its row `row` on, N
- * rows of b, both of D columns. */
+/* d = rows of tile a times rows of tile b: 64 rows of a from its row `row` on, N rows of b, both of
+ * D columns. Rows of a are read from shared memory for each tile: held in registers over a loop,
+ * ptxas 13.0 lets other factors overwrite them. */
 template <typename S, int N, int D>
 static __device__ __forceinline__ void aril_cuda_dots(float (&d)[N / 2], uint32_t a, int a_rows,
                                                       int row, uint32_t b, int b_rows)

@@ -52,10 +52,13 @@ static __device__ __forceinline__ C load(const void *base, int64_t at, int dtype
 
 /* ---- writing ---- */
 
-/* The value as a double from which a narrower float is rounded as if from the value itself. */
+/* The value as a double from which a narrower float is rounded as if from the value itself. A NaN
+ * keeps its sign, which the conversion of the GPU may drop. */
 static __device__ __forceinline__ double wide(float x)
 {
-    return (double)x;
+    if (x == x) return (double)x;
+    return __longlong_as_double((int64_t)(aril__f32_bits(x) & 0x80000000u) << 32 |
+                                0x7ff8000000000000ll);
 }
 template <typename C> static __device__ __forceinline__ double wide(C x)
 {

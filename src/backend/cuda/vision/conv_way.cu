@@ -178,7 +178,11 @@ static const char *preferred(const aril_cuda_conv_task *t)
     int64_t kernel = aril_cuda_area(d.w), stride = d.stride[1] * d.stride[2];
     int64_t m = d.y.dim[0] * aril_cuda_area(d.y), k = d.y.dim[1], sms = t->device->sms;
     if (t->type != ARIL_F32 || aril_cuda_tf32() || !aril_cuda_host->deterministic()) return nullptr;
-    if (d.role == ARIL_CUDA_CONV_W) return kernel >= 25 ? "e18" : kernel > 1 ? "e17" : nullptr;
+    if (d.role == ARIL_CUDA_CONV_W) {
+        /* Winograd's method, Fourier transforms: fast for many channels, and less exact. */
+        bool many = d.x.dim[1] >= 16 && k >= 32;
+        return !many || kernel == 1 ? nullptr : kernel >= 25 ? "e18" : "e17";
+    }
     if (d.role == ARIL_CUDA_CONV_X) {
         if (stride > 1) return aril_cuda_area(d.x) <= 256 ? "e2,2=2" : "e2,2=1";
         if (d.x.dim[1] < 16) return "e2,2=1";
@@ -203,7 +207,8 @@ static bool begins_with(const char *name, const char *prefix)
 static bool is_slow(const aril_cuda_conv_task *t, const char *name)
 {
     bool one = aril_cuda_area(t->d.w) == 1;
-    return t->type == ARIL_F32 && (begins_with(name, "e0") || (!one && begins_with(name, "e67")));
+    return t->type == ARIL_F32 && !t->last &&
+           (begins_with(name, "e0") || (!one && begins_with(name, "e67")));
 }
 
 /* The engine of that name; or, without one, the preferred engine, the first that is not slow, or
@@ -275,12 +280,24 @@ static bool find_packed(const aril_cuda_conv_task *, int, bool, const char *, ar
 
 #endif
 
-/* Whether there is a bias or a ReLU that engines may do. */
+static bool is_low(const aril_cuda_conv_task *t)
+{
+    return t->type == ARIL_F16 || t->type == ARIL_BF16;
+}
+
+/* Whether there is a bias or an activation that engines may do. */
 static bool may_fuse(const aril_cuda_conv_task *t)
 {
     const aril_cuda_conv &d = t->d;
-    bool low = t->type == ARIL_F16 || t->type == ARIL_BF16, relu = d.activation == ARIL_RELU;
-    return low && d.role == ARIL_CUDA_CONV_Y && (d.has_bias || relu) && (relu || !d.activation);
+    bool known = d.activation == 0 || d.activation == ARIL_RELU || d.activation == ARIL_SIGMOID ||
+                 d.activation == ARIL_TANH;
+    return is_low(t) && d.role == ARIL_CUDA_CONV_Y && known && (d.has_bias || d.activation);
+}
+
+/* Whether they have to: what is rounded before such an activation differs too much after it. */
+static bool must_fuse(const aril_cuda_conv_task *t)
+{
+    return is_low(t) && (t->d.activation == ARIL_SIGMOID || t->d.activation == ARIL_TANH);
 }
 
 /* The text after a prefix; NULL if it begins otherwise. */
@@ -333,7 +350,7 @@ static bool likes_product(const aril_cuda_conv_task *t)
     const aril_cuda_conv &d = t->d;
     bool near = d.stride[0] * d.stride[1] * d.stride[2] == 1;
     if (t->type == ARIL_F32 && aril_cuda_tf32()) return false;
-    if (t->type == ARIL_F16 || t->type == ARIL_BF16) return near && !d.has_bias && !d.activation;
+    if (is_low(t)) return near && !d.has_bias && !d.activation;
     return t->last || d.role != ARIL_CUDA_CONV_W || aril_cuda_area(d.y) >= 100;
 }
 
@@ -352,7 +369,8 @@ static bool make_likely(const aril_cuda_conv_task *t, aril_cuda_conv_way *way)
 bool aril_cuda_conv_choose_unaligned(const aril_cuda_conv_task *t, size_t workspace,
                                      aril_cuda_conv_way *way)
 {
-    return find_engine(t, aril_cuda_size(t->type), false, nullptr, (int64_t)workspace, way);
+    return !must_fuse(t) &&
+           find_engine(t, aril_cuda_size(t->type), false, nullptr, (int64_t)workspace, way);
 }
 
 /* ---- tuning ---- */
@@ -595,6 +613,7 @@ bool aril_cuda_conv_choose(const aril_run *r, const aril_cuda_conv_task *t, aril
 {
     char key[256], name[256];
     *way = {};
+    if (must_fuse(t)) return may_fuse(t) && find_engine(t, 16, true, nullptr, MAX_WORKSPACE, way);
     bool has_key = key_of(r, t, key, sizeof key);
     if (has_key && aril_cuda_host->tuned(key, name, sizeof name) && make_named(t, name, way))
         return true;

@@ -1,0 +1,920 @@
+#include "graph/control.h"
+
+#include "aril/create.h"
+#include "aril/dtype.h"
+#include "aril/graph.h"
+#include "aril/index.h"
+#include "aril/math.h"
+#include "aril/view.h"
+#include "autograd/backward.h"
+#include "graph/exec.h"
+#include "graph/trace.h"
+#include "ops/shape/copy.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { MAX_ARGS = 64 };
+
+static aril_status check_call(const char *what, bool fns, aril_list in, int n_out,
+                              aril_tensor **out)
+{
+    if (!fns || in.n < 0 || in.n > MAX_ARGS || (in.n && !in.at) || n_out < 0 || (n_out && !out))
+        return aril__fail(ARIL_ERR_ARG,
+                          "%s: expected functions, at most %d inputs and room for the results",
+                          what, MAX_ARGS);
+    for (int i = 0; i < in.n; i++) {
+        if (!in.at[i]) return aril__fail(ARIL_ERR_ARG, "%s: input %d is NULL", what, i);
+        if (in.at[i]->flags & ARIL__POISON) return aril__refuse_poison(what, i, in.at[i]);
+    }
+    return ARIL_OK;
+}
+
+static aril_status fail_all(aril_status s, int n, aril_tensor **out)
+{
+    if (out) aril__poison_all(n, out);
+    return s;
+}
+
+/* Calls a function that has to set n results. */
+static aril_status call_fn(const char *what, aril_fn *fn, void *ctx, aril_tensor *const *in,
+                           int n_out, aril_tensor **out)
+{
+    for (int i = 0; i < n_out; i++) out[i] = NULL;
+    fn(ctx, in, out);
+    for (int i = 0; i < n_out; i++) {
+        if (!out[i])
+            return aril__fail(ARIL_ERR_STATE, "%s: a function did not set result %d", what, i);
+        if (out[i]->flags & ARIL__POISON) return aril_tensor_status(out[i]);
+    }
+    return ARIL_OK;
+}
+
+static bool is_symbolic(const aril_tensor *t)
+{
+    return t && t->flags & ARIL__SYMBOLIC;
+}
+
+static bool any_symbolic(aril_list in)
+{
+    for (int i = 0; i < in.n; i++)
+        if (is_symbolic(in.at[i])) return true;
+    return false;
+}
+
+/* ---- the ops ----
+ *
+ * They are not in the table: no kernel runs them, and their results depend on their bodies. */
+
+/* What the shape rule reads while a node is built. */
+static _Thread_local struct {
+    const aril__meta *out;
+} building;
+
+static aril_status control_infer(aril__call *c)
+{
+    memcpy(c->out, building.out, c->op->n_out * sizeof *c->out);
+    return ARIL_OK;
+}
+
+static void cond_vjp(aril__grad *c);
+static void while_vjp(aril__grad *c);
+static void scan_vjp(aril__grad *c);
+
+#define ALL (0xffu | 0xffu << 16)
+#define ROW(text, n, rule)                                                                  \
+    {                                                                                       \
+        .name = text, .min_in = 0, .max_in = ARIL__ANY, .n_out = n, .infer = control_infer, \
+        .vjp = rule, .attr_size = sizeof(struct control_attrs), .saves = {                  \
+            ALL,                                                                            \
+            ALL,                                                                            \
+            ALL,                                                                            \
+            ALL                                                                             \
+        }                                                                                   \
+    }
+#define ROWS(text, rule)                                                                    \
+    {                                                                                       \
+        ROW(text, 0, rule), ROW(text, 1, rule), ROW(text, 2, rule), ROW(text, 3, rule),     \
+            ROW(text, 4, rule), ROW(text, 5, rule), ROW(text, 6, rule), ROW(text, 7, rule), \
+            ROW(text, 8, rule)                                                              \
+    }
+static const aril__op rows[][ARIL__MAX_OUT + 1] = { [ARIL__COND] = ROWS("cond", cond_vjp),
+                                                    [ARIL__WHILE] = ROWS("while", while_vjp),
+                                                    [ARIL__SCAN] = ROWS("scan", scan_vjp) };
+
+/* ---- bodies ---- */
+
+/* A body while it is traced. */
+typedef struct body {
+    aril__tracing *t;
+    aril__meta out[ARIL__MAX_OUT];
+    aril__graph *g;
+} body;
+
+/* Describes an argument of a body: the tensor itself, or one trip's part of it. */
+static aril_tensor *argument(aril__tracing *t, aril_tensor *x, bool part)
+{
+    aril__thread *th = aril__self();
+    if (!part) return aril__give(th, aril__tracing_input(t, x, x->dim, NULL));
+    aril_tensor *like = aril__tensor_header(th, (aril_dtype)x->dtype, x->ndim - 1, x->dim + 1);
+    if (!like) return aril__poison();
+    like->flags |= ARIL__SHAPE_ONLY;
+    like->u.device = aril__tensor_device(x);
+    aril_tensor *arg = aril__give(th, aril__tracing_input(t, like, like->dim, NULL));
+    aril__tensor_release(th, like);
+    return arg;
+}
+
+static aril_status describe_outputs(const char *what, body *b, int n_out)
+{
+    const aril__graph *g = aril__tracing_graph(b->t);
+    if (n_out > ARIL__MAX_OUT)
+        return aril__fail(ARIL_ERR_UNSUPPORTED, "%s: more than %d results in a trace", what,
+                          ARIL__MAX_OUT);
+    for (int i = 0; i < n_out; i++) {
+        aril__value_id v = g->outputs[i];
+        b->out[i] =
+            (aril__meta){ .dtype = (aril_dtype)g->values[v].dtype, .ndim = g->values[v].ndim };
+        memcpy(b->out[i].dim, aril__graph_dims(g, v), (size_t)b->out[i].ndim * sizeof(int64_t));
+    }
+    return ARIL_OK;
+}
+
+/* Traces a function into a body; from argument `parts` on, arguments are one trip's part. */
+static aril_status trace_body(const char *what, aril__tracing *outer, aril_fn *fn, void *ctx,
+                              aril_list in, int parts, int n_out, body *b)
+{
+    aril_tensor *arg[MAX_ARGS], *out[ARIL__MAX_OUT + 1];
+    const aril__thread *th = aril__self();
+    const aril__error *before = th->last_error;
+    if (n_out > ARIL__MAX_OUT) return describe_outputs(what, b, n_out);
+    if (!(b->t = aril__tracing_body(outer, what))) return ARIL_ERR_MEMORY;
+    aril__traced_call c = aril__tracing_begin(b->t);
+    aril_status s = ARIL_OK;
+    for (int i = 0; i < in.n && s == ARIL_OK; i++) {
+        arg[i] = argument(b->t, in.at[i], i >= parts);
+        s = aril_tensor_status(arg[i]);
+    }
+    if (s == ARIL_OK) s = call_fn(what, fn, ctx, arg, n_out, out);
+    if (s == ARIL_OK && th->last_error != before && th->last_error) s = th->last_error->code;
+    s = aril__tracing_end(b->t, &c, s, n_out, out);
+    return s == ARIL_OK ? describe_outputs(what, b, n_out) : s;
+}
+
+static void free_body(body *b)
+{
+    aril__tracing_free(b->t);
+    aril__graph_free(b->g);
+}
+
+/* What several bodies capture, so that all of them have the same inputs. */
+static aril_status share_captures(int n, body *b)
+{
+    for (int from = 0; from < n; from++) {
+        aril_tensor *const *of;
+        int count = aril__tracing_captures(b[from].t, &of);
+        for (int k = 0; k < count; k++)
+            for (int to = 0; to < n; to++)
+                if (to != from && !aril__tracing_capture(b[to].t, of[k])) return ARIL_ERR_MEMORY;
+    }
+    return ARIL_OK;
+}
+
+/* Moves the inputs of a body that capture tensors into the order of the first body's. */
+static aril_status order_captures(const body *first, body *b, int n_args)
+{
+    aril_tensor *const *want, *const *have;
+    int n = aril__tracing_captures(first->t, &want);
+    aril__tracing_captures(b->t, &have);
+    aril__graph *g = aril__tracing_graph(b->t);
+    aril__input *sorted = aril__malloc(((size_t)n + 1) * sizeof *sorted);
+    if (!sorted) return aril__fail(ARIL_ERR_MEMORY, "graph: out of memory");
+    for (int i = 0; i < n; i++) {
+        int k = 0;
+        while (have[k] != want[i]) k++;
+        sorted[i] = g->inputs[n_args + k];
+    }
+    for (int i = 0; i < n; i++) {
+        g->inputs[n_args + i] = sorted[i];
+        g->values[sorted[i].value].from = (uint32_t)(n_args + i);
+    }
+    free(sorted);
+    return ARIL_OK;
+}
+
+/* ---- building a node ---- */
+
+static aril_status attach_bodies(aril__tracing *t, const aril_tensor *result, int n, body *b)
+{
+    aril__graph *g = aril__tracing_graph(t);
+    aril__value_id v = aril__tracing_value(t, (aril_tensor *)(uintptr_t)result);
+    aril__graph_node *node = &g->nodes[g->values[v].from];
+    node->body = g->n_bodies;
+    for (int i = 0; i < n; i++) {
+        if (!ARIL__GROW(g, bodies)) return ARIL_ERR_MEMORY;
+        aril__watches none = { 0 };
+        g->bodies[g->n_bodies++] = aril__tracing_take(b[i].t, &none);
+        node->n_bodies++;
+    }
+    return ARIL_OK;
+}
+
+/* Applies the op to the arguments and the captured tensors. `first`: an input before them. */
+static aril_status add_node(aril__tracing *t, const struct control_attrs *a, aril_tensor *first,
+                            aril_list args, int n_bodies, body *b, int n_out,
+                            const aril__meta *meta, aril_tensor **out)
+{
+    aril_tensor *const *captured;
+    aril_status s = share_captures(n_bodies, b);
+    for (int i = 1; i < n_bodies && s == ARIL_OK; i++)
+        s = order_captures(&b[0], &b[i], (int)a->n_args[0]);
+    if (s < 0) return s;
+    int n_captured = aril__tracing_captures(b[0].t, &captured), n = 0;
+    aril_tensor **in = aril__malloc((size_t)(args.n + n_captured + 1) * sizeof *in);
+    if (!in) return aril__fail(ARIL_ERR_MEMORY, "graph: out of memory");
+    if (first) in[n++] = first;
+    for (int i = 0; i < args.n; i++) in[n++] = args.at[i];
+    for (int i = 0; i < n_captured; i++) in[n++] = captured[i];
+    building.out = meta;
+    aril__tracer *before = aril__trace(aril__tracing_tracer(t));
+    aril__self()->sizes = aril__tracing_graph(t)->sizes;
+    s = aril__apply(&rows[a->kind[0]][n_out], n, in, a, out);
+    aril__trace(before);
+    if (before) aril__self()->sizes = aril__tracing_graph(t)->sizes;
+    free(in);
+    return s == ARIL_OK ? attach_bodies(t, out[0], n_bodies, b) : s;
+}
+
+/* ---- cond ---- */
+
+/* The shape that a result has in both branches. */
+static aril_status common_meta(int i, const aril__meta *a, const aril__meta *b, aril__meta *to)
+{
+    bool same = a->dtype == b->dtype && a->ndim == b->ndim;
+    *to = *a;
+    for (int d = 0; d < a->ndim && same; d++) {
+        same = a->dim[d] == b->dim[d] || a->dim[d] < 0 || b->dim[d] < 0;
+        if (a->dim[d] != b->dim[d]) to->dim[d] = -1;
+    }
+    if (same) return ARIL_OK;
+    char x[ARIL__SHAPE_TEXT], y[ARIL__SHAPE_TEXT];
+    return aril__fail(ARIL_ERR_SHAPE,
+                      "cond: result %d is %s %s in one branch and %s %s in the other", i,
+                      aril__dtypes[a->dtype].name, aril__shape_text(x, a->ndim, a->dim),
+                      aril__dtypes[b->dtype].name, aril__shape_text(y, b->ndim, b->dim));
+}
+
+static aril_status traced_cond(aril__tracing *t, aril_tensor *pred, aril_fn *const fn[2], void *ctx,
+                               aril_list in, int n_out, aril_tensor **out)
+{
+    body b[2] = { { 0 }, { 0 } };
+    aril__meta meta[ARIL__MAX_OUT];
+    struct control_attrs a = { .kind = { ARIL__COND },
+                               .n_args = { in.n },
+                               .fn = { (intptr_t)fn[0], (intptr_t)fn[1] },
+                               .ctx = { (intptr_t)ctx } };
+    aril_status s = ARIL_OK;
+    if (n_out < 1) s = aril__fail(ARIL_ERR_ARG, "cond: expected at least one result");
+    for (int i = 0; i < 2 && s == ARIL_OK; i++)
+        s = trace_body("cond", t, fn[i], ctx, in, in.n, n_out, &b[i]);
+    for (int i = 0; i < n_out && s == ARIL_OK; i++)
+        s = common_meta(i, &b[0].out[i], &b[1].out[i], &meta[i]);
+    if (s == ARIL_OK) s = add_node(t, &a, pred, in, 2, b, n_out, meta, out);
+    free_body(&b[0]);
+    free_body(&b[1]);
+    return s;
+}
+
+aril_status aril_cond(aril_tensor *pred, aril_fn *then_fn, aril_fn *else_fn, void *ctx,
+                      aril_list in, int n_out, aril_tensor **out)
+{
+    aril_status s = check_call("cond", then_fn && else_fn, in, n_out, out);
+    if (s == ARIL_OK) s = check_call("cond", true, (aril_list){ 1, &pred }, 0, NULL);
+    if (s < 0) return fail_all(s, n_out, out);
+    if (aril_numel(pred) != 1 && aril_numel(pred) >= 0) {
+        char text[ARIL__SHAPE_TEXT];
+        s = aril__fail(ARIL_ERR_SHAPE, "cond: the condition has one element, got shape %s",
+                       aril__text(text, pred));
+        return fail_all(s, n_out, out);
+    }
+    aril__tracing *t = aril__tracing_now(1, &pred);
+    if (!t) t = aril__tracing_now(in.n, in.at);
+    if (t && (is_symbolic(pred) || any_symbolic(in) || aril__self()->tracer))
+        s = traced_cond(t, pred, (aril_fn *const[]){ then_fn, else_fn }, ctx, in, n_out, out);
+    else
+        s = call_fn("cond", aril_item(pred) != 0 ? then_fn : else_fn, ctx, in.at, n_out, out);
+    return s < 0 ? fail_all(s, n_out, out) : ARIL_OK;
+}
+
+/* ---- gradients of bodies ---- */
+
+/* Calls a function again and differentiates it: arguments are its own, then gradients of those
+ * results that have one; results are gradients of wanted arguments and captured tensors. */
+typedef struct grad_call {
+    aril_fn *fn[2];
+    void *ctx;
+    int n_args, n_out;
+    int n_captured;
+    bool has[ARIL__MAX_OUT]; /* results with a gradient */
+    bool wants[MAX_ARGS];    /* arguments whose gradient is wanted */
+    aril_tensor **captured;  /* borrowed: of which a gradient is wanted */
+} grad_call;
+
+static aril_status run_back(const grad_call *q, aril_fn *fn, aril_tensor *const *arg,
+                            aril_tensor *const *given, aril_tensor **out)
+{
+    aril_tensor *x[MAX_ARGS], *y[ARIL__MAX_OUT], *root[ARIL__MAX_OUT], *start[ARIL__MAX_OUT];
+    aril__target target[2 * MAX_ARGS];
+    aril_tensor *of[2 * MAX_ARGS], *got[2 * MAX_ARGS] = { NULL };
+    int n = 0, n_roots = 0, g = 0;
+    ARIL_ENABLE_GRAD;
+    for (int i = 0; i < q->n_args; i++) {
+        x[i] = arg[i];
+        if (!q->wants[i]) continue;
+        x[i] = of[n] = aril_detach(arg[i]);
+        aril_set_requires_grad(x[i], true);
+        target[n] = (aril__target){ x[i]->node, x[i]->node_out };
+        n++;
+    }
+    for (int i = 0; i < q->n_captured; i++) {
+        of[n] = q->captured[i];
+        target[n] = (aril__target){ of[n]->node, of[n]->node_out };
+        n++;
+    }
+    aril_status s = call_fn("gradient", fn, q->ctx, x, q->n_out, y);
+    for (int i = 0; i < q->n_out && s == ARIL_OK; i++) {
+        if (!q->has[i]) continue;
+        if (aril_requires_grad(y[i])) {
+            root[n_roots] = y[i];
+            start[n_roots++] = aril_cast(given[g], aril_dtype_of(y[i]));
+        }
+        g++;
+    }
+    if (s == ARIL_OK && n_roots)
+        s = aril__backward_to(n_roots, root, start, n, target, got, true,
+                              (aril_grad_opts){ .create_graph = true });
+    for (int i = 0; i < n; i++) {
+        if (got[i]) got[i] = aril__give(aril__self(), got[i]);
+        if (s == ARIL_OK) out[i] = got[i] ? got[i] : aril_zeros_like(of[i]);
+    }
+    return s;
+}
+
+static void then_back(void *ctx, aril_tensor *const *in, aril_tensor **out)
+{
+    const grad_call *q = ctx;
+    run_back(q, q->fn[0], in, in + q->n_args, out);
+}
+
+static void else_back(void *ctx, aril_tensor *const *in, aril_tensor **out)
+{
+    const grad_call *q = ctx;
+    run_back(q, q->fn[1], in, in + q->n_args, out);
+}
+
+/* What to differentiate: `args` are the inputs of the node that are arguments, `rest` those that it
+ * captured. Belongs to the trace. NULL with an error. */
+static grad_call *new_grad_call(aril__tracing *t, const struct control_attrs *a, int n_out,
+                                aril_tensor *const *captured, const bool *wants_captured, int n)
+{
+    grad_call *q = aril__calloc(sizeof *q + (size_t)n * sizeof(aril_tensor *));
+    if (!aril__tracing_own(t, q)) {
+        aril__fail(ARIL_ERR_MEMORY, "gradient: out of memory");
+        return NULL;
+    }
+    q->fn[0] = (aril_fn *)(intptr_t)a->fn[0];
+    q->fn[1] = (aril_fn *)(intptr_t)a->fn[1];
+    q->ctx = (void *)(intptr_t)a->ctx[0];
+    q->n_args = (int)a->n_args[0];
+    q->n_out = n_out;
+    q->captured = (aril_tensor **)(q + 1);
+    for (int i = 0; i < n; i++)
+        if (wants_captured[i]) q->captured[q->n_captured++] = captured[i];
+    return q;
+}
+
+static void poison_wanted(aril__grad *c)
+{
+    for (int i = 0; i < c->n_in; i++)
+        if (c->wants[i]) c->dx[i] = aril__poison();
+}
+
+/* The gradient of a branch is a branch. */
+static void cond_vjp(aril__grad *c)
+{
+    const struct control_attrs *a = c->attrs;
+    int n_args = (int)a->n_args[0], first = 1 + n_args;
+    aril__tracing *t = aril__tracing_now(c->n_in, c->x);
+    grad_call *q =
+        t ? new_grad_call(t, a, c->n_out, c->x + first, c->wants + first, c->n_in - first) : NULL;
+    if (!q) {
+        poison_wanted(c);
+        return;
+    }
+    aril_tensor *in[MAX_ARGS + ARIL__MAX_OUT], *out[ARIL__MAX_OUT];
+    int n = 0, n_out = 0, k = 0;
+    for (int i = 0; i < n_args; i++) {
+        in[n++] = c->x[1 + i];
+        q->wants[i] = c->wants[1 + i];
+    }
+    for (int i = 0; i < c->n_out; i++)
+        if ((q->has[i] = c->g[i] != NULL)) in[n++] = c->g[i];
+    for (int i = 1; i < c->n_in; i++) n_out += c->wants[i];
+    if (n_out > ARIL__MAX_OUT) {
+        aril__fail(ARIL_ERR_UNSUPPORTED, "cond: gradients of more than %d tensors in a trace",
+                   ARIL__MAX_OUT);
+        poison_wanted(c);
+        return;
+    }
+    aril_cond(c->x[0], then_back, else_back, q, (aril_list){ n, in }, n_out, out);
+    for (int i = 1; i < c->n_in; i++)
+        if (c->wants[i]) c->dx[i] = out[k++];
+}
+
+/* ---- scan ---- */
+
+static aril_status part_sizes(const char *what, aril_list xs, int64_t *trips)
+{
+    *trips = -1;
+    for (int i = 0; i < xs.n; i++) {
+        if (xs.at[i]->ndim < 1)
+            return aril__fail(ARIL_ERR_SHAPE, "%s: sequence %d has no axis to run along", what, i);
+        int64_t n = xs.at[i]->dim[0];
+        if (i > 0 && n != *trips && n >= 0 && *trips >= 0)
+            return aril__fail(ARIL_ERR_SHAPE,
+                              "%s: sequence %d has %lld elements along its first axis, and "
+                              "sequence 0 has %lld",
+                              what, i, (long long)n, (long long)*trips);
+        if (i == 0 || *trips < 0) *trips = n;
+    }
+    return ARIL_OK;
+}
+
+static aril_status same_state(const char *what, int i, const aril_tensor *x, const aril__meta *m)
+{
+    if (x->dtype == m->dtype && aril__dims_fit(x->ndim, x->dim, m->ndim, m->dim)) return ARIL_OK;
+    char a[ARIL__SHAPE_TEXT], b[ARIL__SHAPE_TEXT];
+    return aril__fail(ARIL_ERR_SHAPE, "%s: state %d is %s %s, but the body makes it %s %s", what, i,
+                      aril__dtypes[x->dtype].name, aril__text(a, x), aril__dtypes[m->dtype].name,
+                      aril__shape_text(b, m->ndim, m->dim));
+}
+
+/* The traced form; in: state, then sequences. out: final state, then sequences of results. */
+static aril_status traced_scan(aril__tracing *t, aril_fn *fn, void *ctx, aril_list in, int n_state,
+                               int n_ys, bool reverse, int64_t trips, aril_tensor **out)
+{
+    body b = { 0 };
+    aril__meta meta[ARIL__MAX_OUT];
+    struct control_attrs a = { .kind = { ARIL__SCAN },
+                               .n_args = { in.n },
+                               .n_state = { n_state },
+                               .n_ys = { n_ys },
+                               .reverse = { reverse },
+                               .fn = { (intptr_t)fn },
+                               .ctx = { (intptr_t)ctx } };
+    int n_out = n_state + n_ys;
+    aril_status s = trace_body("scan", t, fn, ctx, in, n_state, n_out, &b);
+    for (int i = 0; i < n_out && s == ARIL_OK; i++) {
+        meta[i] = b.out[i];
+        if (i < n_state) {
+            s = same_state("scan", i, in.at[i], &b.out[i]);
+            continue;
+        }
+        if (b.out[i].ndim == ARIL_MAX_DIMS)
+            s = aril__fail(ARIL_ERR_SHAPE, "scan: result %d has too many dimensions", i);
+        meta[i].ndim++;
+        memmove(meta[i].dim + 1, b.out[i].dim, (ARIL_MAX_DIMS - 1) * sizeof *meta[i].dim);
+        meta[i].dim[0] = trips;
+    }
+    if (s == ARIL_OK) s = add_node(t, &a, NULL, in, 1, &b, n_out, meta, out);
+    free_body(&b);
+    return s;
+}
+
+/* As plain C. */
+static aril_status eager_scan(aril_fn *fn, void *ctx, aril_list in, int n_state, int n_ys,
+                              int64_t trips, aril_tensor **out)
+{
+    aril_tensor *arg[MAX_ARGS], *step[2 * MAX_ARGS];
+    size_t each = (size_t)(trips > 0 ? trips : 1);
+    aril_tensor **ys = aril__malloc(((size_t)n_ys * each + 1) * sizeof *ys);
+    if (!ys) return aril__fail(ARIL_ERR_MEMORY, "scan: out of memory");
+    aril_status s = ARIL_OK;
+    if (trips == 0 && n_ys)
+        s = aril__fail(ARIL_ERR_SHAPE, "scan: the sequences are empty, so that the shape of the "
+                                       "results is unknown");
+    for (int i = 0; i < n_state; i++) arg[i] = in.at[i];
+    for (int64_t k = 0; k < trips && s == ARIL_OK; k++) {
+        for (int i = n_state; i < in.n; i++) arg[i] = aril_select(in.at[i], 0, k);
+        s = call_fn("scan", fn, ctx, arg, n_state + n_ys, step);
+        for (int i = 0; i < n_state && s == ARIL_OK; i++) arg[i] = step[i];
+        for (int i = 0; i < n_ys && s == ARIL_OK; i++)
+            ys[(size_t)i * each + (size_t)k] = step[n_state + i];
+    }
+    for (int i = 0; i < n_state && s == ARIL_OK; i++) out[i] = arg[i];
+    for (int i = 0; i < n_ys && s == ARIL_OK; i++) {
+        out[n_state + i] = aril_stack((aril_list){ (int)trips, ys + (size_t)i * each }, 0);
+        s = aril_tensor_status(out[n_state + i]);
+    }
+    free(ys);
+    return s;
+}
+
+/* A body that also returns its state, for the gradient. */
+typedef struct saving_call {
+    aril_fn *fn;
+    void *ctx;
+    int n_state, n_out;
+} saving_call;
+
+static void saving_fn(void *ctx, aril_tensor *const *in, aril_tensor **out)
+{
+    const saving_call *q = ctx;
+    q->fn(q->ctx, in, out);
+    for (int i = 0; i < q->n_state; i++) out[q->n_out + i] = aril_copy(in[i]);
+}
+
+static bool wants_gradient(aril_list in)
+{
+    return !aril__self()->mode.no_grad && in.n > 0;
+}
+
+/* In a trace with gradients, the states before each trip are results too. */
+static aril_status scan(aril_fn *fn, void *ctx, aril_list in, int n_state, int n_ys, int64_t trips,
+                        aril_tensor **out)
+{
+    aril__tracing *t = aril__tracing_now(in.n, in.at);
+    if (!t || !(aril__self()->tracer || any_symbolic(in)))
+        return eager_scan(fn, ctx, in, n_state, n_ys, trips, out);
+    if (!wants_gradient(in) || n_ys + 2 * n_state > ARIL__MAX_OUT)
+        return traced_scan(t, fn, ctx, in, n_state, n_ys, false, trips, out);
+    saving_call *q = aril__malloc(sizeof *q);
+    aril_tensor *all[ARIL__MAX_OUT];
+    if (!aril__tracing_own(t, q)) return aril__fail(ARIL_ERR_MEMORY, "scan: out of memory");
+    *q = (saving_call){ fn, ctx, n_state, n_state + n_ys };
+    aril_status s = traced_scan(t, saving_fn, q, in, n_state, n_ys + n_state, false, trips, all);
+    for (int i = 0; i < n_state + n_ys && s == ARIL_OK; i++) out[i] = all[i];
+    return s;
+}
+
+aril_status aril_scan(aril_fn *fn, void *ctx, aril_list state, aril_list xs, int n_ys,
+                      aril_tensor **final, aril_tensor **ys)
+{
+    int n_state = state.n, n_out = n_state + n_ys;
+    aril_tensor *in[2 * MAX_ARGS], *out[2 * MAX_ARGS];
+    int64_t trips = 0;
+    aril_status s = check_call("scan", fn != NULL, state, n_state, final);
+    if (s == ARIL_OK) s = check_call("scan", true, xs, n_ys, ys);
+    if (s == ARIL_OK && (xs.n < 1 || n_out > MAX_ARGS || state.n + xs.n > MAX_ARGS))
+        s = aril__fail(ARIL_ERR_ARG, "scan: expected at least one sequence to run along");
+    if (s == ARIL_OK) s = part_sizes("scan", xs, &trips);
+    if (s == ARIL_OK) {
+        for (int i = 0; i < n_state; i++) in[i] = state.at[i];
+        for (int i = 0; i < xs.n; i++) in[n_state + i] = xs.at[i];
+        s = scan(fn, ctx, (aril_list){ n_state + xs.n, in }, n_state, n_ys, trips, out);
+    }
+    if (s < 0) {
+        fail_all(s, n_state, final);
+        return fail_all(s, n_ys, ys);
+    }
+    for (int i = 0; i < n_state; i++) final[i] = out[i];
+    for (int i = 0; i < n_ys; i++) ys[i] = out[n_state + i];
+    return ARIL_OK;
+}
+
+aril_status aril_map(aril_fn *fn, void *ctx, aril_list xs, int n_out, aril_tensor **out)
+{
+    return aril_scan(fn, ctx, (aril_list){ 0 }, xs, n_out, NULL, out);
+}
+
+/* The gradient of a scan runs back: its state is the gradient of the state and, summed up, those of
+ * captured tensors. Arguments of a trip: that state, then x_t, the state before t, gradients of
+ * y_t. */
+typedef struct back_call {
+    grad_call *q;
+    int n_state, n_xs;
+    bool wants_state[ARIL__MAX_OUT];
+} back_call;
+
+static void scan_back(void *ctx, aril_tensor *const *in, aril_tensor **out)
+{
+    const back_call *b = ctx;
+    const grad_call *q = b->q;
+    aril_tensor *arg[MAX_ARGS], *given[ARIL__MAX_OUT], *got[2 * MAX_ARGS];
+    int n = 0, k = 0, o = 0;
+    int n_carry = b->n_state + q->n_captured;
+    aril_tensor *const *x = in + n_carry, *const *s = x + b->n_xs, *const *gy = s + b->n_state;
+    for (int i = 0; i < b->n_state; i++) arg[n++] = s[i];
+    for (int i = 0; i < b->n_xs; i++) arg[n++] = x[i];
+    n = 0;
+    for (int i = 0; i < q->n_out; i++)
+        if (q->has[i]) given[n++] = i < b->n_state ? in[i] : *gy++;
+    if (run_back(q, q->fn[0], arg, given, got) < 0) return;
+    for (int i = 0; i < b->n_state; i++) out[o++] = q->wants[i] ? got[k++] : aril_zeros_like(s[i]);
+    int first_x = k;
+    for (int i = 0; i < b->n_xs; i++) k += q->wants[b->n_state + i];
+    for (int i = 0; i < q->n_captured; i++) out[o++] = aril_add(in[b->n_state + i], got[k++]);
+    for (int i = 0; i < b->n_xs; i++)
+        if (q->wants[b->n_state + i]) out[o++] = got[first_x++];
+}
+
+/* The function without what saving_fn adds. */
+static const saving_call *saved_in(const struct control_attrs *a)
+{
+    return (aril_fn *)(intptr_t)a->fn[0] == saving_fn ? (saving_call *)(intptr_t)a->ctx[0] : NULL;
+}
+
+static aril_status scan_backward(aril__grad *c)
+{
+    const struct control_attrs *a = c->attrs;
+    const saving_call *saved = saved_in(a);
+    int n_state = (int)a->n_state[0], n_args = (int)a->n_args[0], n_xs = n_args - n_state;
+    aril__tracing *t = aril__tracing_now(c->n_in, c->x);
+    bool again = false; /* a gradient of the states before each trip: of a gradient */
+    for (int i = saved ? saved->n_out : 0; saved && i < c->n_out; i++) again |= c->g[i] != NULL;
+    if (!t || a->reverse[0] || !saved || again)
+        return aril__fail(ARIL_ERR_UNSUPPORTED, "scan: this scan cannot be differentiated");
+    grad_call *q =
+        new_grad_call(t, a, saved->n_out, c->x + n_args, c->wants + n_args, c->n_in - n_args);
+    back_call *b = q ? aril__calloc(sizeof *b) : NULL;
+    if (!b || !aril__tracing_own(t, b)) return aril__fail(ARIL_ERR_MEMORY, "scan: out of memory");
+    *b = (back_call){ .q = q, .n_state = n_state, .n_xs = n_xs };
+    q->fn[0] = saved->fn;
+    q->ctx = saved->ctx;
+    aril_tensor *in[MAX_ARGS], *out[ARIL__MAX_OUT];
+    int n = 0, n_ys = 0, k = 0;
+    for (int i = 0; i < n_args; i++)
+        q->wants[i] = aril_dtype_is_float(aril_dtype_of(c->x[i])) && (i < n_state || c->wants[i]);
+    for (int i = 0; i < saved->n_out; i++) q->has[i] = i < n_state ? q->wants[i] : c->g[i] != NULL;
+    for (int i = 0; i < n_state; i++) in[n++] = c->g[i] ? c->g[i] : aril_zeros_like(c->x[i]);
+    for (int i = 0; i < q->n_captured; i++) in[n++] = aril_zeros_like(q->captured[i]);
+    int n_carry = n;
+    for (int i = 0; i < n_xs; i++) in[n++] = c->x[n_state + i];
+    for (int i = 0; i < n_state; i++) in[n++] = c->y[saved->n_out + i];
+    for (int i = n_state; i < saved->n_out; i++)
+        if (q->has[i]) in[n++] = c->g[i];
+    for (int i = 0; i < n_xs; i++) n_ys += q->wants[n_state + i];
+    if (n_carry + n_ys > ARIL__MAX_OUT)
+        return aril__fail(ARIL_ERR_UNSUPPORTED,
+                          "scan: gradients of more than %d tensors in a trace", ARIL__MAX_OUT);
+    aril_status s = traced_scan(t, scan_back, b, (aril_list){ n, in }, n_carry, n_ys, true,
+                                c->x[n_state]->dim[0], out);
+    if (s < 0) return s;
+    for (int i = 0; i < n_state; i++)
+        if (c->wants[i]) c->dx[i] = out[i];
+    for (int i = n_args; i < c->n_in; i++)
+        if (c->wants[i]) c->dx[i] = out[n_state + k++];
+    for (int i = 0, y = n_carry; i < n_xs; i++) {
+        if (!q->wants[n_state + i]) continue;
+        if (c->wants[n_state + i]) c->dx[n_state + i] = out[y];
+        y++;
+    }
+    return ARIL_OK;
+}
+
+static void scan_vjp(aril__grad *c)
+{
+    if (scan_backward(c) < 0) poison_wanted(c);
+}
+
+/* ---- while ---- */
+
+static void while_vjp(aril__grad *c)
+{
+    aril__fail(ARIL_ERR_GRAD, "while: a loop in a trace is differentiated only if it has "
+                              "max_trips, which bounds what has to be kept");
+    poison_wanted(c);
+}
+
+static aril_status traced_while(aril__tracing *t, aril_fn *const fn[2], void *ctx, aril_list in,
+                                aril_tensor **out)
+{
+    body b[2] = { { 0 }, { 0 } };
+    struct control_attrs a = { .kind = { ARIL__WHILE },
+                               .n_args = { in.n },
+                               .n_state = { in.n },
+                               .fn = { (intptr_t)fn[0], (intptr_t)fn[1] },
+                               .ctx = { (intptr_t)ctx } };
+    aril_status s = trace_body("while", t, fn[0], ctx, in, in.n, 1, &b[0]);
+    if (s == ARIL_OK) s = trace_body("while", t, fn[1], ctx, in, in.n, in.n, &b[1]);
+    for (int i = 0; i < in.n && s == ARIL_OK; i++)
+        s = same_state("while", i, in.at[i], &b[1].out[i]);
+    if (s == ARIL_OK) s = add_node(t, &a, NULL, in, 2, b, in.n, b[1].out, out);
+    free_body(&b[0]);
+    free_body(&b[1]);
+    return s;
+}
+
+/* With a bound: a scan over so many trips, of which each runs the body only if the condition
+ * holds. */
+typedef struct bounded {
+    aril_fn *fn[2];
+    void *ctx;
+    int n;
+} bounded;
+
+static void same_fn(void *ctx, aril_tensor *const *in, aril_tensor **out)
+{
+    const bounded *q = ctx;
+    for (int i = 0; i < q->n; i++) out[i] = aril_copy(in[i]);
+}
+
+static void body_fn(void *ctx, aril_tensor *const *in, aril_tensor **out)
+{
+    const bounded *q = ctx;
+    q->fn[1](q->ctx, in, out);
+}
+
+static void trip_fn(void *ctx, aril_tensor *const *in, aril_tensor **out)
+{
+    const bounded *q = ctx;
+    aril_tensor *go[1] = { NULL };
+    if (call_fn("while", q->fn[0], q->ctx, in, 1, go) < 0) return;
+    aril_cond(go[0], body_fn, same_fn, ctx, (aril_list){ q->n, (aril_tensor **)(uintptr_t)in },
+              q->n, out);
+}
+
+static aril_status bounded_while(aril__tracing *t, aril_fn *const fn[2], void *ctx, aril_list in,
+                                 int64_t trips, aril_tensor **out)
+{
+    bounded *q = aril__malloc(sizeof *q);
+    if (!aril__tracing_own(t, q)) return aril__fail(ARIL_ERR_MEMORY, "while: out of memory");
+    *q = (bounded){ { fn[0], fn[1] }, ctx, in.n };
+    aril_tensor *all[MAX_ARGS];
+    for (int i = 0; i < in.n; i++) all[i] = in.at[i];
+    all[in.n] = aril_zeros(ARIL_SHAPE(trips), ARIL_U8, aril_cpu());
+    return scan(trip_fn, q, (aril_list){ in.n + 1, all }, in.n, 0, trips, out);
+}
+
+static aril_status eager_while(aril_fn *const fn[2], void *ctx, aril_list in, int64_t max,
+                               aril_tensor **out)
+{
+    aril_tensor *now[MAX_ARGS], *next[MAX_ARGS], *go[1];
+    aril_status s = ARIL_OK;
+    for (int i = 0; i < in.n; i++) now[i] = in.at[i];
+    for (int64_t k = 0; (max <= 0 || k < max) && s == ARIL_OK; k++) {
+        s = call_fn("while", fn[0], ctx, now, 1, go);
+        if (s < 0 || aril_item(go[0]) == 0) break;
+        s = call_fn("while", fn[1], ctx, now, in.n, next);
+        for (int i = 0; i < in.n && s == ARIL_OK; i++) now[i] = next[i];
+    }
+    for (int i = 0; i < in.n; i++) out[i] = now[i];
+    return s;
+}
+
+aril_status aril_while(aril_fn *cond, aril_fn *fn, void *ctx, aril_list state, aril_while_opts opts,
+                       aril_tensor **out)
+{
+    aril_fn *const both[2] = { cond, fn };
+    aril_status s = check_call("while", cond && fn, state, state.n, out);
+    if (s == ARIL_OK && (state.n < 1 || state.n >= MAX_ARGS))
+        s = aril__fail(ARIL_ERR_ARG, "while: expected at least one tensor of state");
+    if (s < 0) return fail_all(s, state.n > 0 ? state.n : 0, out);
+    aril__tracing *t = aril__tracing_now(state.n, state.at);
+    if (!t || !(aril__self()->tracer || any_symbolic(state)))
+        s = eager_while(both, ctx, state, opts.max_trips, out);
+    else if (opts.max_trips > 0)
+        s = bounded_while(t, both, ctx, state, opts.max_trips, out);
+    else
+        s = traced_while(t, both, ctx, state, out);
+    return s < 0 ? fail_all(s, state.n, out) : ARIL_OK;
+}
+
+/* ---- running ---- */
+
+static aril_status read_flag(const char *what, aril_tensor *t, bool *to)
+{
+    if (t->numel != 1)
+        return aril__fail(ARIL_ERR_SHAPE, "%s: the condition has %lld elements, expected one", what,
+                          (long long)t->numel);
+    double v = aril_item(t);
+    *to = v != 0;
+    return ARIL_OK;
+}
+
+static void release_all(int n, aril_tensor **t)
+{
+    for (int i = 0; i < n; i++) {
+        if (t[i]) aril__tensor_release(aril__self(), t[i]);
+        t[i] = NULL;
+    }
+}
+
+static aril_status run_cond(const aril__graph *g, const aril__graph_node *n, aril_tensor *const *in,
+                            const int64_t *size, aril_tensor **out)
+{
+    bool yes = false;
+    aril_status s = read_flag("cond", in[0], &yes);
+    const aril__graph *taken = g->bodies[n->body + !yes];
+    return s < 0 ? s : aril__exec_run_body(taken->exec, in + 1, size, out);
+}
+
+static aril_status run_while(const aril__graph *g, const aril__graph_node *n,
+                             aril_tensor *const *in, const int64_t *size, aril_tensor **out)
+{
+    const struct control_attrs *a = aril__graph_attrs(g, n);
+    int n_state = (int)a->n_state[0];
+    const aril__graph *cond = g->bodies[n->body], *trip = g->bodies[n->body + 1];
+    aril_tensor **arg = aril__malloc(((size_t)n->n_in + 1) * sizeof *arg);
+    aril_tensor *next[ARIL__MAX_OUT], *go[1];
+    if (!arg) return aril__fail(ARIL_ERR_MEMORY, "while: out of memory");
+    memcpy(arg, in, n->n_in * sizeof *arg);
+    for (int i = 0; i < n_state; i++) aril__tensor_keep(arg[i]);
+    aril_status s = ARIL_OK;
+    for (bool yes = true; s == ARIL_OK;) {
+        s = aril__exec_run_body(cond->exec, arg, size, go);
+        if (s < 0) break;
+        s = read_flag("while", go[0], &yes);
+        release_all(1, go);
+        if (s < 0 || !yes) break;
+        s = aril__exec_run_body(trip->exec, arg, size, next);
+        if (s < 0) break;
+        release_all(n_state, arg);
+        memcpy(arg, next, (size_t)n_state * sizeof *arg);
+    }
+    for (int i = 0; i < n_state && s == ARIL_OK; i++) {
+        ARIL_SCOPE;
+        out[i] = arg[i] == in[i] ? aril__tensor_keep(aril_copy(arg[i])) : aril__tensor_keep(arg[i]);
+        s = aril_tensor_status(out[i]);
+    }
+    release_all(n_state, arg);
+    free(arg);
+    return s;
+}
+
+/* Puts the result of trip k into the sequence, which the first one creates. */
+static aril_status put_result(aril_tensor **to, aril_tensor *y, int64_t trips, int64_t k)
+{
+    ARIL_SCOPE;
+    if (!*to) {
+        aril_shape shape = { .ndim = y->ndim + 1, .dim = { trips } };
+        memcpy(shape.dim + 1, y->dim, (size_t)y->ndim * sizeof *y->dim);
+        aril_tensor *all = aril_empty(shape, (aril_dtype)y->dtype, aril_device_of(y));
+        if (aril_tensor_status(all) < 0) return aril_tensor_status(all);
+        *to = aril__tensor_keep(all);
+    }
+    return aril_tensor_status(aril_copy_(aril_select(*to, 0, k), y));
+}
+
+/* No trips: the sequences of results are empty. */
+static aril_status empty_result(const aril__graph *g, aril__value_id v, aril_tensor **to)
+{
+    ARIL_SCOPE;
+    aril_shape shape = { .ndim = g->values[v].ndim };
+    for (int d = 1; d < shape.ndim; d++) {
+        int64_t size = aril__graph_dims(g, v)[d];
+        shape.dim[d] = size < 0 ? 0 : size;
+    }
+    aril_tensor *t = aril_empty(shape, (aril_dtype)g->values[v].dtype, g->values[v].device->id);
+    *to = aril__tensor_keep(t);
+    return aril_tensor_status(t);
+}
+
+static aril_status run_scan(const aril__graph *g, const aril__graph_node *n, aril_tensor *const *in,
+                            const int64_t *size, aril_tensor **out)
+{
+    const struct control_attrs *a = aril__graph_attrs(g, n);
+    int n_state = (int)a->n_state[0], n_args = (int)a->n_args[0], n_ys = (int)a->n_ys[0];
+    const aril__graph *trip = g->bodies[n->body];
+    int64_t trips = in[n_state]->dim[0];
+    aril_tensor **arg = aril__malloc(((size_t)n->n_in + 1) * sizeof *arg);
+    aril_tensor *step[ARIL__MAX_OUT];
+    if (!arg) return aril__fail(ARIL_ERR_MEMORY, "scan: out of memory");
+    memcpy(arg, in, n->n_in * sizeof *arg);
+    for (int i = 0; i < n_state; i++) aril__tensor_keep(arg[i]);
+    for (int i = 0; i < n_ys; i++) out[n_state + i] = NULL;
+    aril_status s = ARIL_OK;
+    for (int64_t t = 0; t < trips && s == ARIL_OK; t++) {
+        ARIL_SCOPE;
+        int64_t at = a->reverse[0] ? trips - 1 - t : t;
+        for (int i = n_state; i < n_args; i++) arg[i] = aril_select(in[i], 0, at);
+        s = aril__exec_run_body(trip->exec, arg, size, step);
+        if (s < 0) break;
+        release_all(n_state, arg);
+        memcpy(arg, step, (size_t)n_state * sizeof *arg);
+        for (int i = 0; i < n_ys && s == ARIL_OK; i++)
+            s = put_result(&out[n_state + i], step[n_state + i], trips, at);
+        release_all(n_ys, step + n_state);
+    }
+    for (int i = 0; i < n_ys && s == ARIL_OK && trips == 0; i++)
+        s = empty_result(g, n->out + (uint32_t)(n_state + i), &out[n_state + i]);
+    for (int i = 0; i < n_state && s == ARIL_OK; i++) {
+        ARIL_SCOPE;
+        out[i] = aril__tensor_keep(trips ? arg[i] : aril_copy(arg[i]));
+    }
+    if (s < 0) release_all(n_ys, out + n_state);
+    release_all(n_state, arg);
+    free(arg);
+    return s;
+}
+
+aril_status aril__control_run(const aril__graph *g, const aril__graph_node *n,
+                              aril_tensor *const *in, const int64_t *size, aril_tensor **out)
+{
+    const struct control_attrs *a = aril__graph_attrs(g, n);
+    switch (a->kind[0]) {
+    case ARIL__COND: return run_cond(g, n, in, size, out);
+    case ARIL__WHILE: return run_while(g, n, in, size, out);
+    default: return run_scan(g, n, in, size, out);
+    }
+}

@@ -1,0 +1,545 @@
+/* Define and run: graphs that are built by calls on symbolic tensors, and sessions that run them.
+ */
+#include "aril/create.h"
+#include "aril/math.h"
+#include "graph/program.h"
+#include "ops/shape/copy.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct kept {
+    aril_tensor *symbol;  /* belongs to the graph */
+    aril_tensor *initial; /* a reference */
+    uint32_t state;
+    bool placed; /* by ARIL_DEVICE: sessions do not move it */
+} kept;
+
+struct aril_graph {
+    aril__tracing *t;
+    kept *variables;
+    uint32_t n_variables, cap_variables;
+    bool *placed; /* for each placeholder: by ARIL_DEVICE */
+    uint32_t cap_placed;
+};
+
+/* ---- graphs ---- */
+
+aril_graph *aril_graph_new(const char *name)
+{
+    aril__self();
+    aril_graph *g = aril__calloc(sizeof *g);
+    if (!g || !(g->t = aril__tracing_new(name, true))) {
+        free(g);
+        aril__fail(ARIL_ERR_MEMORY, "graph_new: out of memory");
+        return NULL;
+    }
+    aril__tracing_set_owner(g->t, g);
+    return g;
+}
+
+void aril_graph_free(aril_graph *g)
+{
+    if (!g) return;
+    for (uint32_t i = 0; i < g->n_variables; i++)
+        aril__tensor_release(aril__self(), g->variables[i].initial);
+    aril__tracing_free(g->t);
+    free(g->variables);
+    free(g->placed);
+    free(g);
+}
+
+void aril_graph_print(const aril_graph *g, FILE *to)
+{
+    if (g && to) aril__graph_print(aril__tracing_graph(g->t), to);
+}
+
+/* The graph of a symbolic tensor; NULL with an error. */
+static aril_graph *graph_of(const char *what, const aril_tensor *t)
+{
+    aril__tracing *of = NULL;
+    if (!t)
+        aril__fail(ARIL_ERR_ARG, "%s: the tensor is NULL", what);
+    else if (t->flags & ARIL__POISON)
+        aril__refuse_poison(what, -1, t);
+    else if (!(of = aril__tracing_of(t)))
+        aril__fail(ARIL_ERR_ARG, "%s: expected a symbolic tensor of a graph, got one with a value",
+                   what);
+    return of ? aril__tracing_owner(of) : NULL;
+}
+
+aril_guard aril_device_begin(aril_device device)
+{
+    aril_guard g = aril_no_grad_begin();
+    aril__thread *th = aril__self();
+    if (g.depth == UINT32_MAX) return g;
+    th->mode.no_grad = th->guards[th->n_guards - 1].mode.no_grad;
+    th->mode.placed = true;
+    th->mode.device = device;
+    return g;
+}
+
+/* ---- placeholders ---- */
+
+static aril__device *device_now(void)
+{
+    const aril__mode *m = &aril__self()->mode;
+    return m->placed ? aril__device_find(m->device) : aril__cpu_device;
+}
+
+aril_tensor *aril_placeholder(aril_graph *g, const char *name, aril_shape shape, aril_dtype dtype)
+{
+    aril__thread *th = aril__self();
+    if (!g || shape.ndim < 0 || shape.ndim > ARIL_MAX_DIMS) {
+        aril__fail(ARIL_ERR_ARG,
+                   g ? "placeholder: %d dimensions" : "placeholder: the graph is NULL", shape.ndim);
+        return aril__poison();
+    }
+    aril__device *device = device_now();
+    if (!device) {
+        aril__fail(ARIL_ERR_DEVICE, "placeholder: the device of ARIL_DEVICE does not exist");
+        return aril__poison();
+    }
+    aril__graph *of = aril__tracing_graph(g->t);
+    aril_tensor *like = aril__tensor_header(th, dtype, shape.ndim, shape.dim);
+    if (!like || !aril__graph_grow(&g->placed, of->n_inputs, &g->cap_placed, sizeof *g->placed)) {
+        if (like) aril__tensor_release(th, like);
+        return aril__poison();
+    }
+    like->flags |= ARIL__SHAPE_ONLY;
+    like->u.device = device;
+    g->placed[of->n_inputs] = th->mode.placed;
+    aril_tensor *x = aril__tracing_input(g->t, like, shape.dim, name);
+    aril__tensor_release(th, like);
+    x = aril__give(th, x);
+    if (aril__is_float(dtype) && aril__dtypes[dtype].computes) aril_set_requires_grad(x, true);
+    return x;
+}
+
+/* ---- variables ---- */
+
+static aril_status initialize(aril_graph *g, const kept *v)
+{
+    ARIL_SCOPE;
+    ARIL_NO_GRAD;
+    aril_tensor *to = aril__tracing_graph(g->t)->states[v->state].tensor;
+    return aril_tensor_status(aril_copy_(to, v->initial));
+}
+
+aril_tensor *aril_variable(aril_graph *g, const char *name, aril_tensor *initial)
+{
+    aril__thread *th = aril__self();
+    if (!g) aril__fail(ARIL_ERR_ARG, "variable: the graph is NULL");
+    if (!g || aril__check_value("variable", initial) < 0) return aril__poison();
+    if (!aril__graph_grow(&g->variables, g->n_variables, &g->cap_variables, sizeof *g->variables))
+        return aril__poison();
+    aril__device *device = th->mode.placed ? device_now() : initial->storage->device;
+    if (!device) {
+        aril__fail(ARIL_ERR_DEVICE, "variable: the device of ARIL_DEVICE does not exist");
+        return aril__poison();
+    }
+    ARIL_SCOPE;
+    aril_tensor *state;
+    {
+        ARIL_NO_GRAD;
+        state = aril_copy(aril_to(aril_detach(initial), device->id));
+    }
+    if (aril__is_poison(state)) return aril_escape(state);
+    state->flags &= (uint16_t) ~(ARIL__WEAK | ARIL__NUMBER);
+    aril_tensor *x = aril__give(th, aril__tracing_variable(g->t, state, name));
+    if (aril__is_poison(x)) return aril_escape(x);
+    g->variables[g->n_variables++] = (kept){ .symbol = x,
+                                             .initial = aril__tensor_keep(initial),
+                                             .state = aril__tracing_graph(g->t)->n_states - 1,
+                                             .placed = th->mode.placed };
+    if (aril__is_float((aril_dtype)state->dtype) && aril__dtypes[state->dtype].computes)
+        aril_set_requires_grad(x, true);
+    return aril_escape(x);
+}
+
+/* The variable that a symbolic tensor is; NULL with an error. */
+static const kept *variable_of(const char *what, aril_graph *g, const aril_tensor *t)
+{
+    for (uint32_t i = 0; g && i < g->n_variables; i++)
+        if (g->variables[i].symbol == t) return &g->variables[i];
+    if (g) aril__fail(ARIL_ERR_ARG, "%s: expected a variable of a graph (aril_variable)", what);
+    return NULL;
+}
+
+aril_tensor *aril_variable_value(aril_tensor *t)
+{
+    aril_graph *g = graph_of("variable_value", t);
+    const kept *v = variable_of("variable_value", g, t);
+    return v ? aril__tracing_graph(g->t)->states[v->state].tensor : aril__poison();
+}
+
+aril_status aril_graph_initialize(aril_graph *g)
+{
+    if (!g) return aril__fail(ARIL_ERR_ARG, "graph_initialize: the graph is NULL");
+    aril_status s = ARIL_OK;
+    for (uint32_t i = 0; i < g->n_variables && s == ARIL_OK; i++)
+        s = initialize(g, &g->variables[i]);
+    return s;
+}
+
+/* ---- assignments ---- */
+
+/* `value` has been computed for this assignment alone: fetching it performs it. */
+static aril_tensor *assigned(const char *what, aril_tensor *variable, aril_tensor *value)
+{
+    aril_graph *g = graph_of(what, variable);
+    const kept *v = variable_of(what, g, variable);
+    if (!v || aril__is_poison(value)) return v ? aril__pass_on(value) : aril__poison();
+    char a[ARIL__SHAPE_TEXT], b[ARIL__SHAPE_TEXT];
+    aril_tensor *state = aril__tracing_graph(g->t)->states[v->state].tensor;
+    if (!aril__dims_fit(value->ndim, value->dim, state->ndim, state->dim) ||
+        value->dtype != state->dtype) {
+        aril__fail(ARIL_ERR_SHAPE, "%s: the variable is %s %s, but the new value %s %s", what,
+                   aril__dtypes[state->dtype].name, aril__text(a, state),
+                   aril__dtypes[value->dtype].name, aril__text(b, value));
+        return aril__poison();
+    }
+    aril__value_id id = aril__tracing_value(g->t, value);
+    if (!id || !aril__graph_effect(aril__tracing_graph(g->t), ARIL__WRITE_STATE, v->state, id))
+        return aril__poison();
+    return value;
+}
+
+aril_tensor *aril_assign(aril_tensor *variable, aril_tensor *value)
+{
+    ARIL_NO_GRAD;
+    if (!variable || !value) return aril__null_tensor("assign");
+    aril_tensor *cast = aril_cast(value, aril_dtype_of(variable));
+    /* An operation with the variable, so that a value from outside becomes one of the graph. */
+    if (!(cast->flags & (ARIL__SYMBOLIC | ARIL__POISON))) {
+        aril_tensor *zeros = aril_zeros_like(variable);
+        return assigned("assign", variable, aril_add(zeros, cast));
+    }
+    return assigned("assign", variable, aril__op(&aril__op_copy, cast));
+}
+
+aril_tensor *aril_assign_add(aril_tensor *variable, aril_tensor *value)
+{
+    ARIL_NO_GRAD;
+    return assigned("assign_add", variable, aril_add(variable, value));
+}
+
+aril_tensor *aril_assign_sub(aril_tensor *variable, aril_tensor *value)
+{
+    ARIL_NO_GRAD;
+    return assigned("assign_sub", variable, aril_sub(variable, value));
+}
+
+/* ---- what a list of fetches needs ---- */
+
+typedef struct request {
+    uint32_t n_fetch, n_effects;
+    aril__value_id *fetch;
+    uint32_t *effects;
+} request;
+
+static void free_request(request *q)
+{
+    free(q->fetch);
+    free(q->effects);
+}
+
+static aril_status two_assignments(const aril__graph *g, uint32_t state)
+{
+    return aril__fail(ARIL_ERR_ARG,
+                      "run: two of the fetched tensors assign to the variable '%s'; fetch one",
+                      g->states[state].name ? g->states[state].name : "?");
+}
+
+/* The values to fetch and the assignments among them. */
+static aril_status make_request(aril_graph *g, const char *what, aril_list fetches, request *q)
+{
+    const aril__graph *of = aril__tracing_graph(g->t);
+    q->fetch = aril__malloc(((size_t)fetches.n + 1) * sizeof *q->fetch);
+    q->effects = aril__malloc(((size_t)of->n_effects + 1) * sizeof *q->effects);
+    if (!q->fetch || !q->effects) return aril__fail(ARIL_ERR_MEMORY, "%s: out of memory", what);
+    for (int i = 0; i < fetches.n; i++) {
+        aril_graph *own = graph_of(what, fetches.at[i]);
+        if (!own) return aril__latest_status();
+        if (own != g)
+            return aril__fail(ARIL_ERR_ARG, "%s: fetch %d belongs to another graph", what, i);
+        if (!(q->fetch[i] = aril__tracing_value(g->t, fetches.at[i]))) return ARIL_ERR_MEMORY;
+        q->n_fetch++;
+    }
+    for (uint32_t e = 0; e < of->n_effects; e++) {
+        bool wanted = false;
+        for (uint32_t i = 0; i < q->n_fetch && !wanted; i++)
+            wanted = q->fetch[i] == of->effects[e].value;
+        for (uint32_t k = 0; k < q->n_effects && wanted; k++)
+            if (of->effects[q->effects[k]].to == of->effects[e].to)
+                return two_assignments(of, of->effects[e].to);
+        if (wanted) q->effects[q->n_effects++] = e;
+    }
+    return ARIL_OK;
+}
+
+/* ---- sessions ---- */
+
+typedef struct plan {
+    struct plan *next;
+    request of;
+    aril__exec *x;
+} plan;
+
+struct aril_session {
+    aril_graph *g;
+    aril__device *device;
+    plan *plans; /* latest first */
+    int n_plans;
+};
+
+enum { MAX_PLANS = 64 };
+
+static aril_status move_variables(aril_session *s)
+{
+    ARIL_SCOPE;
+    ARIL_NO_GRAD;
+    aril__graph *of = aril__tracing_graph(s->g->t);
+    for (uint32_t i = 0; i < s->g->n_variables; i++) {
+        const kept *v = &s->g->variables[i];
+        aril_tensor *now = of->states[v->state].tensor;
+        if (v->placed || now->storage->device == s->device) continue;
+        aril_tensor *there = aril_to(now, s->device->id);
+        if (aril_tensor_status(there) < 0) return aril_tensor_status(there);
+        aril__tensor_exchange(now, there);
+    }
+    return ARIL_OK;
+}
+
+aril_session *aril_session_new(aril_graph *g, aril_device device)
+{
+    aril_session *s = g ? aril__calloc(sizeof *s) : NULL;
+    if (!s) {
+        aril__fail(g ? ARIL_ERR_MEMORY : ARIL_ERR_ARG, "session_new: %s",
+                   g ? "out of memory" : "the graph is NULL");
+        return NULL;
+    }
+    s->g = g;
+    s->device = aril__device_find(device);
+    if (!s->device) aril__fail(ARIL_ERR_DEVICE, "session_new: there is no such device");
+    if (s->device && move_variables(s) == ARIL_OK) return s;
+    free(s);
+    return NULL;
+}
+
+static void free_plan(plan *p)
+{
+    free_request(&p->of);
+    aril__exec_free(p->x);
+    free(p);
+}
+
+void aril_session_free(aril_session *s)
+{
+    if (!s) return;
+    for (plan *next; s->plans; s->plans = next) {
+        next = s->plans->next;
+        free_plan(s->plans);
+    }
+    free(s);
+}
+
+static bool is_for(const plan *p, const request *q)
+{
+    return p->of.n_fetch == q->n_fetch && p->of.n_effects == q->n_effects &&
+           memcmp(p->of.fetch, q->fetch, q->n_fetch * sizeof *q->fetch) == 0;
+}
+
+static void drop_oldest(aril_session *s)
+{
+    plan **last = &s->plans;
+    while ((*last)->next) last = &(*last)->next;
+    free_plan(*last);
+    *last = NULL;
+    s->n_plans--;
+}
+
+/* The executor for a request, which it takes over; NULL with an error. */
+static const aril__exec *find_plan(aril_session *s, request *q)
+{
+    for (plan *p = s->plans; p; p = p->next) {
+        if (!is_for(p, q)) continue;
+        free_request(q);
+        return p->x;
+    }
+    plan *p = aril__calloc(sizeof *p);
+    aril__exec *x = p ? aril__exec_new(aril__tracing_graph(s->g->t), q->n_fetch, q->fetch,
+                                       q->n_effects, q->effects)
+                      : NULL;
+    if (!x) {
+        free_request(q);
+        free(p);
+        if (!p) aril__fail(ARIL_ERR_MEMORY, "session_run: out of memory");
+        return NULL;
+    }
+    *p = (plan){ s->plans, *q, x };
+    s->plans = p;
+    if (++s->n_plans > MAX_PLANS) drop_oldest(s);
+    return x;
+}
+
+/* ---- feeds ---- */
+
+static const char *name_of_input(const aril__graph *g, uint32_t i)
+{
+    return g->inputs[i].name ? g->inputs[i].name : "?";
+}
+
+static aril_status check_feed(const aril__graph *g, uint32_t i, const aril_tensor *t)
+{
+    char want[ARIL__SHAPE_TEXT], got[ARIL__SHAPE_TEXT];
+    const aril__value *v = &g->values[g->inputs[i].value];
+    if (v->dtype != t->dtype)
+        return aril__fail(ARIL_ERR_DTYPE, "session_run: the placeholder '%s' is %s, but was fed %s",
+                          name_of_input(g, i), aril__dtypes[v->dtype].name,
+                          aril__dtypes[t->dtype].name);
+    const int64_t *dim = aril__graph_dims(g, g->inputs[i].value);
+    bool fits = t->ndim == v->ndim;
+    for (int d = 0; d < t->ndim && fits; d++) fits = dim[d] < 0 || dim[d] == t->dim[d];
+    if (fits) return ARIL_OK;
+    aril__shape_text(want, v->ndim, dim);
+    return aril__fail(ARIL_ERR_SHAPE,
+                      "session_run: the placeholder '%s' has shape %s, but was fed %s",
+                      name_of_input(g, i), want, aril__text(got, t));
+}
+
+static aril_status feed_all(aril_session *s, aril_feeds feeds, aril_tensor **given)
+{
+    const aril__graph *g = aril__tracing_graph(s->g->t);
+    for (int i = 0; i < feeds.n; i++) {
+        aril_tensor *to = feeds.at[i].placeholder;
+        aril_graph *own = graph_of("session_run", to);
+        if (!own) return aril__latest_status();
+        aril__value_id v = own == s->g ? aril__tracing_value(s->g->t, to) : 0;
+        if (!v || g->values[v].kind != ARIL__FROM_INPUT)
+            return aril__fail(ARIL_ERR_ARG, "session_run: feed %d is not for a placeholder%s", i,
+                              v ? "" : " of this graph");
+        aril_status status = aril__check_value("session_run", feeds.at[i].value);
+        uint32_t input = g->values[v].from;
+        if (status == ARIL_OK) status = check_feed(g, input, feeds.at[i].value);
+        if (status < 0) return status;
+        if (given[input])
+            return aril__fail(ARIL_ERR_ARG, "session_run: the placeholder '%s' was fed twice",
+                              name_of_input(g, input));
+        given[input] = aril_to(feeds.at[i].value,
+                               s->g->placed[input] ? g->values[v].device->id : s->device->id);
+        if (aril_tensor_status(given[input]) < 0) return aril_tensor_status(given[input]);
+    }
+    return ARIL_OK;
+}
+
+static aril_status check_fed(const aril__graph *g, const aril__exec *x, aril_tensor *const *given)
+{
+    for (uint32_t i = 0; i < g->n_inputs; i++)
+        if (!given[i] && aril__exec_needs(x, g->inputs[i].value))
+            return aril__fail(ARIL_ERR_ARG,
+                              "session_run: the placeholder '%s' was not fed, and the fetched "
+                              "tensors depend on it",
+                              name_of_input(g, i));
+    return ARIL_OK;
+}
+
+static aril_status run_session(aril_session *s, aril_feeds feeds, aril_list fetches,
+                               aril_tensor **out)
+{
+    ARIL_SCOPE;
+    request q = { 0 };
+    const aril__exec *x = NULL;
+    aril_status status = make_request(s->g, "session_run", fetches, &q);
+    if (status < 0)
+        free_request(&q);
+    else if (!(x = find_plan(s, &q)))
+        status = aril__latest_status();
+    if (!x) return status;
+    const aril__graph *g = aril__tracing_graph(s->g->t);
+    aril_tensor **given = aril__calloc(((size_t)g->n_inputs + 1) * sizeof *given);
+    if (!given) return aril__fail(ARIL_ERR_MEMORY, "session_run: out of memory");
+    status = feed_all(s, feeds, given);
+    if (status == ARIL_OK) status = check_fed(g, x, given);
+    if (status == ARIL_OK) status = aril__exec_run(x, given, out);
+    free(given);
+    return status;
+}
+
+aril_status aril_session_run(aril_session *s, aril_feeds feeds, aril_list fetches,
+                             aril_tensor **out)
+{
+    if (!s || feeds.n < 0 || fetches.n < 0 || (fetches.n && (!fetches.at || !out)))
+        return aril__fail(ARIL_ERR_ARG, "session_run: the %s is NULL", s ? "list" : "session");
+    aril_status status = run_session(s, feeds, fetches, out);
+    if (status < 0) {
+        aril__poison_all(fetches.n, out);
+        return status;
+    }
+    for (int i = 0; i < fetches.n; i++) out[i] = aril__give(aril__self(), out[i]);
+    return ARIL_OK;
+}
+
+/* ---- functions ---- */
+
+/* The inputs of the graph that placeholders are. */
+static aril_status find_inputs(aril_graph *g, aril_list inputs, uint32_t *to)
+{
+    const aril__graph *of = aril__tracing_graph(g->t);
+    for (int i = 0; i < inputs.n; i++) {
+        aril_graph *own = graph_of("graph_function", inputs.at[i]);
+        if (!own) return aril__latest_status();
+        aril__value_id v = own == g ? aril__tracing_value(g->t, inputs.at[i]) : 0;
+        if (!v || of->values[v].kind != ARIL__FROM_INPUT)
+            return aril__fail(ARIL_ERR_ARG, "graph_function: input %d is not a placeholder%s", i,
+                              v ? "" : " of this graph");
+        to[i] = of->values[v].from;
+    }
+    return ARIL_OK;
+}
+
+static aril_status check_inputs(const aril__graph *g, const aril__exec *x, int n,
+                                const uint32_t *inputs)
+{
+    for (uint32_t i = 0; i < g->n_inputs; i++) {
+        bool given = false;
+        for (int k = 0; k < n; k++) given |= inputs[k] == i;
+        if (!given && aril__exec_needs(x, g->inputs[i].value))
+            return aril__fail(ARIL_ERR_ARG,
+                              "graph_function: the outputs depend on the placeholder '%s', which "
+                              "is not among the inputs",
+                              name_of_input(g, i));
+    }
+    return ARIL_OK;
+}
+
+/* An executor for the outputs, whose updates are performed but not returned. */
+static aril__exec *function_exec(aril_graph *g, aril_list outputs, aril_list updates)
+{
+    request out = { 0 }, all = { 0 };
+    aril__exec *x = NULL;
+    if (make_request(g, "graph_function", outputs, &out) == ARIL_OK &&
+        make_request(g, "graph_function", updates, &all) == ARIL_OK)
+        x = aril__exec_new(aril__tracing_graph(g->t), out.n_fetch, out.fetch, all.n_effects,
+                           all.effects);
+    free_request(&out);
+    free_request(&all);
+    return x;
+}
+
+aril_program *aril_graph_function(aril_list inputs, aril_list outputs, aril_list updates)
+{
+    const aril_tensor *any = outputs.n > 0 ? outputs.at[0] : updates.n > 0 ? updates.at[0] : NULL;
+    aril_graph *g = graph_of("graph_function", any);
+    uint32_t *at = g ? aril__malloc(((size_t)inputs.n + 1) * sizeof *at) : NULL;
+    if (!at) return NULL;
+    aril_program *p = NULL;
+    aril__exec *x =
+        find_inputs(g, inputs, at) == ARIL_OK ? function_exec(g, outputs, updates) : NULL;
+    const aril__graph *of = aril__tracing_graph(g->t);
+    if (x && check_inputs(of, x, inputs.n, at) == ARIL_OK)
+        p = aril__program_of(of, x, inputs.n, at);
+    if (x && !p) aril__exec_free(x);
+    free(at);
+    return p;
+}

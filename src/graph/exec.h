@@ -1,0 +1,39 @@
+/* Running a graph.
+ *
+ * An executor is made for the outputs and effects that a run wants, and knows which nodes those
+ * need, where each value is used last, and which values are computed in the memory of the tensor
+ * that they are written to. It is not changed by runs, so that several threads can run it. */
+#ifndef ARIL_GRAPH_EXEC_H
+#define ARIL_GRAPH_EXEC_H
+
+#include "graph/graph.h"
+
+typedef struct aril__exec aril__exec;
+
+/* For these outputs and effects (numbers in g->effects) of the graph, which must outlive it, and
+ * may grow. NULL with an error. */
+aril__exec *aril__exec_new(const aril__graph *g, uint32_t n_out, const aril__value_id *out,
+                           uint32_t n_effects, const uint32_t *effects);
+void aril__exec_free(aril__exec *x);
+
+/* Whether it reads the value: whether an input has to be given. */
+bool aril__exec_needs(const aril__exec *x, aril__value_id v);
+
+/* The number of outputs, and of nodes that a run executes. */
+uint32_t aril__exec_results(const aril__exec *x);
+uint32_t aril__exec_steps(const aril__exec *x);
+
+/* Runs: in[i] is input i of the graph, NULL where it is not needed. out[] gets a reference to a new
+ * tensor for each output: later runs do not change it. On failure out[] is left alone; tensors that
+ * the program changes may have been changed, as in eager mode. */
+aril_status aril__exec_run(const aril__exec *x, aril_tensor *const *in, aril_tensor **out);
+
+/* The same for a body: `size` has the unknown sizes that the run around it knows already (-1: not
+ * known). */
+aril_status aril__exec_run_body(const aril__exec *x, aril_tensor *const *in, const int64_t *size,
+                                aril_tensor **out);
+
+/* An executor for all outputs and effects of a graph. */
+aril__exec *aril__exec_whole(const aril__graph *g);
+
+#endif

@@ -1,0 +1,264 @@
+#include "graph/passes.h"
+
+#include "core/log.h"
+#include "ops/table/apply.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+const aril__pass aril__pass_list[] = {
+    { "fold", "nodes whose inputs are constants are computed once", aril__pass_fold },
+    { "cse", "equal nodes are computed once", aril__pass_cse },
+    { "dead", "nodes that nothing needs are removed", aril__pass_dead },
+};
+const int aril__n_passes = sizeof aril__pass_list / sizeof *aril__pass_list;
+
+/* ---- switches ---- */
+
+static bool has_word(const char *list, const char *word, char sign)
+{
+    size_t n = strlen(word);
+    for (const char *at = list; *at;) {
+        size_t length = strcspn(at, ",");
+        bool signed_word = *at == '-';
+        if (signed_word == (sign == '-') && length - signed_word == n &&
+            memcmp(at + signed_word, word, n) == 0)
+            return true;
+        at += length + (at[length] == ',');
+    }
+    return false;
+}
+
+/* Whether the list names passes to run, and not only ones to leave out. */
+static bool is_selection(const char *list)
+{
+    for (const char *at = list; *at;) {
+        if (*at != '-') return true;
+        size_t length = strcspn(at, ",");
+        at += length + (at[length] == ',');
+    }
+    return false;
+}
+
+bool aril__pass_is_on(const char *name)
+{
+    const char *list = getenv("ARIL_PASSES");
+    if (!list || !*list) return true;
+    if (has_word(list, name, '-')) return false;
+    return !is_selection(list) || has_word(list, name, '+');
+}
+
+aril_status aril__passes(aril__graph *g)
+{
+    aril_status s = ARIL_OK;
+    for (uint32_t i = 0; i < g->n_bodies && s == ARIL_OK; i++) s = aril__passes(g->bodies[i]);
+    for (int i = 0; i < aril__n_passes && s == ARIL_OK; i++) {
+        const aril__pass *p = &aril__pass_list[i];
+        uint32_t before = g->n_nodes;
+        if (!aril__pass_is_on(p->name)) continue;
+        s = p->run(g);
+        if (aril__log_on(ARIL__LOG_PASSES))
+            aril__log(ARIL__LOG_PASSES, "%s: %s: %u nodes, %u before", g->name ? g->name : "graph",
+                      p->name, g->n_nodes - 1, before - 1);
+    }
+    return s;
+}
+
+static aril__cold aril_status no_memory(void)
+{
+    return aril__fail(ARIL_ERR_MEMORY, "passes: out of memory");
+}
+
+/* Whether a node computes its outputs from its inputs and attributes alone, in new memory. */
+static bool is_plain(const aril__graph_node *n)
+{
+    if (n->n_bodies || n->op->flags & DYNAMIC || n->op->writes || n->op->reserve_out ||
+        n->op->reserve_in)
+        return false;
+    for (int k = 0; k < n->op->n_out; k++)
+        if (ARIL__IS_WRITE(n->op->out[k])) return false;
+    return true;
+}
+
+/* ---- dead code ---- */
+
+aril_status aril__pass_dead(aril__graph *g)
+{
+    bool *keep = aril__calloc(g->n_nodes);
+    if (!keep) return no_memory();
+    for (uint32_t i = 0; i < g->n_outputs + g->n_effects; i++) {
+        aril__value_id v = i < g->n_outputs ? g->outputs[i] : g->effects[i - g->n_outputs].value;
+        if (g->values[v].kind == ARIL__FROM_NODE) keep[g->values[v].from] = true;
+    }
+    for (aril__node_id n = g->n_nodes; n-- > 1;) {
+        const aril__graph_node *node = &g->nodes[n];
+        for (int i = 0; i < node->n_in && keep[n]; i++) {
+            const aril__value *v = &g->values[aril__graph_in(g, node)[i]];
+            if (v->kind == ARIL__FROM_NODE) keep[v->from] = true;
+        }
+    }
+    aril__graph_keep_nodes(g, keep);
+    free(keep);
+    return ARIL_OK;
+}
+
+/* ---- common subexpressions ---- */
+
+static uint64_t stir(uint64_t h, uint64_t word)
+{
+    h = (h ^ word) * 0x9e3779b97f4a7c15u;
+    return h ^ h >> 29;
+}
+
+static uint64_t hash_node(const aril__graph *g, const aril__graph_node *n)
+{
+    uint64_t h = stir((uintptr_t)n->op, n->n_in);
+    for (int i = 0; i < n->n_in; i++) h = stir(h, aril__graph_in(g, n)[i]);
+    const int64_t *words = aril__graph_attrs(g, n);
+    for (size_t k = 0; words && k < n->op->attr_size / sizeof *words; k++)
+        h = stir(h, (uint64_t)words[k]);
+    return h;
+}
+
+static bool are_equal(const aril__graph *g, const aril__graph_node *a, const aril__graph_node *b)
+{
+    if (a->op != b->op || a->n_in != b->n_in || a->has_attrs != b->has_attrs) return false;
+    if (memcmp(aril__graph_in(g, a), aril__graph_in(g, b), a->n_in * sizeof *g->ids) != 0)
+        return false;
+    if (a->has_attrs &&
+        memcmp(aril__graph_attrs(g, a), aril__graph_attrs(g, b), a->op->attr_size) != 0)
+        return false;
+    for (uint32_t k = 0; k < a->n_out; k++)
+        if (g->values[a->out + k].tensor_flags != g->values[b->out + k].tensor_flags) return false;
+    return true;
+}
+
+/* Scalars are created anew by each call: those with the same value become one. */
+static void merge_constants(aril__graph *g, aril__value_id *to)
+{
+    enum { SLOTS = 256 };
+    aril__value_id seen[SLOTS] = { 0 };
+    for (aril__value_id v = 1; v < g->n_values; v++) {
+        const aril__value *x = &g->values[v];
+        if (x->kind != ARIL__FROM_CONSTANT) continue;
+        const aril_tensor *t = g->constants[x->from];
+        if (!(t->flags & ARIL__CONSTANT) || t->numel != 1) continue;
+        uint64_t bits = 0;
+        size_t bytes = aril__dtype_bytes((aril_dtype)t->dtype, 1);
+        memcpy(&bits, aril__ptr(t), bytes < sizeof bits ? bytes : sizeof bits);
+        aril__value_id *slot = &seen[stir(bits, t->dtype) % SLOTS];
+        const aril__value *y = &g->values[*slot];
+        const aril_tensor *u = *slot ? g->constants[y->from] : NULL;
+        if (u && u->dtype == t->dtype && u->flags == t->flags && u->ndim == t->ndim &&
+            memcmp(aril__ptr(u), aril__ptr(t), bytes) == 0)
+            to[v] = *slot;
+        else
+            *slot = v;
+    }
+}
+
+static void merge_nodes(aril__graph *g, aril__value_id *to, aril__node_id *table, size_t slots)
+{
+    for (aril__node_id id = 1; id < g->n_nodes; id++) {
+        aril__graph_node *n = &g->nodes[id];
+        for (int i = 0; i < n->n_in; i++) {
+            aril__value_id v = g->ids[n->in + (uint32_t)i];
+            if (to[v]) g->ids[n->in + (uint32_t)i] = to[v];
+        }
+        if (!is_plain(n)) continue;
+        size_t at = hash_node(g, n) & (slots - 1);
+        while (table[at] && !are_equal(g, &g->nodes[table[at]], n)) at = (at + 1) & (slots - 1);
+        if (!table[at]) {
+            table[at] = id;
+            continue;
+        }
+        for (uint32_t k = 0; k < n->n_out; k++) to[n->out + k] = g->nodes[table[at]].out + k;
+    }
+}
+
+aril_status aril__pass_cse(aril__graph *g)
+{
+    size_t slots = 64;
+    while (slots < 2 * (size_t)g->n_nodes) slots *= 2;
+    aril__value_id *to = aril__calloc(g->n_values * sizeof *to);
+    aril__node_id *table = aril__calloc(slots * sizeof *table);
+    bool fits = to && table;
+    if (fits) {
+        merge_constants(g, to);
+        merge_nodes(g, to, table, slots);
+        aril__graph_replace(g, to);
+    }
+    free(to);
+    free(table);
+    return fits ? aril__pass_dead(g) : no_memory();
+}
+
+/* ---- constant folding ---- */
+
+enum { FOLD_BYTES = 1 << 20 }; /* larger results are computed in each run */
+
+static bool is_small(const aril__graph *g, aril__value_id v)
+{
+    int64_t n = 1;
+    for (int d = 0; d < g->values[v].ndim; d++) {
+        int64_t size = aril__graph_dims(g, v)[d];
+        if (size < 0 || __builtin_mul_overflow(n, size, &n)) return false;
+    }
+    return n <= FOLD_BYTES && aril__dtype_bytes((aril_dtype)g->values[v].dtype, n) <= FOLD_BYTES;
+}
+
+static bool can_fold(const aril__graph *g, const aril__graph_node *n)
+{
+    const aril__value_id *in = aril__graph_in(g, n);
+    if (!is_plain(n) || n->sized || n->n_out != 1 || n->n_in == 0 || n->op->flags & RANDOM ||
+        !is_small(g, n->out) || n->n_in > 8)
+        return false;
+    for (int i = 0; i < n->n_in; i++) {
+        if (!in[i]) continue;
+        const aril__value *v = &g->values[in[i]];
+        if (v->kind != ARIL__FROM_CONSTANT) return false;
+        const aril_tensor *t = g->constants[v->from];
+        bool shape = i < 31 && n->op->shape_only >> i & 1;
+        if (!t->storage && !shape) return false;
+    }
+    return true;
+}
+
+/* Computes a node now; its output becomes a constant. */
+static aril_status fold_node(aril__graph *g, aril__graph_node *n)
+{
+    ARIL_SCOPE;
+    ARIL_INFERENCE;
+    aril_tensor *in[8], *out[ARIL__MAX_OUT];
+    for (int i = 0; i < n->n_in; i++) {
+        aril__value_id v = aril__graph_in(g, n)[i];
+        in[i] = v ? g->constants[g->values[v].from] : NULL;
+    }
+    aril_status s = aril__apply(n->op, n->n_in, in, aril__graph_attrs(g, n), out);
+    if (s < 0) return s;
+    if (!ARIL__GROW(g, constants)) return ARIL_ERR_MEMORY;
+    out[0]->flags |= g->values[n->out].tensor_flags;
+    g->constants[g->n_constants] = aril__tensor_keep(out[0]);
+    g->values[n->out].kind = ARIL__FROM_CONSTANT;
+    g->values[n->out].from = g->n_constants++;
+    return ARIL_OK;
+}
+
+aril_status aril__pass_fold(aril__graph *g)
+{
+    bool *keep = aril__malloc(g->n_nodes);
+    if (!keep) return no_memory();
+    aril_status s = ARIL_OK;
+    for (aril__node_id id = 1; id < g->n_nodes && s == ARIL_OK; id++) {
+        aril__graph_node *n = &g->nodes[id];
+        keep[id] = !can_fold(g, n);
+        if (!keep[id]) s = fold_node(g, n);
+    }
+    if (s == ARIL_OK) {
+        for (aril__node_id id = 1; id < g->n_nodes; id++) /* not its value any more */
+            if (!keep[id]) g->nodes[id].n_out = 0;
+        aril__graph_keep_nodes(g, keep);
+    }
+    free(keep);
+    return s;
+}

@@ -1,0 +1,30 @@
+/* Passes: changes of a graph that keep what it computes.
+ *
+ * ARIL_PASSES switches them: "-fold" leaves that one out, "none" leaves all out, "cse,dead" runs
+ * only those. ARIL_LOG=passes prints what each of them did. */
+#ifndef ARIL_GRAPH_PASSES_H
+#define ARIL_GRAPH_PASSES_H
+
+#include "graph/graph.h"
+
+typedef struct aril__pass {
+    const char *name, *doc;
+    aril_status (*run)(aril__graph *g);
+} aril__pass;
+
+/* All passes, in the order in which they run. */
+extern const aril__pass aril__pass_list[];
+extern const int aril__n_passes;
+
+/* Whether ARIL_PASSES leaves a pass on. */
+bool aril__pass_is_on(const char *name);
+
+/* Runs those that are on. */
+aril_status aril__passes(aril__graph *g);
+
+/* The passes themselves. */
+aril_status aril__pass_fold(aril__graph *g); /* nodes of constants are computed once */
+aril_status aril__pass_cse(aril__graph *g);  /* equal nodes are computed once */
+aril_status aril__pass_dead(aril__graph *g); /* nodes that nothing needs are removed */
+
+#endif

@@ -1,0 +1,222 @@
+/* The text form of a graph. */
+#include "graph/graph.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+/* Values are shown by name, or by number. */
+static void print_name(const aril__graph *g, aril__value_id v, FILE *to)
+{
+    const aril__value *x = &g->values[v];
+    const char *name = x->kind == ARIL__FROM_INPUT   ? g->inputs[x->from].name
+                       : x->kind == ARIL__FROM_STATE ? g->states[x->from].name
+                                                     : NULL;
+    if (!v)
+        fputs("-", to);
+    else if (name)
+        fprintf(to, "%%%s", name);
+    else
+        fprintf(to, "%%%u", v);
+}
+
+/* "f32[64,?]". */
+static void print_type(const aril__graph *g, aril__value_id v, FILE *to)
+{
+    const aril__value *x = &g->values[v];
+    const int64_t *dim = aril__graph_dims(g, v);
+    fprintf(to, "%s[", aril__dtypes[x->dtype].name);
+    for (int d = 0; d < x->ndim; d++) {
+        if (dim[d] >= 0)
+            fprintf(to, "%s%" PRId64, d ? "," : "", dim[d]);
+        else
+            fprintf(to, "%s%s", d ? "," : "", aril__size_name(g->sizes, dim[d]));
+    }
+    fputs("]", to);
+}
+
+static void print_typed(const aril__graph *g, aril__value_id v, FILE *to)
+{
+    print_name(g, v, to);
+    fputs(": ", to);
+    print_type(g, v, to);
+}
+
+/* A constant with one element is shown as that. */
+static bool print_constant(const aril__graph *g, aril__value_id v, FILE *to)
+{
+    const aril__value *x = &g->values[v];
+    if (x->kind != ARIL__FROM_CONSTANT) return false;
+    const aril_tensor *t = g->constants[x->from];
+    if (!t->storage || t->numel != 1 || !t->storage->device->host_memory || t->flags & ARIL__KEY)
+        return false;
+    double value;
+    aril__dtypes[t->dtype].load[ARIL__C_F64](&value, aril__base(t), t->offset, 1, 1);
+    fprintf(to, "%.9g", value);
+    return true;
+}
+
+static void print_operand(const aril__graph *g, aril__value_id v, FILE *to)
+{
+    const aril__value *x = &g->values[v];
+    if (v && print_constant(g, v, to)) return;
+    if (v && x->kind == ARIL__FROM_KEY)
+        fprintf(to, "key(%" PRIu64 ")", g->keys[x->from].offset);
+    else
+        print_name(g, v, to);
+}
+
+/* ---- attributes ---- */
+
+static bool is_default(const aril__attr *a, const void *attrs)
+{
+    for (int k = 0; k < a->count; k++) {
+        const char *at = (const char *)attrs + a->offset + (size_t)k * 8;
+        double value = a->type == ARIL__I64 ? (double)*(const int64_t *)(const void *)at
+                                            : *(const double *)(const void *)at;
+        if (value != a->initial) return false;
+    }
+    return true;
+}
+
+static void print_number(const aril__graph *g, const aril__attr *a, const void *attrs, int k,
+                         FILE *to)
+{
+    const char *at = (const char *)attrs + a->offset + (size_t)k * 8;
+    if (a->type == ARIL__F64) {
+        fprintf(to, "%.9g", *(const double *)(const void *)at);
+        return;
+    }
+    int64_t value = *(const int64_t *)(const void *)at;
+    if (aril__size_is_named(value))
+        fputs(aril__size_name(g->sizes, value), to);
+    else if (value == INT64_MAX)
+        fputs("end", to);
+    else
+        fprintf(to, "%" PRId64, value);
+}
+
+/* ", stride=[2,2,1]": those that are not the defaults. Trailing elements that are, are left out. */
+static void print_attrs(const aril__graph *g, const aril__graph_node *n, bool first, FILE *to)
+{
+    const void *attrs = aril__graph_attrs(g, n);
+    for (int i = 0; attrs && i < n->op->n_attrs; i++) {
+        const aril__attr *a = &n->op->attrs[i];
+        if (is_default(a, attrs)) continue;
+        fprintf(to, "%s%s=%s", first ? "" : ", ", a->name, a->count > 1 ? "[" : "");
+        first = false;
+        int last = a->count;
+        for (; last > 1; last--) {
+            aril__attr one = *a;
+            one.offset = (uint16_t)(a->offset + (last - 1) * 8);
+            one.count = 1;
+            if (!is_default(&one, attrs)) break;
+        }
+        for (int k = 0; k < last; k++) {
+            if (k) fputs(",", to);
+            print_number(g, a, attrs, k, to);
+        }
+        if (a->count > 1) fputs("]", to);
+    }
+}
+
+/* ---- nodes ---- */
+
+static void indent(int depth, FILE *to)
+{
+    for (int i = 0; i < depth; i++) fputs("  ", to);
+}
+
+static void print_graph(const aril__graph *g, int depth, FILE *to);
+
+/* A list op on many tensors shows the first ones. */
+enum { SHOWN = 24 };
+
+static void print_node(const aril__graph *g, aril__node_id id, int depth, FILE *to)
+{
+    const aril__graph_node *n = &g->nodes[id];
+    const aril__value_id *in = aril__graph_in(g, n);
+    indent(depth, to);
+    bool first = true;
+    for (uint32_t k = 0; k < n->n_out && k < SHOWN; k++) {
+        if (g->values[n->out + k].kind == ARIL__NO_VALUE) continue;
+        if (!first) fputs(", ", to);
+        print_typed(g, n->out + k, to);
+        first = false;
+    }
+    if (n->n_out > SHOWN) fprintf(to, ", ... (%u)", n->n_out);
+    fprintf(to, " = %s(", n->op->name);
+    for (int i = 0; i < n->n_in && i < SHOWN; i++) {
+        if (i) fputs(", ", to);
+        print_operand(g, in[i], to);
+    }
+    if (n->n_in > SHOWN) fprintf(to, ", ... (%u)", n->n_in);
+    print_attrs(g, n, n->n_in == 0, to);
+    fputs(")", to);
+    char where[256];
+    aril__graph_where(g, n, where, sizeof where);
+    if (n->scope || where[0])
+        fprintf(to, "  # %s%s%s", g->text + n->scope, n->scope && where[0] ? " " : "", where);
+    for (uint32_t b = 0; b < n->n_bodies; b++) {
+        fputs(b ? "" : " {\n", to);
+        print_graph(g->bodies[n->body + b], depth + 1, to);
+        if (b + 1 == n->n_bodies) {
+            indent(depth, to);
+            fputs("}", to);
+        }
+    }
+    fputs("\n", to);
+}
+
+static void print_effect(const aril__graph *g, const aril__effect *e, int depth, FILE *to)
+{
+    indent(depth, to);
+    switch (e->kind) {
+    case ARIL__WRITE_STATE: print_name(g, g->states[e->to].value, to); break;
+    case ARIL__WRITE_INPUT: print_name(g, g->inputs[e->to].value, to); break;
+    default: fprintf(to, "grad(%u)", e->to); break;
+    }
+    fputs(" <- ", to);
+    if (e->value)
+        print_operand(g, e->value, to);
+    else
+        fputs("none", to);
+    fputs("\n", to);
+}
+
+static void print_graph(const aril__graph *g, int depth, FILE *to)
+{
+    indent(depth, to);
+    fprintf(to, "graph%s%s(", g->name ? " " : "", g->name ? g->name : "");
+    for (uint32_t i = 0; i < g->n_inputs; i++) {
+        if (i) fputs(", ", to);
+        print_typed(g, g->inputs[i].value, to);
+    }
+    fputs(") {\n", to);
+    for (uint32_t i = 0; i < g->n_states; i++) {
+        indent(depth + 1, to);
+        print_typed(g, g->states[i].value, to);
+        fputs(" = state\n", to);
+    }
+    for (uint32_t i = 0; i < g->n_grads; i++) {
+        if (!g->grads[i].had) continue;
+        indent(depth + 1, to);
+        print_typed(g, g->grads[i].value, to);
+        fprintf(to, " = grad(%u)\n", i);
+    }
+    for (aril__node_id i = 1; i < g->n_nodes; i++) print_node(g, i, depth + 1, to);
+    for (uint32_t i = 0; i < g->n_effects; i++) print_effect(g, &g->effects[i], depth + 1, to);
+    indent(depth + 1, to);
+    fputs("return", to);
+    for (uint32_t i = 0; i < g->n_outputs; i++) {
+        fputs(i ? ", " : " ", to);
+        print_operand(g, g->outputs[i], to);
+    }
+    fputs("\n", to);
+    indent(depth, to);
+    fputs("}\n", to);
+}
+
+void aril__graph_print(const aril__graph *g, FILE *to)
+{
+    print_graph(g, 0, to);
+}

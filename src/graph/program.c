@@ -1,0 +1,563 @@
+#include "graph/program.h"
+
+#include "autograd/node.h"
+#include "core/log.h"
+#include "graph/passes.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MAX_RESULTS = 64, MAX_TRACES = 64 };
+
+/* What a run needs to find of a state as the trace found it. */
+typedef struct state_guard {
+    aril__device *device;
+    aril__storage *storage;
+    const aril__node *node;
+    int64_t dim[ARIL_MAX_DIMS], stride[ARIL_MAX_DIMS], offset;
+    uint32_t twin; /* the first state with the same storage */
+    uint8_t dtype, ndim;
+} state_guard;
+
+/* One trace: the program for one signature. Not changed once it is in the list. */
+typedef struct trace {
+    atomic_int refs;
+    struct trace *next; /* older */
+    int64_t *signature;
+    size_t n_words;
+    aril__graph *g;
+    aril__exec *x;
+    aril__watches watches;
+    state_guard *guards;
+    int *joined; /* for each input: the first state with the same storage, or -1 */
+    bool *whole; /* for each input: whether a run gets its whole memory */
+    int n_in;
+} trace;
+
+struct aril_program {
+    char *name;
+    aril_fn *fn;
+    void *ctx;
+    aril_shape *sizes;
+    int n_sizes, max_results, max_traces;
+    pthread_mutex_t lock; /* guards the list */
+    trace *traces;        /* latest first */
+    int n_traces, made, n_out;
+    /* Of a program of a session's graph, instead of a function: */
+    const aril__graph *g;
+    aril__exec *x;
+    uint32_t *inputs;
+    int n_in;
+};
+
+static aril__cold aril_status no_memory(const aril_program *p)
+{
+    return aril__fail(ARIL_ERR_MEMORY, "%s: out of memory", p->name);
+}
+
+static void release_trace(trace *t)
+{
+    if (!t || atomic_fetch_sub(&t->refs, 1) != 1) return;
+    aril__exec_free(t->x);
+    aril__graph_free(t->g);
+    aril__watches_free(&t->watches);
+    free(t->signature);
+    free(t->guards);
+    free(t->joined);
+    free(t->whole);
+    free(t);
+}
+
+/* ---- signatures ---- */
+
+enum { INPUT_WORDS = 5 + 2 * ARIL_MAX_DIMS, MODE_WORDS = 3 };
+
+/* The first input with the same storage. */
+static int twin_of(aril_list in, int i)
+{
+    for (int k = 0; k < i; k++)
+        if (in.at[k]->storage == in.at[i]->storage) return k;
+    return i;
+}
+
+static bool is_shared(aril_list in, int i)
+{
+    for (int k = 0; k < in.n; k++)
+        if (k != i && in.at[k]->storage == in.at[i]->storage) return true;
+    return false;
+}
+
+/* The sizes as the trace knows them: negative where they may differ. */
+static void known_sizes(const aril_program *p, aril_list in, int i, int64_t *dim)
+{
+    const aril_tensor *t = in.at[i];
+    const aril_shape *given = i < p->n_sizes && !is_shared(in, i) ? &p->sizes[i] : NULL;
+    for (int d = 0; d < t->ndim; d++)
+        dim[d] = given && given->ndim == t->ndim && given->dim[d] < 0 ? given->dim[d] : t->dim[d];
+}
+
+static void describe_input(const aril_program *p, aril_list in, int i, int64_t *word)
+{
+    const aril_tensor *t = in.at[i];
+    memset(word, 0, INPUT_WORDS * sizeof *word);
+    word[0] = t->dtype | t->ndim << 8 | (t->flags & (ARIL__WEAK | ARIL__NUMBER)) << 16;
+    word[1] = (int64_t)(intptr_t)t->storage->device;
+    word[2] = twin_of(in, i);
+    word[3] = (int64_t)(intptr_t)t->node;
+    word[4] = is_shared(in, i) ? t->offset : 0;
+    known_sizes(p, in, i, word + 5);
+    if (!aril__is_dense(t) || is_shared(in, i))
+        memcpy(word + 5 + ARIL_MAX_DIMS, t->stride, (size_t)t->ndim * sizeof *word);
+}
+
+static void describe_call(const aril_program *p, aril_list in, int64_t *word)
+{
+    const aril__mode *m = &aril__self()->mode;
+    word[0] = in.n;
+    word[1] = m->no_grad | m->inference << 1 | m->anomaly << 2 | m->region << 3;
+    word[2] = m->autocast;
+    for (int i = 0; i < in.n; i++)
+        describe_input(p, in, i, word + MODE_WORDS + (size_t)i * INPUT_WORDS);
+}
+
+/* ---- guards ---- */
+
+static bool is_state_alike(const state_guard *g, const aril_tensor *t)
+{
+    return t->storage && g->device == t->storage->device && g->dtype == t->dtype &&
+           g->node == t->node && g->offset == t->offset &&
+           aril__same_dims(g->ndim, g->dim, t->ndim, t->dim) &&
+           aril__same_dims(g->ndim, g->stride, t->ndim, t->stride);
+}
+
+static uint32_t state_twin(const aril__graph *g, uint32_t i)
+{
+    uint32_t k = 0;
+    while (g->states[k].tensor->storage != g->states[i].tensor->storage) k++;
+    return k;
+}
+
+/* The first state in the memory of a tensor, or -1. */
+static int state_in(const aril__graph *g, const aril_tensor *t)
+{
+    for (uint32_t k = 0; k < g->n_states; k++)
+        if (g->states[k].tensor->storage == t->storage) return (int)k;
+    return -1;
+}
+
+static bool states_hold(const trace *t)
+{
+    bool moved = false;
+    for (uint32_t i = 0; i < t->g->n_states; i++) {
+        const aril_tensor *x = t->g->states[i].tensor;
+        if (!is_state_alike(&t->guards[i], x)) return false;
+        moved |= x->storage != t->guards[i].storage;
+    }
+    for (uint32_t i = 0; i < t->g->n_states && moved; i++)
+        if (state_twin(t->g, i) != t->guards[i].twin) return false;
+    return true;
+}
+
+static bool grads_hold(const aril__graph *g)
+{
+    for (uint32_t i = 0; i < g->n_grads; i++) {
+        const aril__grad_state *of = &g->grads[i];
+        const aril_tensor *t = of->leaf->grad[0];
+        if ((t != NULL) != of->had) return false;
+        if (!t) continue;
+        const aril__value *v = &g->values[of->value];
+        if (t->dtype != v->dtype || aril__tensor_device(t) != v->device ||
+            !aril__same_dims(t->ndim, t->dim, v->ndim, aril__graph_dims(g, of->value)))
+            return false;
+    }
+    return true;
+}
+
+static bool inputs_hold(const trace *t, aril_list in)
+{
+    for (int i = 0; i < in.n; i++)
+        if (state_in(t->g, in.at[i]) != t->joined[i]) return false;
+    return true;
+}
+
+/* NULL if the trace is for this call, else why not. */
+static const char *other_than(const trace *t, aril_list in, const int64_t *word, size_t n)
+{
+    if (t->n_words != n) return "the number of inputs";
+    if (memcmp(t->signature, word, MODE_WORDS * sizeof *word) != 0) return "the thread's mode";
+    if (memcmp(t->signature, word, n * sizeof *word) != 0)
+        return "dtype, device, sizes or sharing of an input";
+    if (!states_hold(t)) return "dtype, device, sizes or memory of a parameter or state";
+    if (!grads_hold(t->g)) return "which parameters hold a gradient";
+    if (!inputs_hold(t, in)) return "which inputs share memory with state";
+    return aril__watches_hold(&t->watches) ? NULL : "options or counters on the host";
+}
+
+/* ---- tracing ---- */
+
+static aril_status no_gap(const aril_program *p, int n, aril_tensor *const *out)
+{
+    for (int i = n; i < p->max_results; i++)
+        if (out[i])
+            return aril__fail(ARIL_ERR_STATE, "%s: the function set result %d, but not result %d",
+                              p->name, i, n);
+    return ARIL_OK;
+}
+
+static aril_status make_inputs(const aril_program *p, aril__tracing *t, aril_list in, trace *to,
+                               aril_tensor **symbol)
+{
+    aril__thread *th = aril__self();
+    for (int i = 0; i < in.n; i++) {
+        int64_t dim[ARIL_MAX_DIMS];
+        aril_tensor *x = in.at[i];
+        if (is_shared(in, i)) {
+            aril_tensor *all = aril__give(th, aril__whole_storage(x));
+            if (aril_tensor_status(all) < 0) return aril_tensor_status(all);
+            to->whole[i] = twin_of(in, i) == i;
+            symbol[i] = aril__give(th, aril__tracing_shared(t, x, all));
+        } else {
+            known_sizes(p, in, i, dim);
+            symbol[i] = aril__give(th, aril__tracing_input(t, x, dim, NULL));
+        }
+        if (aril_tensor_status(symbol[i]) < 0) return aril_tensor_status(symbol[i]);
+        if (x->node) aril__bind(th, symbol[i], x->node, x->node_out);
+    }
+    return ARIL_OK;
+}
+
+static aril_status call_fn(const aril_program *p, aril_tensor *const *in, aril_tensor **out,
+                           int *n_out)
+{
+    const aril__thread *th = aril__self();
+    const aril__error *before = th->last_error;
+    memset(out, 0, (size_t)p->max_results * sizeof *out);
+    p->fn(p->ctx, in, out);
+    if (th->last_error != before && th->last_error) return th->last_error->code;
+    for (*n_out = 0; *n_out < p->max_results && out[*n_out];) {
+        aril_status s = aril_tensor_status(out[*n_out]);
+        if (s < 0) return s;
+        (*n_out)++;
+    }
+    return no_gap(p, *n_out, out);
+}
+
+/* Records one call of the function into `to`. */
+static aril_status record(const aril_program *p, aril_list in, trace *to, bool *again)
+{
+    aril__tracing *t = aril__tracing_new(p->name, false);
+    aril_tensor **out = aril__calloc((size_t)(p->max_results + in.n + 1) * sizeof *out);
+    if (!t || !out) {
+        aril__tracing_free(t);
+        free(out);
+        return no_memory(p);
+    }
+    int n_out = 0;
+    aril__traced_call c = aril__tracing_begin(t);
+    aril_status s = make_inputs(p, t, in, to, out + p->max_results);
+    if (s == ARIL_OK) s = call_fn(p, out + p->max_results, out, &n_out);
+    s = aril__tracing_end(t, &c, s, n_out, out);
+    *again = aril__tracing_tracer(t)->drawn_outside;
+    if (s == ARIL_OK) to->g = aril__tracing_take(t, &to->watches);
+    aril__tracing_free(t);
+    free(out);
+    return s;
+}
+
+static aril_status guard_states(const aril_program *p, trace *t, aril_list in)
+{
+    const aril__graph *g = t->g;
+    t->guards = aril__calloc(((size_t)g->n_states + 1) * sizeof *t->guards);
+    if (!t->guards) return no_memory(p);
+    for (uint32_t i = 0; i < g->n_states; i++) {
+        const aril_tensor *x = g->states[i].tensor;
+        state_guard *to = &t->guards[i];
+        *to = (state_guard){ .device = x->storage->device,
+                             .storage = x->storage,
+                             .node = x->node,
+                             .offset = x->offset,
+                             .twin = state_twin(g, i),
+                             .dtype = x->dtype,
+                             .ndim = x->ndim };
+        memcpy(to->dim, x->dim, sizeof to->dim);
+        memcpy(to->stride, x->stride, sizeof to->stride);
+    }
+    for (int i = 0; i < in.n; i++) t->joined[i] = state_in(g, in.at[i]);
+    return ARIL_OK;
+}
+
+static aril_status make_exec(trace *t)
+{
+    t->x = aril__exec_whole(t->g);
+    return t->x ? ARIL_OK : aril__latest_status();
+}
+
+/* A new trace, with one reference for the caller. *status says why there is none. */
+static trace *make_trace(const aril_program *p, aril_list in, const int64_t *word, size_t n,
+                         aril_status *status)
+{
+    trace *t = aril__calloc(sizeof *t);
+    if (t) {
+        atomic_init(&t->refs, 1);
+        t->n_in = in.n;
+        t->n_words = n;
+        t->signature = aril__malloc(n * sizeof *word);
+        t->joined = aril__calloc(((size_t)in.n + 1) * sizeof *t->joined);
+        t->whole = aril__calloc((size_t)in.n + 1);
+    }
+    if (!t || !t->signature || !t->joined || !t->whole) {
+        release_trace(t);
+        *status = no_memory(p);
+        return NULL;
+    }
+    memcpy(t->signature, word, n * sizeof *word);
+    bool again = false;
+    aril_status s = record(p, in, t, &again);
+    if (s == ARIL_OK && again) { /* modules were built, which drew numbers: now they are there */
+        aril__graph_free(t->g);
+        aril__watches_free(&t->watches);
+        t->g = NULL;
+        s = record(p, in, t, &again);
+    }
+    if (s == ARIL_OK) s = aril__passes(t->g);
+    if (s == ARIL_OK) s = guard_states(p, t, in);
+    if (s == ARIL_OK) s = make_exec(t);
+    *status = s;
+    if (s == ARIL_OK) return t;
+    release_trace(t);
+    return NULL;
+}
+
+/* ---- finding ---- */
+
+static trace *find_trace(aril_program *p, aril_list in, const int64_t *word, size_t n,
+                         const char **why)
+{
+    pthread_mutex_lock(&p->lock);
+    trace *t = p->traces;
+    *why = "this is its first run";
+    for (; t; t = t->next) {
+        const char *other = other_than(t, in, word, n);
+        if (!other) break;
+        if (t == p->traces) *why = other;
+    }
+    if (t) atomic_fetch_add(&t->refs, 1);
+    pthread_mutex_unlock(&p->lock);
+    return t;
+}
+
+/* Puts a trace into the list, which has a reference of its own. */
+static void keep_trace(aril_program *p, trace *t)
+{
+    trace *dropped = NULL;
+    pthread_mutex_lock(&p->lock);
+    atomic_fetch_add(&t->refs, 1);
+    t->next = p->traces;
+    p->traces = t;
+    p->n_out = (int)t->g->n_outputs;
+    p->made++;
+    if (++p->n_traces > p->max_traces) {
+        trace **last = &p->traces;
+        while ((*last)->next) last = &(*last)->next;
+        dropped = *last;
+        *last = NULL;
+        p->n_traces--;
+    }
+    pthread_mutex_unlock(&p->lock);
+    release_trace(dropped);
+}
+
+/* ---- running ---- */
+
+static aril_status run_trace(const trace *t, aril_list in, aril_tensor **out)
+{
+    aril_tensor *few[16], **given = few;
+    aril__thread *th = aril__self();
+    ARIL_SCOPE;
+    if (in.n > 16 && !(given = aril__malloc((size_t)in.n * sizeof *given)))
+        return aril__fail(ARIL_ERR_MEMORY, "run: out of memory");
+    aril_status s = ARIL_OK;
+    for (int i = 0; i < in.n && s == ARIL_OK; i++) {
+        given[i] = t->whole[i] ? aril__give(th, aril__whole_storage(in.at[i])) : in.at[i];
+        s = aril_tensor_status(given[i]);
+    }
+    if (s == ARIL_OK) s = aril__exec_run(t->x, given, out);
+    if (given != few) free(given);
+    return s;
+}
+
+static aril_status check_inputs(const aril_program *p, aril_list in)
+{
+    for (int i = 0; i < in.n; i++) {
+        aril_status s = aril__check_value(p->name, in.at[i]);
+        if (s < 0) return s;
+        if (in.at[i]->node && !(in.at[i]->node->flags & ARIL__NODE_LEAF))
+            return aril__fail(ARIL_ERR_STATE,
+                              "%s: input %d was computed from tensors that require a gradient, and "
+                              "a program does not connect to that graph; pass aril_detach of it",
+                              p->name, i);
+    }
+    return ARIL_OK;
+}
+
+static aril_status run_function(aril_program *p, aril_list in, aril_tensor **out, int *n_out)
+{
+    enum { FEW = MODE_WORDS + 4 * INPUT_WORDS };
+    int64_t few[FEW], *word = few;
+    size_t n = MODE_WORDS + (size_t)in.n * INPUT_WORDS;
+    aril_status s = check_inputs(p, in);
+    if (s < 0) return s;
+    if (n > FEW && !(word = aril__malloc(n * sizeof *word))) return no_memory(p);
+    describe_call(p, in, word);
+    const char *why;
+    trace *t = find_trace(p, in, word, n, &why);
+    if (!t) {
+        t = make_trace(p, in, word, n, &s);
+        aril__log(ARIL__LOG_TRACE, "%s: %s, because of %s", p->name,
+                  t ? "traced" : "tracing failed", why);
+        if (t) keep_trace(p, t);
+    }
+    if (word != few) free(word);
+    if (!t) return s;
+    *n_out = (int)t->g->n_outputs;
+    s = run_trace(t, in, out);
+    release_trace(t);
+    return s;
+}
+
+static aril_status run_graph(const aril_program *p, aril_list in, aril_tensor **out)
+{
+    if (in.n != p->n_in)
+        return aril__fail(ARIL_ERR_ARG, "%s: got %d inputs, expected %d", p->name, in.n, p->n_in);
+    aril_tensor **given = aril__calloc(((size_t)p->g->n_inputs + 1) * sizeof *given);
+    if (!given) return no_memory(p);
+    aril_status s = ARIL_OK;
+    for (int i = 0; i < in.n && s == ARIL_OK; i++) {
+        s = aril__check_value(p->name, in.at[i]);
+        given[p->inputs[i]] = in.at[i];
+    }
+    if (s == ARIL_OK) s = aril__exec_run(p->x, given, out);
+    free(given);
+    return s;
+}
+
+aril_status aril_program_run(aril_program *p, aril_list in, aril_tensor **out)
+{
+    aril__thread *th = aril__self();
+    if (!p || in.n < 0 || (in.n && !in.at))
+        return aril__fail(ARIL_ERR_ARG, "program_run: the %s is NULL", p ? "list" : "program");
+    if (th->tracer) /* inside another trace: a call like any other */
+        return aril__fail(ARIL_ERR_UNSUPPORTED,
+                          "%s: a program cannot run inside a trace; call its function", p->name);
+    int n_out = p->n_out;
+    aril_status s = p->fn ? run_function(p, in, out, &n_out) : run_graph(p, in, out);
+    if (s < 0) {
+        if (out) aril__poison_all(n_out, out);
+        return s;
+    }
+    for (int i = 0; i < n_out; i++) {
+        out[i] = aril__give(th, out[i]);
+        if (s == ARIL_OK) s = aril_tensor_status(out[i]);
+    }
+    return s;
+}
+
+/* ---- lifetime ---- */
+
+static aril_program *new_program(const char *name)
+{
+    aril_program *p = aril__calloc(sizeof *p);
+    if (!p || !(p->name = aril__strdup(name))) {
+        free(p);
+        aril__fail(ARIL_ERR_MEMORY, "%s: out of memory", name);
+        return NULL;
+    }
+    pthread_mutex_init(&p->lock, NULL);
+    return p;
+}
+
+aril_program *aril_jit(aril_fn *fn, void *ctx, aril_jit_opts opts)
+{
+    aril__self();
+    if (!fn || opts.n_sizes < 0 || (opts.n_sizes && !opts.sizes)) {
+        aril__fail(ARIL_ERR_ARG, "jit: the %s is NULL", fn ? "list of sizes" : "function");
+        return NULL;
+    }
+    aril_program *p = new_program(opts.name ? opts.name : "program");
+    if (!p) return NULL;
+    p->fn = fn;
+    p->ctx = ctx;
+    p->max_results = opts.max_results > 0 ? opts.max_results : MAX_RESULTS;
+    p->max_traces = opts.max_traces > 0 ? opts.max_traces : MAX_TRACES;
+    p->n_sizes = opts.n_sizes;
+    p->sizes = aril__malloc(((size_t)opts.n_sizes + 1) * sizeof *p->sizes);
+    if (!p->sizes) {
+        no_memory(p);
+        aril_program_free(p);
+        return NULL;
+    }
+    if (opts.n_sizes) memcpy(p->sizes, opts.sizes, (size_t)opts.n_sizes * sizeof *p->sizes);
+    return p;
+}
+
+aril_program *aril__program_of(const aril__graph *g, aril__exec *x, int n_in,
+                               const uint32_t *inputs)
+{
+    aril_program *p = new_program(g->name ? g->name : "function");
+    if (!p) return NULL;
+    p->inputs = aril__malloc(((size_t)n_in + 1) * sizeof *p->inputs);
+    if (!p->inputs) {
+        no_memory(p);
+        aril_program_free(p);
+        return NULL;
+    }
+    if (n_in) memcpy(p->inputs, inputs, (size_t)n_in * sizeof *inputs);
+    p->g = g;
+    p->x = x;
+    p->n_in = n_in;
+    p->n_out = (int)aril__exec_results(x);
+    return p;
+}
+
+void aril_program_free(aril_program *p)
+{
+    if (!p) return;
+    for (trace *next; p->traces; p->traces = next) {
+        next = p->traces->next;
+        release_trace(p->traces);
+    }
+    pthread_mutex_destroy(&p->lock);
+    aril__exec_free(p->x);
+    free(p->inputs);
+    free(p->sizes);
+    free(p->name);
+    free(p);
+}
+
+int aril_program_results(const aril_program *p)
+{
+    return p ? p->n_out : 0;
+}
+
+int aril_program_traces(const aril_program *p)
+{
+    return p ? p->made : 0;
+}
+
+void aril_program_print(const aril_program *p, FILE *to)
+{
+    if (!p || !to) return;
+    aril_program *own = (aril_program *)(uintptr_t)p; /* to lock it */
+    pthread_mutex_lock(&own->lock);
+    trace *t = p->traces;
+    if (t) atomic_fetch_add(&t->refs, 1);
+    pthread_mutex_unlock(&own->lock);
+    if (t)
+        aril__graph_print(t->g, to);
+    else if (p->g)
+        aril__graph_print(p->g, to);
+    else
+        fprintf(to, "graph %s: not traced yet\n", p->name);
+    release_trace(t);
+}

@@ -1,0 +1,14 @@
+/* Compiled functions: the graphs of a program, one for each signature. */
+#ifndef ARIL_GRAPH_PROGRAM_H
+#define ARIL_GRAPH_PROGRAM_H
+
+#include "aril/graph.h"
+#include "graph/exec.h"
+#include "graph/graph.h"
+#include "graph/trace.h"
+
+/* A program of a session's graph (aril_graph_function): the executor for placeholders in order. */
+aril_program *aril__program_of(const aril__graph *g, aril__exec *x, int n_in,
+                               const uint32_t *inputs);
+
+#endif

@@ -1,0 +1,784 @@
+#include "graph/tracing.h"
+
+#include "ops/shape/as_strided.h"
+#include "ops/shape/copy.h"
+#include "ops/shape/view_write.h"
+#include "ops/table/rows.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static aril__cold aril_status no_memory(void)
+{
+    return aril__fail(ARIL_ERR_MEMORY, "trace: out of memory");
+}
+
+/* ---- cells ---- */
+
+static aril__cell *root_of(aril__cell *c)
+{
+    while (c->base) c = c->base;
+    return c;
+}
+
+static aril__cell *view_cell(aril__tracing *t, aril__cell *base, aril__node_id node)
+{
+    aril__cell *c = aril__cell_new(t, t->g->nodes[node].out);
+    if (!c) return NULL;
+    c->base = base;
+    c->view = node;
+    c->seen = root_of(base)->version;
+    return c;
+}
+
+/* ---- nodes ---- */
+
+/* The module and the source line that applied a node. */
+static void locate(aril__tracing *t, aril__node_id id)
+{
+    aril__graph *g = t->g;
+    const aril__frame *frame = aril__self()->frame;
+    char text[256];
+    if (frame != t->frame) {
+        t->frame = frame;
+        t->scope = 0;
+        if (frame && aril__hook.where) {
+            text[0] = '\0';
+            aril__hook.where(frame, text, sizeof text);
+            size_t n = strcspn(text, " ");
+            text[n] = '\0';
+            t->scope = aril__graph_text(g, text);
+        }
+    }
+    g->nodes[id].scope = t->scope;
+    aril__graph_locate(g, id);
+}
+
+static aril__node_id add_node(aril__tracing *t, const aril__op *op, int n_in,
+                              const aril__value_id *in, const void *attrs)
+{
+    aril__node_id id = aril__graph_node_add(t->g, op, n_in, in, attrs);
+    if (id) locate(t, id);
+    return id;
+}
+
+/* A node with one output like `like`; returns the value. */
+static aril__value_id add_value(aril__tracing *t, const aril__op *op, int n_in,
+                                const aril__value_id *in, const void *attrs, aril__value_id like)
+{
+    aril__node_id id = add_node(t, op, n_in, in, attrs);
+    if (!id) return 0;
+    aril__value_id v = t->g->nodes[id].out;
+    aril__value *to = &t->g->values[v], *from = &t->g->values[like];
+    aril__value made = *from;
+    made.kind = ARIL__FROM_NODE;
+    made.from = to->from;
+    made.index = to->index;
+    *to = made;
+    return v;
+}
+
+/* ---- views ---- */
+
+static bool is_reshape(const aril__op *op)
+{
+    return ARIL__IS_VIEW(op->out[0]) && op->saves[0] == LIKE(0) && !op->index_in &&
+           (strcmp(op->name, "reshape") == 0 || strcmp(op->name, "reshape_like") == 0 ||
+            strcmp(op->name, "flatten") == 0);
+}
+
+/* Repeats the view op on the present value of the base. */
+static bool view_again(aril__tracing *t, aril__cell *c)
+{
+    aril__graph *g = t->g;
+    aril__graph_node n = g->nodes[c->view];
+    aril__value_id in[4], old = n.out;
+    memcpy(in, aril__graph_in(g, &n), n.n_in * sizeof *in);
+    in[0] = c->base->value;
+    int64_t attrs[64];
+    if (n.has_attrs) memcpy(attrs, aril__graph_attrs(g, &n), n.op->attr_size);
+    aril__value_id v = add_value(t, n.op, n.n_in, in, n.has_attrs ? attrs : NULL, old);
+    if (!v) return false;
+    c->value = v;
+    c->seen = root_of(c)->version;
+    return true;
+}
+
+/* The present value of a cell; 0 with an error. */
+static aril__value_id value_of(aril__tracing *t, aril__cell *c)
+{
+    unsigned version = root_of(c)->version;
+    while (c->base && c->seen != version) {
+        aril__cell *stale = c; /* the one nearest to the base */
+        while (stale->base->base && stale->base->seen != version) stale = stale->base;
+        if (!view_again(t, stale)) return 0;
+    }
+    return c->value;
+}
+
+/* ---- writes ---- */
+
+static aril_status unknown_order(const aril__op *op)
+{
+    return aril__fail(ARIL_ERR_STATE,
+                      "a write through %s in a trace: only the run decides whether the result is a "
+                      "view or a copy; write to a copy (aril_copy), or to the tensor itself",
+                      op->name);
+}
+
+/* Gives a cell a new value, and its bases the values in which its part is replaced. */
+static aril_status store(aril__tracing *t, aril__cell *c, aril__value_id v)
+{
+    aril__graph *g = t->g;
+    unsigned version = root_of(c)->version + 1;
+    for (; c->base; c = c->base) {
+        aril__graph_node n = g->nodes[c->view];
+        aril__value_id base = value_of(t, c->base);
+        if (!base) return ARIL_ERR_MEMORY;
+        if (is_reshape(n.op) && g->values[base].flags & ARIL__VALUE_LOOSE)
+            return unknown_order(n.op);
+        struct view_write_attrs a = aril__view_write_attrs(n.op, aril__graph_attrs(g, &n));
+        c->value = v;
+        c->seen = version;
+        v = add_value(t, &aril__op_view_write, 2, (aril__value_id[]){ base, v }, &a, base);
+        if (!v) return ARIL_ERR_MEMORY;
+    }
+    c->value = v;
+    c->version = version;
+    return ARIL_OK;
+}
+
+/* ---- tensors from outside ---- */
+
+/* Whether t covers its whole storage in row-major order, so that its elements are the memory. */
+static bool covers(const aril_tensor *t)
+{
+    return t->offset == 0 && aril__is_dense(t) &&
+           aril__dtype_bytes((aril_dtype)t->dtype, t->numel) == t->storage->bytes;
+}
+
+static bool same_geometry(const aril_tensor *a, const aril_tensor *b)
+{
+    return a->dtype == b->dtype && a->offset == b->offset &&
+           aril__same_dims(a->ndim, a->dim, b->ndim, b->dim) &&
+           aril__same_dims(a->ndim, a->stride, b->ndim, b->stride);
+}
+
+/* A view of a cell whose value is row-major, as the strides of `like` say. */
+static aril__cell *strided_cell(aril__tracing *t, aril__cell *base, const aril_tensor *like)
+{
+    struct as_strided_attrs a = { .ndim = { like->ndim }, .offset = { like->offset } };
+    memcpy(a.dim, like->dim, sizeof a.dim);
+    memcpy(a.stride, like->stride, sizeof a.stride);
+    aril__value_id in[1] = { value_of(t, base) };
+    aril__node_id id = in[0] ? add_node(t, &aril__op_as_strided, 1, in, &a) : 0;
+    if (!id || !aril__graph_describe(t->g, t->g->nodes[id].out, like)) return NULL;
+    return view_cell(t, base, id);
+}
+
+/* A header over a whole storage, as one row of elements. */
+static aril_tensor *whole(const aril_tensor *of)
+{
+    aril__thread *th = aril__self();
+    size_t size = aril__dtype_bytes((aril_dtype)of->dtype, 1);
+    int64_t n = size ? (int64_t)(of->storage->bytes / size) : 0;
+    aril_tensor *t = aril__tensor_header(th, (aril_dtype)of->dtype, 1, &n);
+    if (!t) return NULL;
+    atomic_fetch_add_explicit(&of->storage->refs, 1, memory_order_relaxed);
+    t->storage = of->storage;
+    return t;
+}
+
+static aril__cell *state_cell(aril__tracing *t, aril_tensor *x)
+{
+    aril__value_id v = aril__graph_state(t->g, x, NULL);
+    return v ? aril__cell_outside(t, v, ARIL__CELL_FROM_STATE, t->g->n_states - 1) : NULL;
+}
+
+/* The cell of memory that was not met before. */
+static aril__cell *first_cell(aril__tracing *t, aril_tensor *x)
+{
+    bool all =
+        x->offset == 0 && aril__dtype_bytes((aril_dtype)x->dtype, x->numel) == x->storage->bytes;
+    if (aril__is_number(x) || (all && aril__is_packed(x))) {
+        aril__cell *c = state_cell(t, x);
+        return c && aril__map_put(&t->storages, x->storage, c) ? c : NULL;
+    }
+    aril_tensor *memory = whole(x);
+    aril__cell *base = memory ? state_cell(t, memory) : NULL;
+    if (memory) aril__tensor_release(aril__self(), memory);
+    return base && aril__map_put(&t->storages, x->storage, base) ? strided_cell(t, base, x) : NULL;
+}
+
+/* The tensor that a cell from outside stands for. */
+static const aril_tensor *tensor_of(aril__tracing *t, const aril__cell *c)
+{
+    return c->origin == ARIL__CELL_FROM_STATE ? t->g->states[c->index].tensor : c->of;
+}
+
+static aril__cell *shared_cell(aril__tracing *t, aril__cell *root, aril_tensor *x)
+{
+    const aril_tensor *first = tensor_of(t, root);
+    if (first && same_geometry(first, x)) return root;
+    if (first && first->dtype == x->dtype && covers(first)) return strided_cell(t, root, x);
+    aril__fail(ARIL_ERR_UNSUPPORTED,
+               "trace: two tensors share memory in a way that a program cannot keep apart (another "
+               "dtype, or a memory format other than row-major); use a copy of one of them");
+    return NULL;
+}
+
+/* A number of the host joins other devices by its flags, so each header has its own cell. */
+static aril__cell *cell_of_tensor(aril__tracing *t, aril_tensor *x)
+{
+    aril__cell *c = aril__map_find(&t->tensors, x);
+    if (c) return c;
+    if (x->node && !(x->node->flags & ARIL__NODE_LEAF) && !aril__self()->mode.no_grad) {
+        char text[ARIL__SHAPE_TEXT];
+        aril__fail(ARIL_ERR_STATE,
+                   "trace: a tensor %s that was computed outside the traced function carries its "
+                   "gradient graph in; compute it inside, or pass aril_detach of it",
+                   aril__text(text, x));
+        return NULL;
+    }
+    aril__cell *root = aril__map_find(&t->storages, x->storage);
+    c = root ? shared_cell(t, root, x) : first_cell(t, x);
+    if (c && c->origin != ARIL__CELL_FROM_STATE) { /* keep the header: its address is the key */
+        if (!aril__graph_state(t->g, x, NULL)) return NULL;
+    }
+    return c && aril__map_put(&t->tensors, x, c) ? c : NULL;
+}
+
+/* A tensor from outside a body becomes an input of it. */
+static aril__cell *captured_cell(aril__tracing *t, aril_tensor *x)
+{
+    aril__cell *c = aril__map_find(&t->tensors, x);
+    if (c) return c;
+    if (!aril__graph_grow(&t->captured, t->n_captured, &t->cap_captured, sizeof *t->captured))
+        return NULL;
+    aril__value_id v = aril__graph_input(t->g, x, NULL);
+    c = v ? aril__cell_outside(t, v, ARIL__CELL_FROM_INPUT, t->g->n_inputs - 1) : NULL;
+    if (!c || !aril__map_put(&t->tensors, x, c)) return NULL;
+    t->captured[t->n_captured++] = aril__tensor_keep(x);
+    return c;
+}
+
+static bool is_inner(const aril__tracing *t, const aril_tensor *x)
+{
+    return x->flags & ARIL__SYMBOLIC &&
+           ((aril__cell *)x->u.symbol)->symbol.owner == &t->cells->base;
+}
+
+static aril__cell *cell_of(aril__tracing *t, aril_tensor *x)
+{
+    if (t->outer && !is_inner(t, x)) return captured_cell(t, x);
+    if (!(x->flags & ARIL__SYMBOLIC)) return cell_of_tensor(t, x);
+    aril__cell *c = x->u.symbol;
+    if (c->symbol.owner == &t->cells->base) return c;
+    aril__fail(ARIL_ERR_STATE, "a symbolic tensor was used in another graph than its own");
+    return NULL;
+}
+
+/* ---- operands ---- */
+
+aril__value_id aril__tracing_value(aril__tracing *t, aril_tensor *x)
+{
+    if (!x) return 0;
+    if (x->flags & ARIL__SHAPE_ONLY ||
+        (x->flags & ARIL__CONSTANT && !aril__map_find(&t->tensors, x)))
+        return aril__graph_constant(t->g, x);
+    if (x->flags & ARIL__KEY && !t->outer) {
+        if (t->defines) return aril__trace_defined_key(t, x);
+        aril__cell *key = aril__map_find(&t->tensors, x);
+        return key ? key->value : aril__graph_constant(t->g, x);
+    }
+    aril__cell *c = cell_of(t, x);
+    return c ? value_of(t, c) : 0;
+}
+
+/* ---- one call ---- */
+
+/* The memory order of a result is a kernel's to decide, or that of such a value. */
+static bool is_loose(aril__tracing *t, const aril__call *c, int i, const aril__value_id *in)
+{
+    const aril__op *op = c->op;
+    const aril__value *values = t->g->values;
+    if (ARIL__IS_VIEW(op->out[i])) return values[in[op->out[i] - 1]].flags & ARIL__VALUE_LOOSE;
+    if (c->out[i].ndim < 3) return false;
+    if (!op->number) return true; /* control flow */
+    if (c->device && !(op->flags & ELEMENTWISE) && aril__rows_prepare(c->device, op, c->type))
+        return true;
+    for (int k = 0; k < c->n_in && op->flags & (KEEPS_ORDER | KEEPS_CHANNELS); k++)
+        if (in[k] && values[in[k]].flags & ARIL__VALUE_LOOSE) return true;
+    return false;
+}
+
+/* Describes result i of a call and returns its header. */
+static aril_tensor *result(aril__tracing *t, const aril__call *c, int i, aril__node_id node,
+                           const aril__value_id *in)
+{
+    aril__graph *g = t->g;
+    aril__value_id v = g->nodes[node].out + (uint32_t)i;
+    int kind = c->op->out[i];
+    aril__cell *to;
+    if (ARIL__IS_VIEW(kind)) {
+        aril__cell *base = cell_of(t, c->in[kind - 1]);
+        to = base ? view_cell(t, base, node) : NULL;
+    } else {
+        to = aril__cell_new(t, v);
+    }
+    aril_tensor *x = to ? aril__symbolic_out(aril__self(), c, i, to) : NULL;
+    if (!x) return NULL;
+    if (!aril__graph_describe(g, v, x)) {
+        aril__tensor_release(aril__self(), x);
+        return NULL;
+    }
+    if (is_loose(t, c, i, in)) g->values[v].flags |= ARIL__VALUE_LOOSE;
+    return x;
+}
+
+/* Input i of the call was changed in place: `v` is its new value. */
+static aril_status changed(aril__tracing *t, aril_tensor *x, aril__value_id v)
+{
+    aril__cell *c = cell_of(t, x);
+    if (!c || !aril__graph_describe(t->g, v, x)) return ARIL_ERR_MEMORY;
+    return store(t, c, v);
+}
+
+/* The result of an in-place form becomes the value of `dest`. */
+static aril_status write_to(aril__tracing *t, aril_tensor *dest, aril__value_id v)
+{
+    aril__graph *g = t->g;
+    aril__cell *c = cell_of(t, dest);
+    if (!c) return aril__latest_status();
+    if (g->values[v].dtype != dest->dtype) {
+        struct cast_attrs a = { { dest->dtype } };
+        v = add_value(t, &aril__op_cast, 1, &v, &a, v);
+        if (!v) return ARIL_ERR_MEMORY;
+        g->values[v].dtype = dest->dtype;
+    }
+    g->values[v].tensor_flags = dest->flags & (ARIL__WEAK | ARIL__NUMBER);
+    if (g->values[v].tensor_flags & ARIL__CONSTANT)
+        g->values[v].tensor_flags ^= ARIL__CONSTANT | ARIL__STATE;
+    return store(t, c, v);
+}
+
+static aril_status keep_defined(aril__tracing *t, aril_tensor *x)
+{
+    if (!t->defines) return ARIL_OK;
+    if (!aril__graph_grow(&t->kept, t->n_kept, &t->cap_kept, sizeof *t->kept))
+        return ARIL_ERR_MEMORY;
+    t->kept[t->n_kept++] = aril__tensor_keep(x);
+    return ARIL_OK;
+}
+
+static aril_status defined_write(const aril__op *op)
+{
+    return aril__fail(ARIL_ERR_STATE,
+                      "%s_: a graph does not change tensors while it is defined; use aril_variable "
+                      "and aril_assign",
+                      op->name);
+}
+
+/* Whether a tensor stands for something outside the graph: a tensor, a variable, an input. */
+static bool is_outside(const aril_tensor *x)
+{
+    return x->storage || root_of((aril__cell *)x->u.symbol)->origin != ARIL__CELL_INSIDE;
+}
+
+/* Whether a call in a body changes a tensor from outside it. */
+static bool changes_outside(const aril__tracing *t, const aril__call *c, const aril_tensor *dest)
+{
+    if (dest && (!is_inner(t, dest) || is_outside(dest))) return true;
+    for (int i = 0; i < c->n_in; i++) {
+        bool changes = c->op->writes && aril__changes(c->op, i);
+        for (int k = 0; k < c->op->n_out; k++) changes |= c->op->out[k] == WRITES(i);
+        if (changes && c->in[i] && (!is_inner(t, c->in[i]) || is_outside(c->in[i]))) return true;
+    }
+    return false;
+}
+
+static aril_status body_write(const aril__op *op)
+{
+    return aril__fail(ARIL_ERR_STATE,
+                      "%s: a branch or the body of a loop cannot change a tensor from outside it; "
+                      "return the new value",
+                      op->name);
+}
+
+/* Results and writes of node `id`. out[] gets references. */
+static aril_status finish_call(aril__tracing *t, const aril__call *c, aril_tensor *dest,
+                               aril__node_id id, const aril__value_id *in, aril_tensor **out)
+{
+    const aril__op *op = c->op;
+    aril_status s = ARIL_OK;
+    aril__value_id first = t->g->nodes[id].out;
+    for (int i = 0; i < op->n_out && s == ARIL_OK; i++) {
+        int kind = op->out[i];
+        out[i] = NULL;
+        if (ARIL__IS_WRITE(kind)) {
+            aril_tensor *x = c->in[kind - 32];
+            if (!x) {
+                t->g->values[first + (uint32_t)i].kind = ARIL__NO_VALUE;
+                continue;
+            }
+            s = changed(t, x, first + (uint32_t)i);
+            if (s == ARIL_OK) out[i] = aril__tensor_keep(x);
+            continue;
+        }
+        aril_tensor *x = result(t, c, i, id, in);
+        if (!x) return aril__latest_status();
+        if (i == 0 && dest) {
+            aril__tensor_release(aril__self(), x);
+            s = write_to(t, dest, first);
+            if (s == ARIL_OK) out[0] = aril__tensor_keep(dest);
+        } else {
+            out[i] = x;
+            s = keep_defined(t, x);
+        }
+    }
+    for (int k = op->n_out; k < t->g->nodes[id].n_out && s == ARIL_OK; k++) {
+        int i = aril__graph_changed(t->g, &t->g->nodes[id], k);
+        s = changed(t, c->in[i], first + (uint32_t)k);
+    }
+    return s;
+}
+
+static aril_status apply(aril__tracer *self, const aril__call *c, aril_tensor *dest,
+                         aril_tensor **out)
+{
+    aril__tracing *t = (aril__tracing *)self;
+    enum { FEW = 32 };
+    aril__value_id few[FEW], *in = few;
+    aril_status s = ARIL_OK;
+    for (int i = 0; i < c->op->n_out; i++) out[i] = NULL;
+    if (t->defines && dest && is_outside(dest)) return defined_write(c->op);
+    if (t->outer && changes_outside(t, c, dest)) return body_write(c->op);
+    if (c->n_in > FEW && !(in = aril__malloc((size_t)c->n_in * sizeof *in))) return no_memory();
+    for (int i = 0; i < c->n_in && s == ARIL_OK; i++) {
+        in[i] = aril__tracing_value(t, c->in[i]);
+        if (c->in[i] && !in[i]) s = aril__latest_status();
+    }
+    if (s == ARIL_OK && dest && !cell_of(t, dest)) s = aril__latest_status();
+    aril__node_id id = s == ARIL_OK ? add_node(t, c->op, c->n_in, in, c->attrs) : 0;
+    if (s == ARIL_OK) s = id ? finish_call(t, c, dest, id, in, out) : ARIL_ERR_MEMORY;
+    for (int i = 0; i < c->op->n_out && s < 0; i++)
+        if (out[i]) aril__tensor_release(aril__self(), out[i]);
+    if (in != few) free(in);
+    return s;
+}
+
+/* ---- states ---- */
+
+/* Whether only the trace refers to a tensor: the traced code created it, and in each run anew. */
+static bool is_private(const aril_tensor *x)
+{
+    return atomic_load(&x->refs) == 1 && x->storage && atomic_load(&x->storage->refs) == 1;
+}
+
+static int by_target(const void *x, const void *y)
+{
+    const aril__effect *a = x, *b = y;
+    if (a->kind != b->kind) return a->kind < b->kind ? -1 : 1;
+    return a->to < b->to ? -1 : a->to > b->to;
+}
+
+static aril_status finish_states(aril__tracing *t)
+{
+    aril__graph *g = t->g;
+    for (size_t i = 0; i < t->storages.slots; i++) {
+        aril__cell *c = t->storages.at[i];
+        if (!c || c->value == c->initial) continue;
+        if (c->origin == ARIL__CELL_FROM_STATE && is_private(g->states[c->index].tensor)) continue;
+        enum aril__effect_kind kind =
+            c->origin == ARIL__CELL_FROM_INPUT ? ARIL__WRITE_INPUT : ARIL__WRITE_STATE;
+        if (!aril__graph_effect(g, kind, c->index, c->value)) return ARIL_ERR_MEMORY;
+    }
+    if (g->n_effects) qsort(g->effects, g->n_effects, sizeof *g->effects, by_target);
+    return ARIL_OK;
+}
+
+/* ---- inputs ---- */
+
+/* The unknown size that a negative number stands for. */
+static int64_t named_unknown(aril__tracing *t, int64_t given)
+{
+    if (given == -1) return aril__size_new(t->g->sizes, NULL);
+    if (aril__size_is_named(given)) return given;
+    for (uint32_t i = 0; i < t->n_named; i++)
+        if (t->named[i].given == given) return t->named[i].unknown;
+    if (!aril__graph_grow(&t->named, t->n_named, &t->cap_named, sizeof *t->named)) return -1;
+    int64_t unknown = aril__size_new(t->g->sizes, NULL);
+    t->named[t->n_named++] = (aril__named_size){ given, unknown };
+    return unknown;
+}
+
+static aril_tensor *symbol_for(aril__tracing *t, const aril_tensor *like, const int64_t *dim,
+                               aril__cell *c)
+{
+    aril__thread *th = aril__self();
+    aril__sizes *before = th->sizes;
+    th->sizes = t->g->sizes;
+    aril_tensor *x = aril__symbolic_like(th, like, dim, c);
+    th->sizes = before;
+    if (x) x->flags |= like->flags & ARIL__WEAK;
+    if (x && keep_defined(t, x) < 0) {
+        aril__tensor_release(aril__self(), x);
+        return NULL;
+    }
+    return x;
+}
+
+/* A header that describes an input. */
+static bool sized_like(aril__tracing *t, const aril_tensor *like, const int64_t *dim,
+                       aril_tensor *to)
+{
+    *to = *like;
+    to->flags &= (uint16_t) ~(ARIL__WEAK | ARIL__NUMBER);
+    for (int d = 0; d < like->ndim; d++) {
+        to->dim[d] = dim[d] < 0 ? named_unknown(t, dim[d]) : dim[d];
+        if (to->dim[d] == -1) return no_memory() == ARIL_OK;
+    }
+    return true;
+}
+
+aril_tensor *aril__tracing_input(aril__tracing *t, const aril_tensor *like, const int64_t *dim,
+                                 const char *name)
+{
+    aril_tensor sized;
+    aril__graph *g = t->g;
+    if (!sized_like(t, like, dim, &sized)) return NULL;
+    aril__value_id v = aril__graph_input(g, &sized, name);
+    aril__cell *c = v ? aril__cell_outside(t, v, ARIL__CELL_FROM_INPUT, g->n_inputs - 1) : NULL;
+    if (!c || (like->storage && !aril__map_put(&t->storages, like->storage, c))) return NULL;
+    c->of = like;
+    return symbol_for(t, like, sized.dim, c);
+}
+
+aril_tensor *aril__tracing_shared(aril__tracing *t, const aril_tensor *like, aril_tensor *all)
+{
+    aril__graph *g = t->g;
+    aril__cell *root = aril__map_find(&t->storages, like->storage);
+    aril__value_id v = aril__graph_input(g, root ? like : all, NULL);
+    if (!v) return NULL;
+    if (!root) {
+        root = aril__cell_outside(t, v, ARIL__CELL_FROM_INPUT, g->n_inputs - 1);
+        if (!root || !aril__map_put(&t->storages, like->storage, root)) return NULL;
+        root->of = all;
+    }
+    aril__cell *c = strided_cell(t, root, like);
+    return c ? symbol_for(t, like, like->dim, c) : NULL;
+}
+
+aril_tensor *aril__whole_storage(const aril_tensor *of)
+{
+    return whole(of);
+}
+
+aril_tensor *aril__tracing_variable(aril__tracing *t, aril_tensor *state, const char *name)
+{
+    aril__value_id v = aril__graph_state(t->g, state, name);
+    aril__cell *c = v ? aril__cell_outside(t, v, ARIL__CELL_FROM_STATE, t->g->n_states - 1) : NULL;
+    return c ? symbol_for(t, state, state->dim, c) : NULL;
+}
+
+/* ---- lifetime ---- */
+
+aril__tracing *aril__tracing_new(const char *name, bool defines)
+{
+    aril__tracing *t = aril__calloc(sizeof *t);
+    aril__cells *c = t ? aril__cells_new(defines ? &t->tracer : NULL) : NULL;
+    aril__graph *g = t && c ? aril__graph_new(name) : NULL;
+    if (!g) {
+        free(t);
+        free(c);
+        no_memory();
+        return NULL;
+    }
+    t->cells = c;
+    t->g = g;
+    t->defines = defines;
+    t->tracer.apply = apply;
+    if (!defines) {
+        t->tracer.drew = aril__trace_drew;
+        t->tracer.freed = aril__trace_freed;
+        t->tracer.leaf = aril__trace_leaf;
+        t->tracer.watch = aril__trace_watched;
+        t->tracer.after = aril__trace_epilogue;
+    }
+    g->sizes = &t->tracer.sizes;
+    return t;
+}
+
+/* ---- bodies ---- */
+
+static aril_status body_leaf(aril__tracer *self, struct aril__node *leaf)
+{
+    (void)self;
+    (void)leaf;
+    return ARIL_OK;
+}
+
+/* Draws count as those of the outermost trace; a loop would repeat them. */
+static void body_drew(aril__tracer *self, aril_generator *of, aril_rng_state before,
+                      aril_tensor *key)
+{
+    aril__tracing *t = (aril__tracing *)self;
+    while (t->outer) t = t->outer;
+    if (t->tracer.drew) t->tracer.drew(&t->tracer, of, before, key);
+}
+
+static aril_status body_watch(aril__tracer *self, void *at, size_t bytes)
+{
+    aril__tracing *outer = ((aril__tracing *)self)->outer;
+    return outer->tracer.watch ? outer->tracer.watch(&outer->tracer, at, bytes) : ARIL_OK;
+}
+
+aril__tracing *aril__tracing_body(aril__tracing *outer, const char *name)
+{
+    aril__tracing *t = aril__tracing_new(name, false);
+    if (!t) return NULL;
+    t->outer = outer;
+    t->g->sizes = outer->g->sizes;
+    t->tracer.leaf = body_leaf;
+    t->tracer.drew = body_drew;
+    t->tracer.freed = NULL;
+    t->tracer.watch = body_watch;
+    t->tracer.after = NULL;
+    return t;
+}
+
+int aril__tracing_captures(const aril__tracing *t, aril_tensor *const **of)
+{
+    *of = t->captured;
+    return (int)t->n_captured;
+}
+
+bool aril__tracing_capture(aril__tracing *t, aril_tensor *x)
+{
+    return captured_cell(t, x) != NULL;
+}
+
+bool aril__tracing_own(aril__tracing *t, void *memory)
+{
+    if (!memory || !aril__graph_grow(&t->memory, t->n_memory, &t->cap_memory, sizeof *t->memory)) {
+        free(memory);
+        return false;
+    }
+    t->memory[t->n_memory++] = memory;
+    return true;
+}
+
+aril__tracing *aril__tracing_now(int n, aril_tensor *const *of)
+{
+    aril__tracer *now = aril__self()->tracer;
+    if (now) return now->apply == apply ? (aril__tracing *)now : NULL;
+    for (int i = 0; i < n; i++) {
+        aril__tracing *t = of[i] ? aril__tracing_of(of[i]) : NULL;
+        if (t) return t;
+    }
+    return NULL;
+}
+
+static void release_kept(aril__tracing *t)
+{
+    for (uint32_t i = t->n_kept; i-- > 0;) aril__tensor_release(aril__self(), t->kept[i]);
+    t->n_kept = 0;
+}
+
+void aril__tracing_free(aril__tracing *t)
+{
+    if (!t) return;
+    t->cells->base.tracer = NULL;
+    release_kept(t);
+    aril__graph_free(t->g);
+    aril__sizes_free(&t->tracer.sizes);
+    aril__watches_free(&t->watches);
+    aril__symbol_release(&(aril__symbol){ &t->cells->base });
+    aril__map_free(&t->tensors);
+    aril__map_free(&t->storages);
+    aril__map_free(&t->leaves);
+    free(t->leaf);
+    free(t->starts);
+    free(t->named);
+    free(t->kept);
+    for (uint32_t i = 0; i < t->n_captured; i++) aril__tensor_release(aril__self(), t->captured[i]);
+    for (uint32_t i = 0; i < t->n_memory; i++) free(t->memory[i]);
+    free(t->captured);
+    free(t->memory);
+    free(t);
+}
+
+aril__tracing *aril__tracing_of(const aril_tensor *x)
+{
+    if (!(x->flags & ARIL__SYMBOLIC) || !x->u.symbol) return NULL;
+    const aril__cells *c = (const aril__cells *)((const aril__cell *)x->u.symbol)->symbol.owner;
+    return (aril__tracing *)c->base.tracer;
+}
+
+void aril__tracing_set_owner(aril__tracing *t, void *owner)
+{
+    t->owner = owner;
+}
+
+void *aril__tracing_owner(const aril__tracing *t)
+{
+    return t->owner;
+}
+
+aril__tracer *aril__tracing_tracer(aril__tracing *t)
+{
+    return &t->tracer;
+}
+
+aril__graph *aril__tracing_graph(aril__tracing *t)
+{
+    return t->g;
+}
+
+aril__traced_call aril__tracing_begin(aril__tracing *t)
+{
+    aril__traced_call c = { .scope = aril_scope_begin() };
+    c.before = aril__trace(&t->tracer);
+    aril__self()->sizes = t->g->sizes; /* of the outermost trace */
+    return c;
+}
+
+aril_status aril__tracing_end(aril__tracing *t, aril__traced_call *c, aril_status s, int n_out,
+                              aril_tensor *const *out)
+{
+    for (int i = 0; i < n_out && s == ARIL_OK; i++) {
+        aril__value_id v = aril__tracing_value(t, out[i]);
+        s = v && aril__graph_output(t->g, v) ? ARIL_OK : aril__latest_status();
+    }
+    s = aril__trace_finish_leaves(t, s);
+    if (!t->outer) aril__trace_finish_generators(t);
+    aril__trace_restore_host(t);
+    aril__trace(c->before);
+    if (t->outer) aril__self()->sizes = c->before ? t->g->sizes : NULL;
+    aril_guard_end(&c->scope); /* what the traced code created ends here */
+    if (t->outer) return s;
+    if (s == ARIL_OK) s = aril__trace_fix_keys(t);
+    return s == ARIL_OK ? finish_states(t) : s;
+}
+
+static void share_sizes(aril__graph *g, aril__sizes *sizes)
+{
+    g->sizes = sizes;
+    for (uint32_t i = 0; i < g->n_bodies; i++) share_sizes(g->bodies[i], sizes);
+}
+
+aril__graph *aril__tracing_take(aril__tracing *t, aril__watches *watches)
+{
+    aril__graph *g = t->g;
+    if (t->outer) { /* its sizes are those of the whole */
+        t->g = NULL;
+        return g;
+    }
+    g->own_sizes = t->tracer.sizes;
+    share_sizes(g, &g->own_sizes);
+    t->tracer.sizes = (aril__sizes){ 0 };
+    *watches = t->watches;
+    t->watches = (aril__watches){ 0 };
+    t->g = NULL;
+    return g;
+}

@@ -1,0 +1,229 @@
+/* What a trace touches outside the graph: generators, gradients of leaves, memory of the host. */
+#include "graph/tracing.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static aril__cold aril_status no_memory(void)
+{
+    return aril__fail(ARIL_ERR_MEMORY, "trace: out of memory");
+}
+
+/* ---- random keys ---- */
+
+/* Keys are equal if they are the same call of the same seed: a recomputation draws them again. */
+static aril__value_id key_value(aril__tracing *t, aril_tensor *key, uint32_t draws, uint64_t offset)
+{
+    aril__graph *g = t->g;
+    for (uint32_t i = g->n_keys; i-- > 0;)
+        if (g->keys[i].generator == draws && g->keys[i].offset == offset) return g->keys[i].value;
+    if (!ARIL__GROW(g, keys)) return 0;
+    aril__value_id v = aril__graph_value(g, ARIL__FROM_KEY, g->n_keys, key);
+    if (v) g->keys[g->n_keys++] = (aril__key){ draws, offset, v };
+    return v;
+}
+
+static int draws_of(const aril__tracing *t, const aril_generator *g)
+{
+    for (uint32_t i = 0; i < t->g->n_draws; i++)
+        if (t->g->draws[i].generator == g && !t->starts[i].freed) return (int)i;
+    return -1;
+}
+
+static int new_draws(aril__tracing *t, aril_generator *of, aril_rng_state state)
+{
+    aril__graph *g = t->g;
+    if (!ARIL__GROW(g, draws) ||
+        !aril__graph_grow(&t->starts, g->n_draws, &t->cap_starts, sizeof *t->starts))
+        return -1;
+    t->starts[g->n_draws] = (aril__draw_start){ .state = state };
+    g->draws[g->n_draws] = (aril__draws){ .generator = of };
+    return (int)g->n_draws++;
+}
+
+void aril__trace_drew(aril__tracer *self, aril_generator *of, aril_rng_state before,
+                      aril_tensor *key)
+{
+    aril__tracing *t = (aril__tracing *)self;
+    int d = draws_of(t, of);
+    if (d < 0) d = new_draws(t, of, before);
+    if (d < 0) return;
+    aril_rng_state from = t->starts[d].state;
+    if (before.seed != from.seed || before.calls < from.calls) return; /* seeded: a constant */
+    aril__value_id v = key_value(t, key, (uint32_t)d, before.calls - from.calls);
+    aril__cell *c = v ? aril__cell_new(t, v) : NULL;
+    if (c && aril__map_put(&t->tensors, key, c)) { /* kept, so that the address stays its own */
+        if (aril__graph_grow(&t->kept, t->n_kept, &t->cap_kept, sizeof *t->kept))
+            t->kept[t->n_kept++] = aril__tensor_keep(key);
+    }
+}
+
+/* Its keys are the same in every run: the traced code creates the generator, too. */
+void aril__trace_freed(aril__tracer *self, aril_generator *of)
+{
+    aril__tracing *t = (aril__tracing *)self;
+    int d = draws_of(t, of);
+    if (d >= 0) t->starts[d].freed = true;
+}
+
+/* In a defined graph, a key stands for the next call of the generator of the run. */
+aril__value_id aril__trace_defined_key(aril__tracing *t, aril_tensor *key)
+{
+    aril__cell *c = aril__map_find(&t->tensors, key);
+    if (c) return c->value;
+    int d = draws_of(t, NULL);
+    if (d < 0) d = new_draws(t, NULL, (aril_rng_state){ 0, 0 });
+    if (d < 0) return 0;
+    aril__value_id v = key_value(t, key, (uint32_t)d, t->g->draws[d].calls++);
+    if (!v || !(c = aril__cell_new(t, v)) || !aril__map_put(&t->tensors, key, c)) return 0;
+    if (!aril__graph_grow(&t->kept, t->n_kept, &t->cap_kept, sizeof *t->kept)) return 0;
+    t->kept[t->n_kept++] = aril__tensor_keep(key);
+    return v;
+}
+
+/* ---- gradients of leaves ---- */
+
+/* Takes the gradient that the leaf has away, and puts a symbolic one in its place. */
+aril_status aril__trace_leaf(aril__tracer *self, aril__node *n)
+{
+    aril__tracing *t = (aril__tracing *)self;
+    aril__graph *g = t->g;
+    if (t->defines || aril__map_find(&t->leaves, n)) return ARIL_OK;
+    if (!ARIL__GROW(g, grads) ||
+        !aril__graph_grow(&t->leaf, g->n_grads, &t->cap_leaf, sizeof *t->leaf))
+        return ARIL_ERR_MEMORY;
+    aril_tensor *had = n->grad[0], *now = NULL;
+    if (had && had->flags & ARIL__SYMBOLIC) had = NULL; /* of a leaf inside the trace */
+    aril__value_id v = had ? aril__graph_value(g, ARIL__FROM_GRAD, g->n_grads, had) : 0;
+    aril__cell *c = had && v ? aril__cell_outside(t, v, ARIL__CELL_FROM_GRAD, g->n_grads)
+                             : aril__cell_new(t, 1); /* only marks the leaf as known */
+    if (!c || !aril__map_put(&t->leaves, n, c)) return ARIL_ERR_MEMORY;
+    if (had && !(now = aril__symbolic_like(aril__self(), had, had->dim, c))) return ARIL_ERR_MEMORY;
+    g->grads[g->n_grads] =
+        (aril__grad_state){ .leaf = aril__node_keep(n), .had = had != NULL, .value = v };
+    t->leaf[g->n_grads++] = (aril__leaf_entry){ had };
+    if (had) n->grad[0] = now;
+    return ARIL_OK;
+}
+
+/* Lists what the trace left in leaves, and puts their gradients back. */
+aril_status aril__trace_finish_leaves(aril__tracing *t, aril_status s)
+{
+    aril__thread *th = aril__self();
+    aril__graph *g = t->g;
+    for (uint32_t i = 0; i < g->n_grads; i++) {
+        aril__grad_state *of = &g->grads[i];
+        aril_tensor *now = of->leaf->grad[0];
+        aril__value_id v = now && s == ARIL_OK ? aril__tracing_value(t, now) : 0;
+        if (now && s == ARIL_OK && !v) s = aril__latest_status();
+        /* Leaves that only the trace refers to end with it. */
+        bool lives = atomic_load(&of->leaf->refs) > 1;
+        if (s == ARIL_OK && lives && v != of->value &&
+            !aril__graph_effect(g, ARIL__WRITE_GRAD, i, v))
+            s = ARIL_ERR_MEMORY;
+        if (now != t->leaf[i].grad) {
+            if (now) aril__tensor_release(th, now);
+            of->leaf->grad[0] = t->leaf[i].grad;
+        }
+    }
+    return s;
+}
+
+/* ---- the host ---- */
+
+static bool grow_copies(aril__watches *w, size_t bytes)
+{
+    if (w->bytes + bytes <= w->cap_bytes) return true;
+    size_t cap = 2 * (w->bytes + bytes);
+    char *grown = aril__realloc(w->copies, cap);
+    if (!grown) return false;
+    w->copies = grown;
+    w->cap_bytes = cap;
+    return true;
+}
+
+aril_status aril__trace_watched(aril__tracer *self, void *at, size_t bytes)
+{
+    aril__watches *w = &((aril__tracing *)self)->watches;
+    for (uint32_t i = 0; i < w->n; i++)
+        if (w->at[i].at == at) return ARIL_OK;
+    if (!aril__graph_grow(&w->at, w->n, &w->cap, sizeof *w->at) || !grow_copies(w, bytes))
+        return no_memory();
+    w->at[w->n++] = (aril__watched){ at, bytes, w->bytes };
+    memcpy(w->copies + w->bytes, at, bytes);
+    w->bytes += bytes;
+    return ARIL_OK;
+}
+
+bool aril__watches_hold(const aril__watches *w)
+{
+    for (uint32_t i = 0; i < w->n; i++)
+        if (memcmp(w->at[i].at, w->copies + w->at[i].copy, w->at[i].bytes) != 0) return false;
+    return true;
+}
+
+void aril__watches_free(aril__watches *w)
+{
+    free(w->at);
+    free(w->copies);
+    *w = (aril__watches){ 0 };
+}
+
+void aril__trace_restore_host(aril__tracing *t)
+{
+    const aril__watches *w = &t->watches;
+    for (uint32_t i = 0; i < w->n; i++)
+        memcpy(w->at[i].at, w->copies + w->at[i].copy, w->at[i].bytes);
+}
+
+aril_status aril__trace_epilogue(aril__tracer *self, void (*fn)(void *ctx, const void *data),
+                                 void *ctx, const void *data, size_t bytes)
+{
+    aril__graph *g = ((aril__tracing *)self)->g;
+    if (!ARIL__GROW(g, epilogues)) return ARIL_ERR_MEMORY;
+    void *copy = bytes ? aril__malloc(bytes) : NULL;
+    if (bytes && !copy) return no_memory();
+    if (bytes) memcpy(copy, data, bytes);
+    g->epilogues[g->n_epilogues++] = (aril__epilogue){ fn, ctx, copy };
+    return ARIL_OK;
+}
+
+/* Notes what a run leaves in generators, and puts them back to where the trace began. */
+void aril__trace_finish_generators(aril__tracing *t)
+{
+    aril__graph *g = t->g;
+    for (uint32_t i = 0; i < g->n_draws && !t->defines; i++) {
+        aril__draws *d = &g->draws[i];
+        if (t->starts[i].freed) continue;
+        aril_generator *of = d->generator ? d->generator : aril__default_generator();
+        aril_rng_state from = t->starts[i].state, now = aril_generator_state(of);
+        d->reset = now.seed != from.seed || now.calls < from.calls;
+        d->end = now;
+        d->calls = now.calls - from.calls;
+        if (!t->tracer.drawn_outside) aril_generator_set_state(of, from);
+    }
+}
+
+/* Keys of generators that the traced code created and freed are constants. */
+aril_status aril__trace_fix_keys(aril__tracing *t)
+{
+    aril__graph *g = t->g;
+    for (uint32_t i = 0; i < g->n_keys && !t->defines; i++) {
+        const aril__key *k = &g->keys[i];
+        if (!t->starts[k->generator].freed) continue;
+        aril_rng_state from = t->starts[k->generator].state;
+        aril__thread *th = aril__self();
+        int64_t two = 2;
+        aril_tensor *key = aril__tensor_new(th, ARIL_U64, 1, &two, aril__cpu_device);
+        if (!key) return ARIL_ERR_MEMORY;
+        memcpy(key->storage->data, (uint64_t[]){ from.seed, from.calls + k->offset }, 16);
+        key->flags |= ARIL__KEY;
+        bool fits = ARIL__GROW(g, constants);
+        if (fits) g->constants[g->n_constants] = aril__tensor_keep(key);
+        aril__tensor_release(th, key);
+        if (!fits) return ARIL_ERR_MEMORY;
+        g->values[k->value].kind = ARIL__FROM_CONSTANT;
+        g->values[k->value].from = g->n_constants++;
+    }
+    return ARIL_OK;
+}

@@ -1,0 +1,121 @@
+/* The inside of a trace, for the files that implement it: trace.c (calls, views, writes),
+ * trace_cells.c, and trace_outside.c (generators, gradients of leaves, the host). */
+#ifndef ARIL_GRAPH_TRACING_H
+#define ARIL_GRAPH_TRACING_H
+
+#include "autograd/node.h"
+#include "graph/trace.h"
+
+/* What a cell stands for, besides a value of the graph. */
+enum aril__cell_origin {
+    ARIL__CELL_INSIDE,
+    ARIL__CELL_FROM_INPUT,
+    ARIL__CELL_FROM_STATE,
+    ARIL__CELL_FROM_GRAD
+};
+
+typedef struct aril__cell {
+    aril__symbol symbol; /* first: u.symbol of symbolic tensors points here */
+    aril__value_id value;
+    aril__value_id initial;  /* of a cell from outside */
+    struct aril__cell *base; /* NULL: not a view */
+    aril__node_id view;      /* the node that computed it from its base */
+    unsigned version;        /* counts writes to a cell without a base, */
+    unsigned seen;           /* and for which of them the value of a view is valid */
+    uint8_t origin;
+    uint32_t index;
+    const aril_tensor *of; /* the tensor that an input is traced with */
+} aril__cell;
+
+/* Cells, which exist as long as tensors refer to them. */
+enum { ARIL__CELL_CHUNK = 512 };
+typedef struct aril__cell_chunk {
+    struct aril__cell_chunk *next;
+    aril__cell at[ARIL__CELL_CHUNK];
+} aril__cell_chunk;
+typedef struct aril__cells {
+    aril__symbols base; /* first */
+    aril__cell_chunk *chunks;
+    int used; /* of the first chunk */
+} aril__cells;
+
+/* Pointers to cells, by address: open addressing. */
+typedef struct aril__map {
+    const void **key;
+    aril__cell **at;
+    size_t n, slots;
+} aril__map;
+
+typedef struct aril__leaf_entry {
+    aril_tensor *grad; /* before the trace: a reference, or NULL */
+} aril__leaf_entry;
+
+typedef struct aril__draw_start {
+    aril_rng_state state; /* of a generator when the trace first drew from it */
+    bool freed;
+} aril__draw_start;
+
+typedef struct aril__named_size {
+    int64_t given, unknown;
+} aril__named_size;
+
+struct aril__tracing {
+    aril__tracer tracer; /* first */
+    aril__graph *g;
+    void *owner;
+    bool defines;
+    aril__cells *cells;
+    aril__map tensors;  /* concrete tensors -> cells */
+    aril__map storages; /* storages -> the cell that covers them */
+    aril__map leaves;   /* leaf nodes -> a cell whose index is the leaf's */
+    aril__leaf_entry *leaf;
+    aril__draw_start *starts; /* of the generators of the graph */
+    uint32_t cap_leaf, cap_starts;
+    aril__watches watches;
+    aril__named_size *named;
+    uint32_t n_named, cap_named;
+    aril_tensor **kept; /* symbolic tensors that belong to a defined graph */
+    uint32_t n_kept, cap_kept;
+    aril__tracing *outer;   /* of a body */
+    aril_tensor **captured; /* references */
+    uint32_t n_captured, cap_captured;
+    void **memory; /* freed with the trace */
+    uint32_t n_memory, cap_memory;
+    const aril__frame *frame; /* whose name is g->text + scope */
+    uint32_t scope;
+};
+
+/* ---- cells and maps ---- */
+
+aril__cells *aril__cells_new(aril__tracer *tracer);
+/* A cell with that value; NULL if it is 0, or with an error. */
+aril__cell *aril__cell_new(aril__tracing *t, aril__value_id value);
+/* The same for something outside the graph. */
+aril__cell *aril__cell_outside(aril__tracing *t, aril__value_id value,
+                               enum aril__cell_origin origin, uint32_t index);
+
+aril__cell *aril__map_find(const aril__map *m, const void *key);
+bool aril__map_put(aril__map *m, const void *key, aril__cell *c);
+void aril__map_free(aril__map *m);
+
+/* ---- outside the graph ---- */
+
+/* Hooks of the tracer. */
+void aril__trace_drew(aril__tracer *self, aril_generator *of, aril_rng_state before,
+                      aril_tensor *key);
+void aril__trace_freed(aril__tracer *self, aril_generator *of);
+aril_status aril__trace_leaf(aril__tracer *self, aril__node *n);
+aril_status aril__trace_watched(aril__tracer *self, void *at, size_t bytes);
+aril_status aril__trace_epilogue(aril__tracer *self, void (*fn)(void *ctx, const void *data),
+                                 void *ctx, const void *data, size_t bytes);
+
+/* In a defined graph, a key stands for the next call of the generator of the run. */
+aril__value_id aril__trace_defined_key(aril__tracing *t, aril_tensor *key);
+
+/* At the end of a trace: lists what it left behind and puts all back as it was. */
+aril_status aril__trace_finish_leaves(aril__tracing *t, aril_status so_far);
+void aril__trace_finish_generators(aril__tracing *t);
+aril_status aril__trace_fix_keys(aril__tracing *t);
+void aril__trace_restore_host(aril__tracing *t);
+
+#endif

@@ -1,0 +1,297 @@
+/* Control flow: eager = compiled = define-and-run, values and gradients. */
+#include "aril/aril.h"
+#include "support/compare.h"
+#include "support/test.h"
+
+#include <string.h>
+
+static void check_near(aril_tensor *got, aril_tensor *want, const char *what)
+{
+    char *why = test_difference_in_value(got, want, 1e-6, 1e-6);
+    CHECK_MSG(!why, "%s: %s", what, why);
+}
+
+static aril_tensor *numbers(aril_shape shape, uint64_t seed)
+{
+    aril_generator *g = aril_generator_new(seed);
+    aril_tensor *t = aril_randn_from(g, shape, ARIL_F32, aril_cpu());
+    aril_generator_free(g);
+    return t;
+}
+
+/* ---- cond: x with w1 or w2, by z ---- */
+
+typedef struct weights {
+    aril_tensor *w1, *w2;
+} weights;
+
+static void with_w1(void *ctx, aril_tensor *const *in, aril_tensor **out)
+{
+    out[0] = aril_tanh(aril_matmul(in[0], ((weights *)ctx)->w1));
+}
+
+static void with_w2(void *ctx, aril_tensor *const *in, aril_tensor **out)
+{
+    out[0] = aril_mul_scalar(aril_matmul(in[0], ((weights *)ctx)->w2), 2);
+}
+
+/* in: x, z; out: y, and gradients of x, w1 and w2. */
+static void choose(void *ctx, aril_tensor *const *in, aril_tensor **out)
+{
+    weights *w = ctx;
+    aril_tensor *x = aril_detach(in[0]), *y;
+    aril_set_requires_grad(x, true);
+    aril_tensor *pred = aril_gt_scalar(aril_sum(in[1], ARIL_ALL), 0);
+    aril_cond(pred, with_w1, with_w2, w, ARIL_LIST(x), 1, &y);
+    out[0] = y;
+    aril_gradients(aril_sum(aril_square(y), ARIL_ALL), ARIL_LIST(x, w->w1, w->w2), out + 1,
+                   (aril_grad_opts){ .allow_unused = true });
+}
+
+static void check_program(aril_fn *fn, void *ctx, aril_list in, int n_out, const aril_shape *sizes,
+                          aril_program **p)
+{
+    aril_tensor *got[16], *want[16] = { NULL };
+    if (!*p) *p = aril_jit(fn, ctx, (aril_jit_opts){ .sizes = sizes, .n_sizes = sizes ? in.n : 0 });
+    CHECK_INT(aril_program_run(*p, in, got), ARIL_OK);
+    CHECK_MSG(aril_ok(), "%s", aril_error());
+    fn(ctx, in.at, want);
+    CHECK_MSG(aril_ok(), "%s", aril_error());
+    for (int i = 0; i < n_out; i++) check_near(got[i], want[i], "a result");
+}
+
+TEST(a_branch_is_taken_by_the_run)
+{
+    ARIL_SCOPE;
+    weights w = { aril_parameter(numbers(ARIL_SHAPE(3, 2), 1)),
+                  aril_parameter(numbers(ARIL_SHAPE(3, 2), 2)) };
+    aril_program *p = NULL;
+    for (int i = 0; i < 4; i++) {
+        aril_tensor *x = numbers(ARIL_SHAPE(4, 3), 3);
+        aril_tensor *z = aril_full(ARIL_SHAPE(2), i % 2 ? 1 : -1, ARIL_F32, aril_cpu());
+        check_program(choose, &w, ARIL_LIST(x, z), 4, NULL, &p);
+    }
+    CHECK_INT(aril_program_traces(p), 1);
+    aril_program_free(p);
+    aril_release(w.w1);
+    aril_release(w.w2);
+}
+
+TEST(a_branch_in_a_graph_that_is_defined)
+{
+    ARIL_SCOPE;
+    aril_graph *g = aril_graph_new("choice");
+    aril_tensor *x = aril_placeholder(g, "x", ARIL_SHAPE(-1, 3), ARIL_F32);
+    aril_tensor *z = aril_placeholder(g, "z", ARIL_SHAPE(2), ARIL_F32);
+    aril_tensor *a = numbers(ARIL_SHAPE(3, 2), 1), *b = numbers(ARIL_SHAPE(3, 2), 2);
+    weights w = { aril_variable(g, "w1", a), aril_variable(g, "w2", b) };
+    weights v = { aril_parameter(a), aril_parameter(b) };
+    aril_tensor *in[2] = { x, z }, *fetch[4];
+    choose(&w, in, fetch);
+    CHECK_MSG(aril_ok(), "%s", aril_error());
+    aril_session *s = aril_session_new(g, aril_cpu());
+    for (int i = 0; i < 4; i++) {
+        aril_tensor *xs = numbers(ARIL_SHAPE(2 + i, 3), 3), *got[4], *want[4];
+        aril_tensor *zs = aril_full(ARIL_SHAPE(2), i % 2 ? 1 : -1, ARIL_F32, aril_cpu());
+        CHECK_INT(aril_session_run(s, ARIL_FEEDS({ x, xs }, { z, zs }), (aril_list){ 4, fetch },
+                                   got),
+                  ARIL_OK);
+        CHECK_MSG(aril_ok(), "%s", aril_error());
+        choose(&v, (aril_tensor *[]){ xs, zs }, want);
+        for (int k = 0; k < 4; k++) check_near(got[k], want[k], "a fetched value");
+    }
+    aril_session_free(s);
+    aril_graph_free(g);
+    aril_release(v.w1);
+    aril_release(v.w2);
+}
+
+/* ---- scan: y_t = (y_{t-1} + x_t) * w ---- */
+
+static void step(void *ctx, aril_tensor *const *in, aril_tensor **out)
+{
+    out[0] = aril_mul(aril_add(in[0], in[1]), ((weights *)ctx)->w1);
+    out[1] = aril_sum(out[0], ARIL_ALL);
+}
+
+/* in: y0, x; out: y_T, sums, gradients of y0, x and w. */
+static void loop(void *ctx, aril_tensor *const *in, aril_tensor **out)
+{
+    weights *w = ctx;
+    aril_tensor *y0 = aril_detach(in[0]), *x = aril_detach(in[1]);
+    aril_set_requires_grad(y0, true);
+    aril_set_requires_grad(x, true);
+    aril_scan(step, w, ARIL_LIST(y0), ARIL_LIST(x), 1, &out[0], &out[1]);
+    aril_tensor *loss = aril_add(aril_sum(aril_square(out[0]), ARIL_ALL),
+                                 aril_sum(aril_mul(out[1], out[1]), ARIL_ALL));
+    aril_gradients(loss, ARIL_LIST(y0, x, w->w1), out + 2, (aril_grad_opts){ 0 });
+}
+
+TEST(a_scan_runs_and_is_differentiated_for_any_length)
+{
+    ARIL_SCOPE;
+    weights w = { aril_parameter(numbers(ARIL_SHAPE(3), 1)), NULL };
+    const aril_shape sizes[] = { ARIL_SHAPE(3), ARIL_SHAPE(-1, 3) };
+    aril_program *p = NULL;
+    for (int64_t t = 1; t < 6; t++) {
+        aril_tensor *y0 = numbers(ARIL_SHAPE(3), 2), *x = numbers(ARIL_SHAPE(t, 3), 3);
+        check_program(loop, &w, ARIL_LIST(y0, x), 5, sizes, &p);
+    }
+    CHECK_INT(aril_program_traces(p), 1);
+    aril_program_free(p);
+    aril_release(w.w1);
+}
+
+static void square_plus(void *ctx, aril_tensor *const *in, aril_tensor **out)
+{
+    (void)ctx;
+    out[0] = aril_add_scalar(aril_square(in[0]), 1);
+}
+
+static void map_all(void *ctx, aril_tensor *const *in, aril_tensor **out)
+{
+    aril_tensor *x = aril_detach(in[0]);
+    aril_set_requires_grad(x, true);
+    aril_map(square_plus, ctx, ARIL_LIST(x), 1, out);
+    aril_gradients(aril_sum(out[0], ARIL_ALL), ARIL_LIST(x), out + 1, (aril_grad_opts){ 0 });
+}
+
+TEST(a_map_has_no_state)
+{
+    ARIL_SCOPE;
+    aril_program *p = NULL;
+    check_program(map_all, NULL, ARIL_LIST(numbers(ARIL_SHAPE(4, 2), 1)), 2, NULL, &p);
+    aril_program_free(p);
+}
+
+/* ---- while ---- */
+
+static void is_small(void *ctx, aril_tensor *const *in, aril_tensor **out)
+{
+    (void)ctx;
+    out[0] = aril_lt_scalar(aril_sum(aril_square(in[0]), ARIL_ALL), 100);
+}
+
+static void grow(void *ctx, aril_tensor *const *in, aril_tensor **out)
+{
+    out[0] = aril_mul(in[0], ((weights *)ctx)->w1);
+}
+
+static void until_large(void *ctx, aril_tensor *const *in, aril_tensor **out)
+{
+    ARIL_NO_GRAD;
+    aril_while(is_small, grow, ctx, ARIL_LIST(in[0]), (aril_while_opts){ 0 }, out);
+}
+
+static void bounded(void *ctx, aril_tensor *const *in, aril_tensor **out)
+{
+    weights *w = ctx;
+    aril_tensor *x = aril_detach(in[0]);
+    aril_set_requires_grad(x, true);
+    aril_while(is_small, grow, w, ARIL_LIST(x), (aril_while_opts){ .max_trips = 12 }, out);
+    aril_gradients(aril_sum(out[0], ARIL_ALL), ARIL_LIST(x, w->w1), out + 1,
+                   (aril_grad_opts){ .allow_unused = true });
+}
+
+TEST(a_loop_ends_by_its_condition)
+{
+    ARIL_SCOPE;
+    weights w = { aril_parameter(aril_full(ARIL_SHAPE(3), 1.7, ARIL_F32, aril_cpu())), NULL };
+    aril_program *p = NULL, *q = NULL;
+    for (int i = 0; i < 5; i++) {
+        aril_tensor *x = aril_full(ARIL_SHAPE(3), 0.01 + 3 * i, ARIL_F32, aril_cpu());
+        check_program(until_large, &w, ARIL_LIST(x), 1, NULL, &p);
+        check_program(bounded, &w, ARIL_LIST(x), 3, NULL, &q);
+    }
+    CHECK_INT(aril_program_traces(p), 1);
+    CHECK_INT(aril_program_traces(q), 1);
+    aril_program_free(p);
+    aril_program_free(q);
+    aril_release(w.w1);
+}
+
+/* ---- nested, and errors ---- */
+
+static void inner(void *ctx, aril_tensor *const *in, aril_tensor **out)
+{
+    aril_tensor *pred = aril_gt_scalar(aril_sum(in[1], ARIL_ALL), 0);
+    aril_cond(pred, with_w1, with_w2, ctx, ARIL_LIST(in[0]), 1, out);
+}
+
+static void nested(void *ctx, aril_tensor *const *in, aril_tensor **out)
+{
+    weights *w = ctx;
+    aril_tensor *x = aril_detach(in[0]), *none[1];
+    aril_set_requires_grad(x, true);
+    aril_scan(inner, w, ARIL_LIST(x), ARIL_LIST(in[1]), 0, out, none);
+    aril_gradients(aril_sum(out[0], ARIL_ALL), ARIL_LIST(x, w->w1, w->w2), out + 1,
+                   (aril_grad_opts){ .allow_unused = true });
+}
+
+TEST(branches_inside_loops)
+{
+    ARIL_SCOPE;
+    weights w = { aril_parameter(numbers(ARIL_SHAPE(3, 3), 1)),
+                  aril_parameter(numbers(ARIL_SHAPE(3, 3), 2)) };
+    aril_program *p = NULL;
+    for (uint64_t i = 0; i < 3; i++) {
+        aril_tensor *x = numbers(ARIL_SHAPE(2, 3), 5), *z = numbers(ARIL_SHAPE(4, 1), 10 + i);
+        check_program(nested, &w, ARIL_LIST(x, z), 4, NULL, &p);
+    }
+    aril_program_free(p);
+    aril_release(w.w1);
+    aril_release(w.w2);
+}
+
+static void row_sum(void *ctx, aril_tensor *const *in, aril_tensor **out)
+{
+    (void)ctx;
+    out[0] = aril_sum(in[0], ARIL_AXES(1));
+}
+
+static void writes_outside(void *ctx, aril_tensor *const *in, aril_tensor **out)
+{
+    ARIL_NO_GRAD;
+    out[0] = aril_add_(((weights *)ctx)->w1, in[0]);
+}
+
+static void clashing(void *ctx, aril_tensor *const *in, aril_tensor **out)
+{
+    aril_cond(aril_gt_scalar(aril_sum(in[0], ARIL_ALL), 0), square_plus, row_sum, ctx,
+              ARIL_LIST(in[0]), 1, out);
+}
+
+static void writing(void *ctx, aril_tensor *const *in, aril_tensor **out)
+{
+    aril_cond(aril_gt_scalar(aril_sum(in[0], ARIL_ALL), 0), writes_outside, square_plus, ctx,
+              ARIL_LIST(in[0]), 1, out);
+}
+
+TEST(wrong_bodies_are_refused)
+{
+    ARIL_SCOPE;
+    weights w = { numbers(ARIL_SHAPE(2, 3), 1), NULL };
+    aril_tensor *x = numbers(ARIL_SHAPE(2, 3), 5), *out[2];
+    const struct {
+        aril_fn *fn;
+        const char *says;
+    } cases[] = {
+        { clashing, "cond: result 0 is f32 [2,3] in one branch and f32 [2] in the other" },
+        { writing, "cannot change a tensor from outside it" },
+    };
+    for (size_t i = 0; i < 2; i++) {
+        aril_program *p = aril_jit(cases[i].fn, &w, (aril_jit_opts){ 0 });
+        CHECK(aril_program_run(p, ARIL_LIST(x), out) < 0);
+        CHECK_MSG(strstr(aril_error(), cases[i].says), "%s", aril_error());
+        aril_clear_error();
+        aril_program_free(p);
+    }
+    CHECK(aril_cond(x, square_plus, row_sum, NULL, ARIL_LIST(x), 1, out) < 0);
+    CHECK_MSG(strstr(aril_error(), "the condition has one element, got shape [2,3]"), "%s",
+              aril_error());
+    aril_clear_error();
+    aril_tensor *y = numbers(ARIL_SHAPE(3), 1);
+    CHECK(aril_map(square_plus, NULL, ARIL_LIST(x, y), 1, out) < 0);
+    CHECK_MSG(strstr(aril_error(), "sequence 1 has 3 elements"), "%s", aril_error());
+    aril_clear_error();
+}

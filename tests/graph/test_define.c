@@ -1,0 +1,226 @@
+/* Define and run: placeholders, variables, gradients, assignments, sessions. */
+#include "aril/aril.h"
+#include "support/compare.h"
+#include "support/test.h"
+
+#include <string.h>
+
+enum { D = 5, H = 4 };
+
+static aril_tensor *numbers(aril_shape shape, uint64_t seed)
+{
+    aril_generator *g = aril_generator_new(seed);
+    aril_tensor *t = aril_randn_from(g, shape, ARIL_F32, aril_cpu());
+    aril_generator_free(g);
+    return t;
+}
+
+static void check_near(aril_tensor *got, aril_tensor *want, const char *what)
+{
+    char *why = test_difference_in_value(got, want, 1e-6, 1e-6);
+    CHECK_MSG(!why, "%s: %s", what, why);
+}
+
+static bool are_equal(aril_tensor *a, aril_tensor *b)
+{
+    return test_difference_in_value(a, b, 0, 0) == NULL;
+}
+
+static aril_tensor *loss_of(aril_tensor *x, aril_tensor *y, aril_tensor *w1, aril_tensor *w2)
+{
+    aril_tensor *h = aril_relu(aril_matmul(x, w1));
+    aril_tensor *diff = aril_sub(aril_matmul(h, w2), y);
+    return aril_mean(aril_sum(aril_square(diff), ARIL_AXES(1)), ARIL_ALL);
+}
+
+TEST(a_two_layer_network_trains_in_a_session)
+{
+    ARIL_SCOPE;
+    aril_tensor *a = numbers(ARIL_SHAPE(D, H), 1), *b = numbers(ARIL_SHAPE(H, D), 2);
+    aril_graph *g = aril_graph_new("two_layer");
+    aril_tensor *x = aril_placeholder(g, "x", ARIL_SHAPE(-1, D), ARIL_F32);
+    aril_tensor *y = aril_placeholder(g, "y", ARIL_SHAPE(-1, D), ARIL_F32);
+    aril_tensor *w1 = aril_variable(g, "w1", a), *w2 = aril_variable(g, "w2", b), *grad[2];
+    aril_tensor *loss = loss_of(x, y, w1, w2);
+    CHECK_INT(aril_gradients(loss, ARIL_LIST(w1, w2), grad, (aril_grad_opts){ 0 }), ARIL_OK);
+    aril_tensor *up1 = aril_assign_sub(w1, aril_mul_scalar(grad[0], 0.01));
+    aril_tensor *up2 = aril_assign_sub(w2, aril_mul_scalar(grad[1], 0.01));
+    CHECK_MSG(aril_ok(), "%s", aril_error());
+    aril_session *s = aril_session_new(g, aril_cpu());
+    aril_tensor *v1 = aril_parameter(aril_copy(a)), *v2 = aril_parameter(aril_copy(b));
+    for (int t = 0; t < 5; t++) {
+        ARIL_SCOPE;
+        aril_tensor *xs = numbers(ARIL_SHAPE(3 + t, D), 10),
+                    *ys = numbers(ARIL_SHAPE(3 + t, D), 11);
+        aril_tensor *out[3];
+        CHECK_INT(aril_session_run(s, ARIL_FEEDS({ x, xs }, { y, ys }), ARIL_LIST(loss, up1, up2),
+                                   out),
+                  ARIL_OK);
+        CHECK_MSG(aril_ok(), "%s", aril_error());
+        aril_tensor *want = loss_of(xs, ys, v1, v2);
+        aril_backward(want);
+        ARIL_NO_GRAD;
+        aril_sub_(v1, aril_mul_scalar(aril_grad(v1), 0.01));
+        aril_sub_(v2, aril_mul_scalar(aril_grad(v2), 0.01));
+        aril_zero_grad(v1);
+        aril_zero_grad(v2);
+        check_near(out[0], want, "loss");
+        check_near(out[1], v1, "the new w1");
+        check_near(aril_variable_value(w2), v2, "w2");
+    }
+    /* a second session shares the variables, and initialization sets them back */
+    aril_session *other = aril_session_new(g, aril_cpu());
+    aril_tensor *got[1];
+    CHECK_INT(aril_session_run(other, (aril_feeds){ 0 }, ARIL_LIST(w1), got), ARIL_OK);
+    check_near(got[0], v1, "w1 in another session");
+    CHECK_INT(aril_graph_initialize(g), ARIL_OK);
+    CHECK_INT(aril_session_run(other, (aril_feeds){ 0 }, ARIL_LIST(w1), got), ARIL_OK);
+    check_near(got[0], a, "w1 at the beginning");
+    aril_session_free(s);
+    aril_session_free(other);
+    aril_graph_free(g);
+    aril_release(v1);
+    aril_release(v2);
+}
+
+TEST(only_what_a_fetch_needs_runs)
+{
+    ARIL_SCOPE;
+    aril_graph *g = aril_graph_new(NULL);
+    aril_tensor *x = aril_placeholder(g, "x", ARIL_SHAPE(2), ARIL_F32);
+    aril_tensor *y = aril_placeholder(g, "y", ARIL_SHAPE(2), ARIL_F32);
+    aril_tensor *n = aril_variable(g, "n", aril_zeros(ARIL_SHAPE(), ARIL_F32, aril_cpu()));
+    aril_tensor *twice = aril_mul_scalar(x, 2), *both = aril_add(twice, y), *out[1];
+    aril_tensor *up = aril_assign_add(n, aril_sum(x, ARIL_ALL));
+    aril_session *s = aril_session_new(g, aril_cpu());
+    aril_tensor *ones = aril_ones(ARIL_SHAPE(2), ARIL_F32, aril_cpu());
+    CHECK_INT(aril_session_run(s, ARIL_FEEDS({ x, ones }), ARIL_LIST(twice), out), ARIL_OK);
+    CHECK_NEAR(aril_item(aril_sum(out[0], ARIL_ALL)), 4, 0);
+    CHECK_NEAR(aril_item(aril_variable_value(n)), 0, 0);
+    CHECK_INT(aril_session_run(s, ARIL_FEEDS({ x, ones }), ARIL_LIST(up), out), ARIL_OK);
+    CHECK_INT(aril_session_run(s, ARIL_FEEDS({ x, ones }), ARIL_LIST(up), out), ARIL_OK);
+    CHECK_NEAR(aril_item(aril_variable_value(n)), 4, 0);
+    CHECK_NEAR(aril_item(out[0]), 4, 0);
+    CHECK_MSG(aril_ok(), "%s", aril_error());
+    CHECK_INT(aril_session_run(s, ARIL_FEEDS({ x, ones }), ARIL_LIST(both), out), ARIL_ERR_ARG);
+    CHECK_MSG(strstr(aril_error(), "the placeholder 'y' was not fed"), "%s", aril_error());
+    aril_clear_error();
+    aril_session_free(s);
+    aril_graph_free(g);
+}
+
+TEST(wrong_feeds_are_refused)
+{
+    ARIL_SCOPE;
+    aril_graph *g = aril_graph_new(NULL), *other = aril_graph_new(NULL);
+    aril_tensor *x = aril_placeholder(g, "x", ARIL_SHAPE(-1, 3), ARIL_F32);
+    aril_tensor *z = aril_placeholder(other, "z", ARIL_SHAPE(3), ARIL_F32);
+    aril_tensor *y = aril_exp(x), *out[1];
+    aril_session *s = aril_session_new(g, aril_cpu());
+    aril_tensor *good = numbers(ARIL_SHAPE(2, 3), 1), *wide = numbers(ARIL_SHAPE(2, 4), 1);
+    aril_tensor *wrong_dtype = aril_cast(good, ARIL_F64);
+    const struct {
+        aril_feed feed;
+        aril_tensor *fetch;
+        const char *says;
+    } cases[] = {
+        { { x, wide }, y, "the placeholder 'x' has shape [?,3], but was fed [2,4]" },
+        { { x, wrong_dtype }, y, "the placeholder 'x' is f32, but was fed f64" },
+        { { y, good }, y, "feed 0 is not for a placeholder" },
+        { { z, good }, y, "feed 0 is not for a placeholder of this graph" },
+        { { good, good }, y, "expected a symbolic tensor" },
+        { { x, y }, y, "symbolic" },
+        { { x, good }, z, "fetch 0 belongs to another graph" },
+        { { x, good }, good, "expected a symbolic tensor" },
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        aril_tensor *fetch = cases[i].fetch;
+        CHECK(aril_session_run(s, (aril_feeds){ 1, &cases[i].feed }, ARIL_LIST(fetch), out) < 0);
+        CHECK(aril_tensor_status(out[0]) < 0);
+        CHECK_MSG(strstr(aril_error(), cases[i].says), "case %zu: %s", i, aril_error());
+        aril_clear_error();
+    }
+    /* two graphs do not mix, and a symbolic tensor has no value */
+    CHECK_INT(aril_tensor_status(aril_add(y, z)), ARIL_ERR_STATE);
+    aril_clear_error();
+    aril_item(aril_sum(y, ARIL_ALL));
+    CHECK_MSG(strstr(aril_error(), "item: a symbolic tensor has no value") &&
+                  strstr(aril_error(), "aril_cond"),
+              "%s", aril_error());
+    aril_clear_error();
+    CHECK_INT(aril_tensor_status(aril_matmul(x, x)), ARIL_OK); /* [?,3] x [?,3] may fit */
+    aril_tensor *mm = aril_matmul(x, x);
+    CHECK(aril_session_run(s, ARIL_FEEDS({ x, good }), ARIL_LIST(mm), out) < 0);
+    aril_clear_error();
+    CHECK_INT(aril_tensor_status(aril_matmul(x, good)), ARIL_ERR_SHAPE);
+    aril_clear_error();
+    /* variables are changed by assignments only */
+    aril_tensor *w = aril_variable(g, "w", good);
+    {
+        ARIL_NO_GRAD;
+        aril_add_(w, w);
+    }
+    CHECK_MSG(strstr(aril_error(), "aril_assign"), "%s", aril_error());
+    aril_clear_error();
+    aril_tensor *a = aril_assign_add(w, w), *b = aril_assign(w, w), *two[2];
+    CHECK_INT(aril_session_run(s, (aril_feeds){ 0 }, ARIL_LIST(a, b), two), ARIL_ERR_ARG);
+    CHECK_MSG(strstr(aril_error(), "assign to the variable 'w'"), "%s", aril_error());
+    aril_clear_error();
+    CHECK_INT(aril_tensor_status(aril_assign(w, aril_sum(w, ARIL_ALL))), ARIL_ERR_SHAPE);
+    aril_clear_error();
+    CHECK_INT(aril_tensor_status(aril_assign(x, w)), ARIL_ERR_ARG);
+    aril_clear_error();
+    aril_session_free(s);
+    aril_graph_free(g);
+    aril_graph_free(other);
+}
+
+/* Theano's function(inputs, outputs, updates). */
+TEST(a_function_of_a_graph)
+{
+    ARIL_SCOPE;
+    aril_graph *g = aril_graph_new("count");
+    aril_tensor *x = aril_placeholder(g, "x", ARIL_SHAPE(-1), ARIL_F32);
+    aril_tensor *n = aril_variable(g, "n", aril_zeros(ARIL_SHAPE(), ARIL_F32, aril_cpu()));
+    aril_tensor *total = aril_sum(x, ARIL_ALL), *mean = aril_mean(x, ARIL_ALL);
+    aril_tensor *up = aril_assign_add(n, total);
+    aril_program *f = aril_graph_function(ARIL_LIST(x), ARIL_LIST(mean), ARIL_LIST(up));
+    CHECK_MSG(f && aril_ok(), "%s", aril_error());
+    for (int i = 1; i < 4; i++) {
+        aril_tensor *out[1];
+        aril_tensor *xs = aril_full(ARIL_SHAPE(i), i, ARIL_F32, aril_cpu());
+        CHECK_INT(aril_program_run(f, ARIL_LIST(xs), out), ARIL_OK);
+        CHECK_NEAR(aril_item(out[0]), i, 0);
+    }
+    CHECK_NEAR(aril_item(aril_variable_value(n)), 14, 0);
+    CHECK(!aril_graph_function((aril_list){ 0 }, ARIL_LIST(mean), (aril_list){ 0 }));
+    CHECK_MSG(strstr(aril_error(), "depend on the placeholder 'x'"), "%s", aril_error());
+    aril_clear_error();
+    aril_program_free(f);
+    aril_graph_free(g);
+}
+
+/* Each run draws other numbers, and the gradient sees the mask of its run. */
+TEST(random_nodes_draw_in_each_run)
+{
+    ARIL_SCOPE;
+    aril_graph *g = aril_graph_new(NULL);
+    aril_tensor *x = aril_placeholder(g, "x", ARIL_SHAPE(64), ARIL_F32), *dx;
+    aril_tensor *y = aril_dropout(x, 0.5, (aril_dropout_opts){ 0 });
+    CHECK_INT(aril_gradients(aril_sum(y, ARIL_ALL), ARIL_LIST(x), &dx, (aril_grad_opts){ 0 }),
+              ARIL_OK);
+    aril_session *s = aril_session_new(g, aril_cpu());
+    aril_tensor *ones = aril_ones(ARIL_SHAPE(64), ARIL_F32, aril_cpu()), *first = NULL;
+    aril_seed(4);
+    for (int i = 0; i < 3; i++) {
+        aril_tensor *out[2];
+        CHECK_INT(aril_session_run(s, ARIL_FEEDS({ x, ones }), ARIL_LIST(y, dx), out), ARIL_OK);
+        CHECK(are_equal(out[0], out[1]));
+        if (first) CHECK(!are_equal(out[0], first));
+        if (!first) first = out[0];
+    }
+    aril_seed(4);
+    check_near(first, aril_dropout(ones, 0.5, (aril_dropout_opts){ 0 }), "the mask of eager mode");
+    aril_session_free(s);
+    aril_graph_free(g);
+}

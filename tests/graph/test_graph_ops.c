@@ -1,0 +1,203 @@
+/* Every op of the table on every sample: eager = compiled = define-and-run, values and gradients,
+ * and a trace made with one batch size runs with another. ARIL_TEST_OP=name selects one op. */
+#include "aril/aril.h"
+#include "ops/table/apply.h"
+#include "support/compare.h"
+#include "support/run_op.h"
+#include "support/test.h"
+
+#include <string.h>
+
+enum { MAX_OUT = 2 * TEST_RESULTS + TEST_INPUTS };
+
+/* A sample as a function of its inputs that are there. */
+typedef struct call {
+    const test_sample *s;
+    bool present[TEST_INPUTS];
+    bool grads;
+} call;
+
+static struct {
+    int values, grads, batches;
+} count;
+
+static bool is_wanted(const call *c, int i, const aril_tensor *x)
+{
+    return c->grads && test_sample_wants(c->s, i) && aril_dtype_is_float(aril_dtype_of(x));
+}
+
+/* The results of the op, and gradients of the sum of those that have one. */
+static void run_sample(void *ctx, aril_tensor *const *in, aril_tensor **out)
+{
+    const call *c = ctx;
+    const aril__op *op = c->s->op;
+    aril_tensor *x[TEST_INPUTS], *y[TEST_RESULTS], *wanted[TEST_INPUTS], *of[TEST_RESULTS];
+    int n = 0, n_wanted = 0, n_of = 0, k = 0;
+    for (int i = 0; i < c->s->n_in; i++) {
+        x[i] = c->present[i] ? in[k++] : NULL;
+        if (!x[i] || !is_wanted(c, i, x[i])) continue;
+        x[i] = wanted[n_wanted++] = aril_detach(x[i]);
+        aril_set_requires_grad(x[i], true);
+    }
+    aril__apply(op, c->s->n_in, x, c->s->attrs, y);
+    for (int i = 0; i < op->n_out; i++) {
+        if (i + 1 == op->reserve_out) continue; /* of a size that only its row knows */
+        out[n++] = y[i];
+        bool first = !(c->s->flags & SAMPLE_FIRST) || i == 0;
+        if (n_wanted && first && aril_requires_grad(y[i]) && !ARIL__IS_WRITE(op->out[i]))
+            of[n_of++] = y[i];
+    }
+    if (!n_of) return;
+    aril_grad_opts opts = { .allow_unused = true };
+    aril_gradients_n((aril_list){ n_of, of }, (aril_list){ n_wanted, wanted }, out + n, opts);
+}
+
+/* The inputs that are there, copied. */
+static int take_inputs(call *c, aril_tensor *const *in, aril_tensor **to)
+{
+    aril_tensor *copy[TEST_INPUTS];
+    int n = 0;
+    test_copies(c->s, in, copy);
+    for (int i = 0; i < c->s->n_in; i++) {
+        c->present[i] = copy[i] != NULL;
+        if (copy[i]) to[n++] = copy[i];
+    }
+    return n;
+}
+
+static void compare(const call *c, const char *what, int n, aril_tensor *const *got,
+                    aril_tensor *const *want)
+{
+    for (int i = 0; i < n; i++) {
+        char *why = test_difference_in_value(got[i], want[i], 1e-12, 1e-13);
+        CHECK_MSG(!why, "%s, %s%s, %d: %s", c->s->name, what, c->grads ? " with gradients" : "", i,
+                  why);
+    }
+}
+
+static int results(aril_tensor *const *out)
+{
+    int n = 0;
+    while (out[n]) n++;
+    return n;
+}
+
+/* One run of a program against the function itself; also compares inputs changed in place. */
+static void check_run(call *c, aril_program *p, aril_tensor *const *in, const char *what)
+{
+    ARIL_SCOPE;
+    aril_tensor *mine[TEST_INPUTS], *theirs[TEST_INPUTS];
+    aril_tensor *got[MAX_OUT] = { NULL }, *want[MAX_OUT] = { NULL };
+    int n = take_inputs(c, in, mine);
+    take_inputs(c, in, theirs);
+    run_sample(c, mine, want);
+    CHECK_MSG(aril_ok(), "%s: %s", c->s->name, aril_error());
+    aril_program_run(p, (aril_list){ n, theirs }, got);
+    CHECK_MSG(aril_ok(), "%s, %s: %s", c->s->name, what, aril_error());
+    CHECK_INT(aril_program_results(p), results(want));
+    compare(c, what, results(want), got, want);
+    compare(c, "its inputs", n, theirs, mine);
+}
+
+/* The sample with some sizes unknown: those that differ from `larger`. */
+static int unknown_sizes(const test_sample *s, aril_tensor *const *in, aril_tensor *const *larger,
+                         aril_shape *to)
+{
+    int n = 0;
+    for (int i = 0; i < s->n_in; i++) {
+        if (!in[i]) continue;
+        to[n] = aril_shape_of(in[i]);
+        for (int d = 0; d < to[n].ndim; d++)
+            if (to[n].dim[d] != aril_size(larger[i], d)) to[n].dim[d] = -2;
+        n++;
+    }
+    return n;
+}
+
+static void check_compiled(call *c, aril_tensor *const *in, aril_dtype dtype)
+{
+    aril_tensor *larger[TEST_INPUTS];
+    aril_shape sizes[TEST_INPUTS];
+    aril_jit_opts opts = { .name = c->s->op->name };
+    bool batched = c->s->flags & SAMPLE_BATCH && test_sample_inputs(c->s, dtype, 7, larger);
+    if (batched) {
+        opts.n_sizes = unknown_sizes(c->s, in, larger, sizes);
+        opts.sizes = sizes;
+    }
+    aril_program *p = aril_jit(run_sample, c, opts);
+    check_run(c, p, in, "compiled");
+    check_run(c, p, in, "run again");
+    if (batched) {
+        check_run(c, p, larger, "with another batch size");
+        CHECK_MSG(aril_program_traces(p) == 1, "%s: traced again", c->s->name);
+        count.batches++;
+    }
+    aril_program_free(p);
+}
+
+static bool changes_inputs(const aril__op *op)
+{
+    for (int k = 0; k < op->n_out; k++)
+        if (ARIL__IS_WRITE(op->out[k])) return true;
+    return op->writes != 0;
+}
+
+static void check_defined(call *c, aril_tensor *const *in, aril_dtype dtype)
+{
+    ARIL_SCOPE;
+    aril_tensor *value[TEST_INPUTS], *x[TEST_INPUTS];
+    aril_tensor *got[MAX_OUT] = { NULL }, *want[MAX_OUT] = { NULL }, *y[MAX_OUT] = { NULL };
+    aril_feed feed[TEST_INPUTS];
+    int n = take_inputs(c, in, value);
+    if (changes_inputs(c->s->op)) return; /* a graph changes variables only, by assignments */
+    aril_graph *g = aril_graph_new(c->s->op->name);
+    aril_tensor *larger[TEST_INPUTS];
+    aril_shape sizes[TEST_INPUTS];
+    bool batched = c->s->flags & SAMPLE_BATCH && test_sample_inputs(c->s, dtype, 7, larger);
+    if (batched) unknown_sizes(c->s, in, larger, sizes);
+    for (int i = 0; i < n; i++) {
+        aril_shape shape = batched ? sizes[i] : aril_shape_of(value[i]);
+        x[i] = aril_placeholder(g, NULL, shape, aril_dtype_of(value[i]));
+        feed[i] = (aril_feed){ x[i], value[i] };
+    }
+    run_sample(c, x, y);
+    CHECK_MSG(aril_ok(), "%s, defined: %s", c->s->name, aril_error());
+    aril_session *s = aril_session_new(g, aril_cpu());
+    int n_out = results(y), n_symbolic = 0;
+    aril_tensor *fetch[MAX_OUT], *fetched[MAX_OUT];
+    for (int i = 0; i < n_out; i++) /* an op without inputs runs at once */
+        if (y[i]->flags & ARIL__SYMBOLIC) fetch[n_symbolic++] = y[i];
+    aril_session_run(s, (aril_feeds){ n, feed }, (aril_list){ n_symbolic, fetch }, fetched);
+    CHECK_MSG(aril_ok(), "%s, in a session: %s", c->s->name, aril_error());
+    run_sample(c, value, want);
+    for (int i = 0, k = 0; i < n_out; i++)
+        got[i] = y[i]->flags & ARIL__SYMBOLIC ? fetched[k++] : y[i];
+    if (!(c->s->op->flags & RANDOM && n == 0)) compare(c, "define-and-run", n_out, got, want);
+    aril_session_free(s);
+    aril_graph_free(g);
+}
+
+static void check_sample(const test_sample *s)
+{
+    ARIL_SCOPE;
+    aril_tensor *in[TEST_INPUTS], *out[TEST_RESULTS];
+    aril_dtype dtype;
+    test_working_on("graphs", s);
+    if (!test_best_inputs(s, in, &dtype) || test_refused(test_run(s, in, out))) return;
+    call c = { .s = s };
+    check_compiled(&c, in, dtype);
+    check_defined(&c, in, dtype);
+    count.values++;
+    c.grads = !(s->flags & SAMPLE_NO_GRAD) && !(s->op->flags & NONDIFF);
+    if (!c.grads || test_failed()) return;
+    check_compiled(&c, in, dtype);
+    check_defined(&c, in, dtype);
+    count.grads++;
+}
+
+TEST(every_op_eager_compiled_and_defined)
+{
+    test_each_sample(check_sample);
+    printf("# %d samples, %d with gradients, %d with another batch size\n", count.values,
+           count.grads, count.batches);
+}
