@@ -121,7 +121,8 @@ TEST(recurrent_layers_of_many_states)
     recurrent_cases(180, ARIL_F64, 1e-11);
 }
 
-/* As many sequences as a block handles, one more, and states that a block reads in several turns. */
+/* As many sequences as a block handles, one more, and states that a block reads in several turns.
+ */
 TEST(recurrent_layers_of_many_sequences)
 {
     static const int64_t gates[] = { 1, 4, 3 },

@@ -212,7 +212,8 @@ static __device__ __forceinline__ void fetch(const aril_cuda_rnn &s, const float
     }
 }
 
-/* Adds the product of a buffer to the sums of rows lane / UNITS + 8 r and gates of unit lane % UNITS. */
+/* Adds the product of a buffer to the sums of rows lane / UNITS + 8 r and gates of unit lane %
+ * UNITS. */
 template <int G>
 static __device__ __forceinline__ void multiply(const float *from, float (&sum)[8][G])
 {

@@ -118,9 +118,9 @@ ARIL_CUDA_WGMMA_SIZES(aril_cuda_bf16, "bf16")
 #undef ARIL_CUDA_WGMMA_SIZES
 #undef ARIL_CUDA_WGMMA_OF
 
-/* d = rows of tile a times rows of tile b: 64 rows of a from its row `row` on, N rows of b, both of D
- * columns. Rows of a are read from shared memory for each tile: held in registers over a loop, ptxas
- * 13.0 lets other factors overwrite them. */
+/* d = rows of tile a times rows of tile b: 64 rows of a from its row `row` on, N rows of b, both of
+ * D columns. Rows of a are read from shared memory for each tile: held in registers over a loop,
+ * ptxas 13.0 lets other factors overwrite them. */
 template <typename S, int N, int D>
 static __device__ __forceinline__ void aril_cuda_dots(float (&d)[N / 2], uint32_t a, int a_rows,
                                                       int row, uint32_t b, int b_rows)
