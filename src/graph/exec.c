@@ -24,7 +24,6 @@ typedef struct step {
     uint32_t in, out;     /* x->slots[in ...], x->slots[out ...]; slot 0: none */
     uint32_t end, n_ends; /* x->ends[end ...]: values that are not used after it */
     uint32_t home;        /* 1 + the effect into whose tensor result 0 is written; 0: none */
-    bool in_place;        /* inputs that it changes are changed where they are */
     bool reshapes;        /* a view that may need a copy, depending on the order of its input */
 } step;
 
@@ -32,6 +31,7 @@ struct aril__exec {
     const aril__graph *g;
     step *steps;
     uint32_t *slots;
+    int32_t *changed; /* for each slot of a result: the input that it is a new value of, or -1 */
     ended *ends;
     aril__value_id *value; /* of each slot */
     uint32_t *source;      /* slots of values that no node produces */
@@ -39,6 +39,7 @@ struct aril__exec {
     uint32_t *effects;     /* numbers of effects, */
     uint32_t *effect_slot; /* and the slots of their values */
     bool *stored;          /* whether the value is in its tensor when the last step ends */
+    bool *in_place;        /* by slot: the op changes its input where it is */
     uint32_t *slot_of;     /* of each value of the graph; 0: not used */
     uint32_t n_steps, n_slots, n_ends, n_sources, n_outputs, n_effects, n_values;
 };
@@ -53,6 +54,9 @@ typedef struct maker {
     uint32_t *last;  /* by slot: 1 + the last step that uses the value, */
     uint32_t *shape; /* and the last that uses its shape only */
     uint32_t *home;  /* by slot: 1 + the source slot whose memory it is in; 0: its own */
+    uint32_t *read;  /* by source slot: 1 + the last step that reads its memory, */
+    bool *returned;  /* and whether an output or an effect is in it */
+    uint32_t *uses;  /* by slot: how many outputs and effects it is */
     uint32_t n_ids;
 } maker;
 
@@ -102,6 +106,16 @@ static bool is_reshape(const aril__op *op)
            strcmp(op->name, "flatten") == 0;
 }
 
+/* aril__graph_changed for results in order. */
+static int32_t changed_input(const aril__graph_node *n, const aril__value_id *in, uint32_t k,
+                             int *next)
+{
+    const aril__op *op = n->op;
+    if (k < op->n_out) return ARIL__IS_WRITE(op->out[k]) ? op->out[k] - 32 : -1;
+    while (*next < n->n_in && !(in[*next] && aril__changes(op, *next))) ++*next;
+    return (*next)++;
+}
+
 static void add_step(maker *m, aril__node_id id, uint32_t at, uint32_t *n_ids)
 {
     aril__exec *x = m->x;
@@ -118,8 +132,10 @@ static void add_step(maker *m, aril__node_id id, uint32_t at, uint32_t *n_ids)
         else
             m->last[slot] = 1 + at;
     }
+    int next = 0; /* the next input that may be changed in place */
     for (uint32_t k = 0; k < n->n_out; k++) {
         uint32_t slot = slot_for(m, n->out + k);
+        x->changed[*n_ids] = changed_input(n, in, k, &next);
         x->slots[(*n_ids)++] = slot;
         m->last[slot] = 1 + at;
         if (k < n->op->n_out && ARIL__IS_VIEW(n->op->out[k]))
@@ -129,19 +145,19 @@ static void add_step(maker *m, aril__node_id id, uint32_t at, uint32_t *n_ids)
 
 /* ---- values computed in the memory of their tensor ---- */
 
-/* The last step that reads the memory of a source; UINT32_MAX: it is read after the last one. */
-static uint32_t last_read(const maker *m, uint32_t source, uint32_t but_effect)
+/* Who reads the memory of each source, and until when. */
+static void find_readers(maker *m)
 {
     const aril__exec *x = m->x;
-    uint32_t last = 0;
-    for (uint32_t s = 1; s < x->n_slots; s++)
-        if (m->home[s] == 1 + source && m->last[s] > last) last = m->last[s];
-    for (uint32_t i = 0; i < x->n_outputs; i++)
-        if (m->home[x->outputs[i]] == 1 + source) return UINT32_MAX;
-    for (uint32_t i = 0; i < x->n_effects; i++)
-        if (i != but_effect && x->effect_slot[i] && m->home[x->effect_slot[i]] == 1 + source)
-            return UINT32_MAX;
-    return last;
+    for (uint32_t s = 1; s < x->n_slots; s++) {
+        uint32_t source = m->home[s];
+        if (source && m->last[s] > m->read[source - 1]) m->read[source - 1] = m->last[s];
+    }
+    for (uint32_t i = 0; i < x->n_outputs + x->n_effects; i++) {
+        uint32_t s = i < x->n_outputs ? x->outputs[i] : x->effect_slot[i - x->n_outputs];
+        m->uses[s]++;
+        if (m->home[s]) m->returned[m->home[s] - 1] = true;
+    }
 }
 
 /* The step that produces a slot; NULL for sources. Steps are in the order of nodes. */
@@ -158,15 +174,6 @@ static step *producer(const maker *m, uint32_t slot)
             high = mid;
     }
     return &m->x->steps[low];
-}
-
-static bool is_used_as_result(const maker *m, uint32_t slot, uint32_t but_effect)
-{
-    for (uint32_t i = 0; i < m->x->n_outputs; i++)
-        if (m->x->outputs[i] == slot) return true;
-    for (uint32_t i = 0; i < m->x->n_effects; i++)
-        if (i != but_effect && m->x->effect_slot[i] == slot) return true;
-    return false;
 }
 
 /* Whether result 0 of a step can be written to a tensor like the value `like`. */
@@ -197,18 +204,17 @@ static void find_home(maker *m, uint32_t i)
     aril__exec *x = m->x;
     const aril__effect *e = &m->g->effects[x->effects[i]];
     uint32_t source = source_of_effect(m, e), slot = x->effect_slot[i];
-    if (e->kind == ARIL__WRITE_GRAD || is_used_as_result(m, slot, i)) return;
+    if (e->kind == ARIL__WRITE_GRAD || m->uses[slot] > 1) return;
     step *s = producer(m, slot);
     if (!s || m->home[slot]) return;
-    uint32_t at = (uint32_t)(s - x->steps), last = source ? last_read(m, source, i) : 0;
-    if (last == UINT32_MAX || last > at + 1) return;
-    const aril__graph_node *n = &m->g->nodes[s->node];
+    uint32_t at = (uint32_t)(s - x->steps);
+    if (source && (m->returned[source] || m->read[source] > at + 1)) return;
     int k = m->g->values[x->value[slot]].index;
-    int input = aril__graph_changed(m->g, n, k);
+    int input = x->changed[s->out + (uint32_t)k];
     if (input >= 0) { /* the op changes its input: that has to be the tensor itself */
         if (x->slots[s->in + (uint32_t)input] != source || !source) return;
         m->home[slot] = 1 + source;
-        x->stored[i] = true;
+        x->stored[i] = x->in_place[slot] = true;
         return;
     }
     aril__value_id like =
@@ -271,6 +277,8 @@ static bool allocate(maker *m, uint32_t n_out, uint32_t n_effects)
     /* Sources that only effects name have no use, and no slot. */
     x->steps = aril__malloc(((size_t)x->n_steps + 1) * sizeof *x->steps);
     x->slots = aril__malloc((m->n_ids + 1) * sizeof *x->slots);
+    x->changed = aril__malloc((m->n_ids + 1) * sizeof *x->changed);
+    x->in_place = aril__calloc(slots);
     x->slot_of = aril__calloc(values * sizeof *x->slot_of);
     x->value = aril__calloc(slots * sizeof *x->value);
     x->source = aril__malloc(slots * sizeof *x->source);
@@ -279,8 +287,12 @@ static bool allocate(maker *m, uint32_t n_out, uint32_t n_effects)
     m->last = aril__calloc(slots * sizeof *m->last);
     m->shape = aril__calloc(slots * sizeof *m->shape);
     m->home = aril__calloc(slots * sizeof *m->home);
-    return x->steps && x->slots && x->slot_of && x->value && x->source && x->effect_slot &&
-           x->stored && m->last && m->shape && m->home;
+    m->read = aril__calloc(slots * sizeof *m->read);
+    m->uses = aril__calloc(slots * sizeof *m->uses);
+    m->returned = aril__calloc(slots);
+    return m->read && m->uses && m->returned && x->changed && x->in_place && x->steps && x->slots &&
+           x->slot_of && x->value && x->source && x->effect_slot && x->stored && m->last &&
+           m->shape && m->home;
 }
 
 /* Bodies of needed nodes get executors of their own. */
@@ -310,6 +322,7 @@ static bool make(maker *m, uint32_t n_out, const aril__value_id *out, uint32_t n
     for (uint32_t i = 0; i < n_out; i++) x->outputs[i] = slot_for(m, out[i]);
     for (uint32_t i = 0; i < n_effects; i++)
         x->effect_slot[i] = slot_for(m, g->effects[x->effects[i]].value);
+    find_readers(m);
     for (uint32_t i = 0; i < n_effects; i++) find_home(m, i);
     return make_bodies(g, m->needed) && find_ends(m);
 }
@@ -352,6 +365,9 @@ aril__exec *aril__exec_new(const aril__graph *g, uint32_t n_out, const aril__val
     free(m.last);
     free(m.shape);
     free(m.home);
+    free(m.read);
+    free(m.uses);
+    free(m.returned);
     if (fits) return x;
     aril__exec_free(x);
     aril__fail(ARIL_ERR_MEMORY, "graph: out of memory for its execution");
@@ -361,8 +377,9 @@ aril__exec *aril__exec_new(const aril__graph *g, uint32_t n_out, const aril__val
 void aril__exec_free(aril__exec *x)
 {
     if (!x) return;
-    void *const lists[] = { x->steps,   x->slots,   x->ends,        x->value,  x->source,
-                            x->outputs, x->effects, x->effect_slot, x->stored, x->slot_of };
+    void *const lists[] = { x->steps,  x->slots,   x->ends,    x->value,
+                            x->source, x->outputs, x->effects, x->effect_slot,
+                            x->stored, x->slot_of, x->changed, x->in_place };
     for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) free(lists[i]);
     free(x);
 }
@@ -543,8 +560,7 @@ static aril_tensor *changeable(run *r, const step *s, const aril__graph_node *n,
     const aril__exec *x = r->x;
     uint32_t slot = x->slots[s->in + (uint32_t)i];
     aril_tensor *t = r->slot[slot];
-    for (uint32_t e = 0; e < x->n_effects; e++)
-        if (x->stored[e] && x->effect_slot[e] == x->slots[s->out + (uint32_t)k]) return t;
+    if (x->in_place[x->slots[s->out + (uint32_t)k]]) return t;
     int uses = 0;
     for (int u = 0; u < n->n_in; u++) uses += x->slots[s->in + (uint32_t)u] == slot;
     bool inside = r->g->values[x->value[slot]].kind == ARIL__FROM_NODE;
@@ -582,7 +598,7 @@ static aril_status take_results(run *r, const step *s, const aril__graph_node *n
     aril_status status = ARIL_OK;
     for (int k = 0; k < n->n_out; k++) {
         uint32_t slot = r->x->slots[s->out + (uint32_t)k];
-        int changed = aril__graph_changed(r->g, n, k);
+        int changed = r->x->changed[s->out + (uint32_t)k];
         aril_tensor *t = changed >= 0 ? in[changed] : out[k];
         if (!slot || !t) continue;
         aril__value_id v = r->x->value[slot];
@@ -662,7 +678,7 @@ static aril_status run_step(run *r, const step *s)
     for (int i = 0; i < n->n_in; i++) in[i] = r->slot[r->x->slots[s->in + (uint32_t)i]];
     if (s->reshapes && !is_viewable(r, in[0], n->out)) in[0] = aril_contiguous(in[0]);
     for (int k = 0; k < n->n_out; k++) {
-        int i = aril__graph_changed(r->g, n, k);
+        int i = r->x->changed[s->out + (uint32_t)k];
         if (i >= 0 && in[i]) in[i] = changeable(r, s, n, i, k);
     }
     aril_status status = run_op(r, s, n, in);

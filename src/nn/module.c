@@ -602,6 +602,8 @@ static inline aril_status forward(aril_module *m, int n_in, aril_tensor *const *
         in = all;
     }
     aril_status s = run_begin(&r, m, n_in, in);
+    if (aril__unlikely(aril__self()->tracer != NULL) && s == ARIL_OK)
+        s = aril__trace_watch(&m->training, sizeof m->training); /* a program is for one mode */
     if (aril__likely(s == ARIL_OK)) {
         s = aril__likely(!m->hooks) ? aril__run_class(m, n_in, in, n_out, out)
                                     : aril__run_hooked(m, n_in, in, n_out, out);

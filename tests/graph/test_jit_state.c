@@ -271,6 +271,36 @@ TEST(changed_options_and_modes_are_a_new_signature)
     net_free(&theirs);
 }
 
+static void with_dropout(void *ctx, aril_tensor *const *in, aril_tensor **out)
+{
+    out[0] = aril_forward(ctx, in[0]);
+}
+
+TEST(training_and_evaluation_are_two_signatures)
+{
+    ARIL_SCOPE;
+    aril_seed(3);
+    aril_module *m = aril_nn_sequential(aril_nn_linear(6, 8), aril_nn_dropout(0.5));
+    aril_program *p = jit(with_dropout, m);
+    for (int i = 0; i < 6; i++) {
+        aril_tensor *x[2], *got[1], *want[1];
+        batch(1, x);
+        if (i % 2)
+            aril_module_eval(m);
+        else
+            aril_module_train(m);
+        aril_seed(i);
+        CHECK_INT(aril_program_run(p, (aril_list){ 1, x }, got), ARIL_OK);
+        CHECK_MSG(aril_ok(), "%s", aril_error());
+        aril_seed(i);
+        with_dropout(m, x, want);
+        check_equal(got[0], want[0], i % 2 ? "evaluation" : "training");
+    }
+    CHECK_INT(aril_program_traces(p), 2);
+    aril_program_free(p);
+    aril_module_release(m);
+}
+
 TEST(outputs_belong_to_the_caller)
 {
     ARIL_SCOPE;
