@@ -68,6 +68,7 @@ ARIL_API int aril_program_traces(const aril_program *p);
  */
 ARIL_API void aril_program_print(const aril_program *p, FILE *to);
 
+/* Frees the program with all its traces; NULL is allowed. No run of it may be in progress. */
 ARIL_API void aril_program_free(aril_program *p);
 
 /* ---- control flow ----

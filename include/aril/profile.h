@@ -72,6 +72,7 @@ typedef struct aril_profile_device {
     const char *missing; /* why it could not be measured; "" if it was */
 } aril_profile_device;
 
+/* The devices of the last finished profile, in the same way. */
 ARIL_API int aril_profile_devices(const aril_profile_device **devices);
 
 /* The total time: from begin to end, plus, for each other thread that ran ops, from the start of
