@@ -423,8 +423,7 @@ aril_tensor *aril_contiguous(aril_tensor *x)
     if (!x) return aril__null_tensor("contiguous");
     if (aril__is_poison(x)) return aril__pass_on(x);
     if (aril__is_dense(x)) return x;
-    if (x->flags & ARIL__SYMBOLIC || aril__self()->tracer)
-        return aril__op(&aril__op_contiguous, x);
+    if (x->flags & ARIL__SYMBOLIC || aril__self()->tracer) return aril__op(&aril__op_contiguous, x);
     aril_tensor *dense = aril_empty(aril__shape(x), (aril_dtype)x->dtype, aril_device_of(x));
     return aril_copy_(dense, x);
 }
