@@ -68,7 +68,7 @@ ARIL_API int aril_program_traces(const aril_program *p);
  */
 ARIL_API void aril_program_print(const aril_program *p, FILE *to);
 
-/* Frees the program with all its traces; NULL is allowed. No run of it may be in progress. */
+/* Frees a program; NULL is allowed. */
 ARIL_API void aril_program_free(aril_program *p);
 
 /* ---- control flow ----
@@ -160,6 +160,7 @@ typedef struct aril_session aril_session;
 /* A session on a device: variables and fed values are moved there, unless ARIL_DEVICE has placed
  * them elsewhere. */
 ARIL_API aril_session *aril_session_new(aril_graph *g, aril_device device);
+/* Frees a session; the variables stay with the graph. */
 ARIL_API void aril_session_free(aril_session *s);
 
 /* Computes the values of `fetches`, any symbolic tensors of the graph; only what they need runs.

@@ -1,5 +1,5 @@
-/* Define and run: graphs that are built by calls on symbolic tensors, and sessions that run them.
- */
+/* Define and run: graphs that are built by calls on symbolic tensors, and sessions that run
+ * them. */
 #include "aril/create.h"
 #include "aril/math.h"
 #include "graph/program.h"

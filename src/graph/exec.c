@@ -782,6 +782,7 @@ static void advance_generators(run *r)
 {
     for (uint32_t i = 0; i < r->g->n_draws; i++) {
         const aril__draws *d = &r->g->draws[i];
+        if (d->ended) continue;
         aril_generator *of = d->generator ? d->generator : &r->th->generator;
         if (d->reset)
             aril_generator_set_state(of, d->end);

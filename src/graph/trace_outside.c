@@ -194,7 +194,8 @@ void aril__trace_finish_generators(aril__tracing *t)
     aril__graph *g = t->g;
     for (uint32_t i = 0; i < g->n_draws && !t->defines; i++) {
         aril__draws *d = &g->draws[i];
-        if (t->starts[i].freed) continue;
+        d->ended = t->starts[i].freed;
+        if (d->ended) continue;
         aril_generator *of = d->generator ? d->generator : aril__default_generator();
         aril_rng_state from = t->starts[i].state, now = aril_generator_state(of);
         d->reset = now.seed != from.seed || now.calls < from.calls;

@@ -289,10 +289,10 @@ TEST(training_and_evaluation_are_two_signatures)
             aril_module_eval(m);
         else
             aril_module_train(m);
-        aril_seed(i);
+        aril_seed((uint64_t)i);
         CHECK_INT(aril_program_run(p, (aril_list){ 1, x }, got), ARIL_OK);
         CHECK_MSG(aril_ok(), "%s", aril_error());
-        aril_seed(i);
+        aril_seed((uint64_t)i);
         with_dropout(m, x, want);
         check_equal(got[0], want[0], i % 2 ? "evaluation" : "training");
     }
