@@ -37,6 +37,18 @@ target_include_directories(aril_test_support PUBLIC include src tests)
 target_compile_definitions(aril_test_support PUBLIC ${ARIL_PRIVATE_DEFINITIONS})
 target_link_options(aril_test_support INTERFACE -Wl,-u,test_prepare) # every test may run on a device
 
+# Test programs are many and large: the fastest linker that is there links them.
+include(CheckLinkerFlag)
+foreach(linker lld gold)
+    if(NOT CMAKE_CROSSCOMPILING)
+        check_linker_flag(C -fuse-ld=${linker} ARIL_LINKS_WITH_${linker})
+    endif()
+    if(ARIL_LINKS_WITH_${linker})
+        target_link_options(aril_test_support INTERFACE -fuse-ld=${linker})
+        break()
+    endif()
+endforeach()
+
 foreach(language ${test_languages})
     file(GLOB_RECURSE test_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/test_*.${language})
     foreach(source ${test_sources})
