@@ -45,50 +45,22 @@ ARIL_CUDA_FN uint64_t aril_cuda_f64_as_u64(double x)
 /* Between compute types. */
 template <typename C> struct aril_cuda_as;
 template <> struct aril_cuda_as<float> {
-    ARIL_CUDA_FN float of(float x)
-    {
-        return x;
-    }
-    ARIL_CUDA_FN float of(double x)
-    {
-        return (float)x;
-    }
-    ARIL_CUDA_FN float of(int64_t x)
-    {
-        return (float)x;
-    }
-    ARIL_CUDA_FN float of(uint64_t x)
-    {
-        return (float)x;
-    }
-    ARIL_CUDA_FN float of(int32_t x)
+    template <typename X> ARIL_CUDA_FN float of(X x)
     {
         return (float)x;
     }
 };
 template <> struct aril_cuda_as<double> {
-    ARIL_CUDA_FN double of(float x)
-    {
-        return (double)x;
-    }
-    ARIL_CUDA_FN double of(double x)
-    {
-        return x;
-    }
-    ARIL_CUDA_FN double of(int64_t x)
-    {
-        return (double)x;
-    }
-    ARIL_CUDA_FN double of(uint64_t x)
-    {
-        return (double)x;
-    }
-    ARIL_CUDA_FN double of(int32_t x)
+    template <typename X> ARIL_CUDA_FN double of(X x)
     {
         return (double)x;
     }
 };
 template <> struct aril_cuda_as<int64_t> {
+    template <typename X> ARIL_CUDA_FN int64_t of(X x)
+    {
+        return (int64_t)x;
+    }
     ARIL_CUDA_FN int64_t of(float x)
     {
         return aril_cuda_f64_as_i64((double)x);
@@ -97,20 +69,12 @@ template <> struct aril_cuda_as<int64_t> {
     {
         return aril_cuda_f64_as_i64(x);
     }
-    ARIL_CUDA_FN int64_t of(int64_t x)
-    {
-        return x;
-    }
-    ARIL_CUDA_FN int64_t of(uint64_t x)
-    {
-        return (int64_t)x;
-    }
-    ARIL_CUDA_FN int64_t of(int32_t x)
-    {
-        return x;
-    }
 };
 template <> struct aril_cuda_as<uint64_t> {
+    template <typename X> ARIL_CUDA_FN uint64_t of(X x)
+    {
+        return (uint64_t)x;
+    }
     ARIL_CUDA_FN uint64_t of(float x)
     {
         return aril_cuda_f64_as_u64((double)x);
@@ -118,18 +82,6 @@ template <> struct aril_cuda_as<uint64_t> {
     ARIL_CUDA_FN uint64_t of(double x)
     {
         return aril_cuda_f64_as_u64(x);
-    }
-    ARIL_CUDA_FN uint64_t of(int64_t x)
-    {
-        return (uint64_t)x;
-    }
-    ARIL_CUDA_FN uint64_t of(uint64_t x)
-    {
-        return x;
-    }
-    ARIL_CUDA_FN uint64_t of(int32_t x)
-    {
-        return (uint64_t)(int64_t)x;
     }
 };
 
