@@ -198,10 +198,27 @@ static void run_kernel(const aril__tile_step *s, view *v, int64_t m)
     if (aril__unlikely(bad)) v->bad = bad | s->step << 8;
 }
 
-static void run_tile(const job *j, view *v, int64_t at, int64_t m)
+/* Requests the part of the next tile's inputs that belongs to step i: while steps compute in L1,
+ * memory would be idle otherwise. */
+static void prefetch(const job *j, const view *v, int i, int64_t m)
+{
+    const aril__tile_program *p = j->p;
+    for (int k = 0; k < p->n_places; k++) {
+        const aril__place *place = &p->place[k];
+        if (place->kind != ARIL__PLACE_INPUT) continue;
+        size_t bytes = (size_t)m * (aril__dtypes[place->dtype].bits / 8);
+        size_t from = bytes * (size_t)i / (size_t)p->n_steps;
+        size_t to = bytes * (size_t)(i + 1) / (size_t)p->n_steps;
+        for (size_t at = from / 64 * 64; at < to; at += 64)
+            __builtin_prefetch(v->at[k] + bytes + at, 0, 2);
+    }
+}
+
+static void run_tile(const job *j, view *v, int64_t at, int64_t m, bool more)
 {
     for (int i = 0; i < j->p->n_steps; i++) {
         const aril__tile_step *s = &j->p->step[i];
+        if (more) prefetch(j, v, i, m);
         switch (s->kind) {
         case ARIL__TILE_GATHER: gather(j, s, at, m, v->at[s->to]); break;
         case ARIL__TILE_KERNEL: run_kernel(s, v, m); break;
@@ -279,7 +296,7 @@ static void run_chunk(void *ctx, int64_t begin, int64_t end, int slot)
     for (int64_t at = begin; at < end; at += p->tile) {
         int64_t m = end - at < p->tile ? end - at : p->tile;
         move_places(j, &v, at);
-        run_tile(j, &v, at, m);
+        run_tile(j, &v, at, m, p->prefetches && at + m < end);
     }
     if (j->stream) aril__stream_end();
     if (aril__unlikely(v.bad)) atomic_store(&j->bad, v.bad);

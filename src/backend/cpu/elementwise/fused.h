@@ -79,6 +79,7 @@ typedef struct aril__tile_program {
     size_t buffers;         /* bytes for each thread */
     size_t accumulators;    /* doubles for each chunk */
     bool streams;           /* outputs are so large that they bypass the caches */
+    bool prefetches;        /* inputs are so large that they come from memory */
     int ndim;
     int64_t dim[ARIL_MAX_DIMS];
     /* Of inputs, then outputs; of a reduced output, the strides of its accumulators. */

@@ -15,8 +15,9 @@ enum {
     PLACES = VALUES * FORMS + ARIL_FUSED_STEPS,
     TILE_STEPS = PLACES + 2 * ARIL_FUSED_OUTPUTS,
     BUFFERS = PLACES,
-    MIN_CHUNK = 8192,       /* elements below which a second thread does not pay */
-    MAX_CHUNK = 256 * 1024, /* so that threads stay balanced */
+    PREFETCH_FROM = 256 * 1024, /* elements */
+    MIN_CHUNK = 8192,           /* elements below which a second thread does not pay */
+    MAX_CHUNK = 256 * 1024,     /* so that threads stay balanced */
 };
 
 static const uint8_t native_dtype[ARIL__C_COUNT] = { [ARIL__C_F32] = ARIL_F32,
@@ -447,6 +448,7 @@ aril__tile_program *aril__tile_program_new(const aril__run *r, const aril_fused 
     set_grain(&program);
     program.tile = choose_tile(f);
     program.streams = is_streamed(r, f);
+    program.prefetches = program.n >= PREFETCH_FROM;
     choose_outputs(m);
     for (int s = 0; s < f->n_steps; s++) {
         program.name[s] = recipe->step[s].op->name;
