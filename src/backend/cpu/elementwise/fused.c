@@ -199,18 +199,15 @@ static void run_kernel(const aril__tile_step *s, view *v, int64_t m)
 }
 
 /* Requests the part of the next tile's inputs that belongs to step i: while steps compute in L1,
- * memory would be idle otherwise. */
-static void prefetch(const job *j, const view *v, int i, int64_t m)
+ * memory would be idle otherwise. Always inline: gcc takes a function that only prefetches for one
+ * without effect, and removes its calls. */
+static inline __attribute__((always_inline)) void prefetch(const job *j, const view *v, int i)
 {
     const aril__tile_program *p = j->p;
-    for (int k = 0; k < p->n_places; k++) {
-        const aril__place *place = &p->place[k];
-        if (place->kind != ARIL__PLACE_INPUT) continue;
-        size_t bytes = (size_t)m * (aril__dtypes[place->dtype].bits / 8);
-        size_t from = bytes * (size_t)i / (size_t)p->n_steps;
-        size_t to = bytes * (size_t)(i + 1) / (size_t)p->n_steps;
-        for (size_t at = from / 64 * 64; at < to; at += 64)
-            __builtin_prefetch(v->at[k] + bytes + at, 0, 2);
+    for (int k = 0; k < p->n_direct; k++) {
+        const aril__direct *d = &p->direct[k];
+        const char *from = v->at[d->place] + d->bytes + (size_t)i * d->part;
+        for (size_t at = 0; at < d->part; at += 64) __builtin_prefetch(from + at, 0, 2);
     }
 }
 
@@ -218,7 +215,7 @@ static void run_tile(const job *j, view *v, int64_t at, int64_t m, bool more)
 {
     for (int i = 0; i < j->p->n_steps; i++) {
         const aril__tile_step *s = &j->p->step[i];
-        if (more) prefetch(j, v, i, m);
+        if (more) prefetch(j, v, i);
         switch (s->kind) {
         case ARIL__TILE_GATHER: gather(j, s, at, m, v->at[s->to]); break;
         case ARIL__TILE_KERNEL: run_kernel(s, v, m); break;

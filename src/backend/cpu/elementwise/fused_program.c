@@ -416,6 +416,19 @@ static int64_t choose_tile(const aril_fused *f)
     return tile < ARIL__TILE_MIN ? ARIL__TILE_MIN : tile > ARIL__TILE_MAX ? ARIL__TILE_MAX : tile;
 }
 
+/* Lists the inputs that are read where they are. */
+static void list_direct(maker *m)
+{
+    aril__tile_program *p = m->p;
+    for (int i = 0; i < p->n_places && p->n_direct < ARIL_FUSED_INPUTS; i++) {
+        const aril__place *place = &m->place[i];
+        if (place->kind != ARIL__PLACE_INPUT) continue;
+        uint32_t bytes = (uint32_t)p->tile * element_size(place);
+        uint32_t part = (bytes / (uint32_t)p->n_steps + 63) / 64 * 64;
+        p->direct[p->n_direct++] = (aril__direct){ (uint16_t)i, bytes, part };
+    }
+}
+
 /* ---- the program ---- */
 
 static aril__tile_program *packed(const maker *m)
@@ -459,6 +472,7 @@ aril__tile_program *aril__tile_program_new(const aril__run *r, const aril_fused 
     }
     for (int k = 0; k < f->n_out; k++) add_output(m, k);
     place_buffers(m);
+    list_direct(m);
     aril__tile_program *p = packed(m);
     free(m);
     return p;
