@@ -277,6 +277,13 @@ aril__node_id aril__graph_node_add(aril__graph *g, const aril__op *op, int n_in,
     return id;
 }
 
+bool aril__graph_alike(const aril__graph *g, aril__value_id a, aril__value_id b)
+{
+    const aril__value *x = &g->values[a], *y = &g->values[b];
+    return x->dtype == y->dtype && x->device == y->device &&
+           aril__same_dims(x->ndim, aril__graph_dims(g, a), y->ndim, aril__graph_dims(g, b));
+}
+
 /* ---- checking ---- */
 
 static aril_status bad(const aril__graph *g, const char *what, uint32_t at)

@@ -203,6 +203,9 @@ static inline const int64_t *aril__graph_dims(const aril__graph *g, aril__value_
     return g->words + g->values[v].shape;
 }
 
+/* Whether two values have the same dtype, sizes and device. */
+bool aril__graph_alike(const aril__graph *g, aril__value_id a, aril__value_id b);
+
 static inline const void *aril__graph_attrs(const aril__graph *g, const aril__graph_node *n)
 {
     return n->has_attrs ? g->words + n->attrs : NULL;

@@ -8,6 +8,7 @@
 
 const aril__pass aril__pass_list[] = {
     { "fold", "nodes whose inputs are constants are computed once", aril__pass_fold },
+    { "algebra", "nodes that change nothing, or undo others, are left out", aril__pass_algebra },
     { "cse", "equal nodes are computed once", aril__pass_cse },
     { "dead", "nodes that nothing needs are removed", aril__pass_dead },
     { "fuse", "neighbouring elementwise nodes run in one loop", aril__pass_fuse },

@@ -23,9 +23,10 @@ bool aril__pass_is_on(const char *name);
 aril_status aril__passes(aril__graph *g);
 
 /* The passes themselves. */
-aril_status aril__pass_fold(aril__graph *g); /* nodes of constants are computed once */
-aril_status aril__pass_cse(aril__graph *g);  /* equal nodes are computed once */
-aril_status aril__pass_dead(aril__graph *g); /* nodes that nothing needs are removed */
-aril_status aril__pass_fuse(aril__graph *g); /* elementwise neighbours become one node */
+aril_status aril__pass_algebra(aril__graph *g); /* what undoes itself is left out */
+aril_status aril__pass_fold(aril__graph *g);    /* nodes of constants are computed once */
+aril_status aril__pass_cse(aril__graph *g);     /* equal nodes are computed once */
+aril_status aril__pass_dead(aril__graph *g);    /* nodes that nothing needs are removed */
+aril_status aril__pass_fuse(aril__graph *g);    /* elementwise neighbours become one node */
 
 #endif
