@@ -181,6 +181,8 @@ aril__node_id aril__graph_node_add(aril__graph *g, const aril__op *op, int n_in,
                                    const aril__value_id *in, const void *attrs);
 /* Gives a value the dtype, sizes, device and number flags of a header. */
 bool aril__graph_describe(aril__graph *g, aril__value_id v, const aril_tensor *like);
+/* Gives a value other sizes. */
+bool aril__graph_sizes(aril__graph *g, aril__value_id v, int ndim, const int64_t *dim);
 /* Stores a text; returns its place in g->text. The same text as the last time is stored once. */
 uint32_t aril__graph_text(aril__graph *g, const char *text);
 /* Remembers the stack of the present call as that of a node; only of the first ARIL__LOCATED nodes

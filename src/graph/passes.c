@@ -11,6 +11,9 @@ const aril__pass aril__pass_list[] = {
     { "algebra", "nodes that change nothing, or undo others, are left out", aril__pass_algebra },
     { "cse", "equal nodes are computed once", aril__pass_cse },
     { "dead", "nodes that nothing needs are removed", aril__pass_dead },
+    { "attention", "softmax(q k^T) v becomes one op", aril__pass_attention },
+    { "batchnorm", "normalization is folded into convolutions in inference", aril__pass_batchnorm },
+    { "epilogue", "bias, residual and activation join the op before", aril__pass_epilogue },
     { "fuse", "neighbouring elementwise nodes run in one loop", aril__pass_fuse },
 };
 const int aril__n_passes = sizeof aril__pass_list / sizeof *aril__pass_list;
