@@ -57,8 +57,9 @@ typedef struct aril__graph_node {
     bool sized;        /* attributes contain unknown sizes */
     uint16_t n_bodies; /* graphs of a control-flow op: g->bodies[body ...] */
     uint32_t body;
-    uint32_t scope; /* g->text + scope: the module that applied it; 0: none */
-    uint32_t where; /* g->frames[where ...]: the stack of the call, ended by NULL; 0: unknown */
+    uint32_t region; /* nodes of a checkpoint that is computed again have a number; 0: others */
+    uint32_t scope;  /* g->text + scope: the module that applied it; 0: none */
+    uint32_t where;  /* g->frames[where ...]: the stack of the call, ended by NULL; 0: unknown */
 } aril__graph_node;
 
 /* A tensor outside the graph that the program reads or changes. A run looks up its memory. */

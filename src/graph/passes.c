@@ -117,7 +117,7 @@ static uint64_t stir(uint64_t h, uint64_t word)
 
 static uint64_t hash_node(const aril__graph *g, const aril__graph_node *n)
 {
-    uint64_t h = stir((uintptr_t)n->op, n->n_in);
+    uint64_t h = stir(stir((uintptr_t)n->op, n->region), n->n_in);
     for (int i = 0; i < n->n_in; i++) h = stir(h, aril__graph_in(g, n)[i]);
     const int64_t *words = aril__graph_attrs(g, n);
     for (size_t k = 0; words && k < n->op->attr_size / sizeof *words; k++)
@@ -127,7 +127,9 @@ static uint64_t hash_node(const aril__graph *g, const aril__graph_node *n)
 
 static bool are_equal(const aril__graph *g, const aril__graph_node *a, const aril__graph_node *b)
 {
-    if (a->op != b->op || a->n_in != b->n_in || a->has_attrs != b->has_attrs) return false;
+    if (a->op != b->op || a->n_in != b->n_in || a->has_attrs != b->has_attrs ||
+        a->region != b->region)
+        return false;
     if (memcmp(aril__graph_in(g, a), aril__graph_in(g, b), a->n_in * sizeof *g->ids) != 0)
         return false;
     if (a->has_attrs &&

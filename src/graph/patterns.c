@@ -50,7 +50,8 @@ static aril__graph_node *first_only_for(pass *p, const aril__graph_node *n, int 
     aril__value_id before = i < n->n_in ? p->g->ids[n->in + (uint32_t)i] : 0;
     if (!before || before >= p->r.n_values || p->uses.all[before] != 1) return NULL;
     aril__value_id v = operand(p, n, i);
-    return p->g->values[v].index == 0 ? producer(p, v) : NULL;
+    aril__graph_node *from = p->g->values[v].index == 0 ? producer(p, v) : NULL;
+    return from && from->region == n->region ? from : NULL;
 }
 
 /* The same of a node with one result. */
@@ -104,6 +105,7 @@ static aril__node_id add_like(pass *p, const aril__graph_node *from, const aril_
     if (!id) return 0;
     aril__value x = p->g->values[like];
     set_type(p, p->g->nodes[id].out, &x, x.shape, x.ndim);
+    p->g->nodes[id].region = from->region;
     p->g->nodes[id].scope = from->scope;
     p->g->nodes[id].where = from->where;
     return id;

@@ -438,3 +438,41 @@ TEST(attention_without_a_mask_is_found)
     };
     check(&p, NULL);
 }
+
+/* ---- recomputation ---- */
+
+static void expensive(void *ctx, aril_tensor *const *in, aril_tensor **out)
+{
+    (void)ctx;
+    out[0] = aril_exp(aril_sin(in[0]));
+}
+
+FN(checkpointed)
+{
+    aril_tensor *x = aril_detach(in[0]), *y;
+    aril_set_requires_grad(x, true);
+    aril_checkpoint(expensive, ctx, ARIL_LIST(x), 1, &y);
+    aril_gradients(aril_sum(aril_square(y), ARIL_ALL), ARIL_LIST(x), out, (aril_grad_opts){ 0 });
+}
+
+static int count_of(const char *text, const char *word)
+{
+    int n = 0;
+    for (const char *at = text; (at = strstr(at, word)); at++) n++;
+    return n;
+}
+
+TEST(what_a_checkpoint_computes_again_is_computed_again)
+{
+    ARIL_SCOPE;
+    static const pattern p = { checkpointed, 1, { { 1, { 5 } } }, 0, "", "" };
+    char before[3000], after[3000];
+    aril_tensor *x = aril_rand(ARIL_SHAPE(5), ARIL_F32, aril_cpu()), *want, *got;
+    run(&p, "none", &x, &want, before, sizeof before);
+    run(&p, NULL, &x, &got, after, sizeof after);
+    CHECK_MSG(aril_ok(), "%s", aril_error());
+    CHECK_INT(count_of(before, "exp("), 2);
+    CHECK_INT(count_of(after, "exp("), 2);
+    CHECK_INT(count_of(after, "fused"), 3); /* forward, forward again, backward */
+    CHECK(!test_difference_in_bits(got, want));
+}
