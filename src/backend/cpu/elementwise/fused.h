@@ -12,11 +12,7 @@
 
 /* ---- programs ---- */
 
-enum {
-    ARIL__TILE_MAX = 4096, /* elements */
-    ARIL__TILE_MIN = 512,
-    ARIL__TILE_BYTES = 32 * 1024, /* of all buffers of a tile */
-};
+enum { ARIL__TILE_BYTES = 4096 }; /* of a buffer: several of them stay in L1 */
 
 /* Where the elements of a place are. */
 enum aril__place_kind {
