@@ -1,5 +1,5 @@
-/* The pass `algebra`: nodes whose result is a value that exists already, and nodes that undo others.
- * Only rules that keep every bit, also of NaN and -0. */
+/* The pass `algebra`: nodes whose result is a value that exists already, and nodes that undo
+ * others. Only rules that keep every bit, also of NaN and -0. */
 #include "graph/passes.h"
 
 #include "ops/shape/copy.h"

@@ -53,19 +53,39 @@ bool aril__pass_is_on(const char *name)
     return !is_selection(list) || has_word(list, name, '+');
 }
 
-aril_status aril__passes(aril__graph *g)
+static const char *name_of(const aril__graph *g)
+{
+    return g->name ? g->name : "graph";
+}
+
+static void log_graph(const aril__graph *g, const char *when)
+{
+    if (!aril__log_on(ARIL__LOG_PASSES)) return;
+    aril__log(ARIL__LOG_PASSES, "%s %s passes:", name_of(g), when);
+    aril__graph_print(g, stderr);
+}
+
+static aril_status run_passes(aril__graph *g)
 {
     aril_status s = ARIL_OK;
-    for (uint32_t i = 0; i < g->n_bodies && s == ARIL_OK; i++) s = aril__passes(g->bodies[i]);
+    for (uint32_t i = 0; i < g->n_bodies && s == ARIL_OK; i++) s = run_passes(g->bodies[i]);
     for (int i = 0; i < aril__n_passes && s == ARIL_OK; i++) {
         const aril__pass *p = &aril__pass_list[i];
         uint32_t before = g->n_nodes;
         if (!aril__pass_is_on(p->name)) continue;
         s = p->run(g);
         if (aril__log_on(ARIL__LOG_PASSES))
-            aril__log(ARIL__LOG_PASSES, "%s: %s: %u nodes, %u before", g->name ? g->name : "graph",
-                      p->name, g->n_nodes - 1, before - 1);
+            aril__log(ARIL__LOG_PASSES, "%s: %s: %u nodes, %u before", name_of(g), p->name,
+                      g->n_nodes - 1, before - 1);
     }
+    return s;
+}
+
+aril_status aril__passes(aril__graph *g)
+{
+    log_graph(g, "before");
+    aril_status s = run_passes(g);
+    if (s == ARIL_OK) log_graph(g, "after");
     return s;
 }
 

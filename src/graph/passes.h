@@ -1,7 +1,7 @@
 /* Passes: changes of a graph that keep what it computes.
  *
  * ARIL_PASSES switches them: "-fold" leaves that one out, "none" leaves all out, "cse,dead" runs
- * only those. ARIL_LOG=passes prints what each of them did. */
+ * only those. ARIL_LOG=passes prints what each of them did, and the graph before and after. */
 #ifndef ARIL_GRAPH_PASSES_H
 #define ARIL_GRAPH_PASSES_H
 
