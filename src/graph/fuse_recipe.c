@@ -35,6 +35,7 @@ void aril__uses_free(aril__uses *u)
 {
     free(u->all);
     free(u->shape);
+    *u = (aril__uses){ NULL, NULL };
 }
 
 /* ---- which nodes ---- */

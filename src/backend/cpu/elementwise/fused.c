@@ -306,6 +306,13 @@ static aril_status report(const job *j)
     return aril__ew_failed(j->p->name[bad >> 8], bad & 255);
 }
 
+static size_t workspace_bytes(const aril__tile_program *p)
+{
+    int slots = aril__parallel_slots(p->n, p->grain);
+    return accumulator_bytes(p) + (size_t)slots * thread_bytes(p);
+}
+
+/* A program that could not be made for lack of memory is made by the run. */
 const char *aril__cpu_fused_prepare(const aril__run *r, aril_plan *plan)
 {
     aril_fused f;
@@ -317,10 +324,9 @@ const char *aril__cpu_fused_prepare(const aril__run *r, aril_plan *plan)
             return "a step is not defined for its dtype";
     }
     aril__tile_program *p = aril__tile_program_new(r, &f);
-    if (!p) return "out of memory";
-    int slots = aril__parallel_slots(p->n, p->grain);
+    if (!p) return NULL;
     plan->prepared = p;
-    plan->workspace = accumulator_bytes(p) + (size_t)slots * thread_bytes(p);
+    plan->workspace = workspace_bytes(p);
     plan->overlay = aril__tile_overlay(p, r);
     return NULL;
 }
@@ -330,22 +336,42 @@ static void destroy(void *prepared)
     free(prepared);
 }
 
-aril_status aril__cpu_fused(aril__run *r)
+static aril_status run_program(const aril__run *r, const aril__tile_program *p, void *workspace,
+                               size_t bytes)
 {
-    job j = { .p = r->prepared, .r = r, .accumulators = r->workspace };
-    const aril__tile_program *p = j.p;
+    job j = { .p = p, .r = r, .accumulators = workspace };
     bool over_input = false;
     for (int i = 0; i < p->n_in; i++)
         for (int k = 0; k < p->n_out; k++)
             over_input = over_input || r->in[i]->storage == r->out[k]->storage;
     j.stream = p->streams && !over_input;
-    j.buffers = (char *)r->workspace + accumulator_bytes(p);
-    size_t left = r->workspace_bytes - accumulator_bytes(p);
-    int slots = (int)(left / thread_bytes(p));
+    j.buffers = (char *)workspace + accumulator_bytes(p);
+    int slots = (int)((bytes - accumulator_bytes(p)) / thread_bytes(p));
     if (p->n) aril__parallel_for_slots(p->n, p->grain, slots, run_chunk, &j);
     for (int k = 0; k < p->n_out; k++)
         if (p->reduce[k].reduce) finish_reduction(&j, k);
     return report(&j);
+}
+
+static aril__cold aril_status run_unprepared(const aril__run *r)
+{
+    aril_fused f;
+    aril__allocations_allow();
+    aril__tile_program *p = aril__fused_of(r, &f) ? aril__tile_program_new(r, &f) : NULL;
+    size_t bytes = p ? workspace_bytes(p) : 0;
+    void *workspace = p ? aril__malloc(bytes + 1) : NULL;
+    aril__allocations_allow_end();
+    aril_status s = workspace ? run_program(r, p, workspace, bytes)
+                              : aril__fail(ARIL_ERR_MEMORY, "%s: out of memory", r->op->name);
+    free(workspace);
+    free(p);
+    return s;
+}
+
+aril_status aril__cpu_fused(aril__run *r)
+{
+    if (aril__unlikely(!r->prepared)) return run_unprepared(r);
+    return run_program(r, r->prepared, r->workspace, r->workspace_bytes);
 }
 
 #define FUSED(op_)                                                \
