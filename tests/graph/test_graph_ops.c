@@ -1,11 +1,13 @@
-/* Every op of the table on every sample: eager = compiled = define-and-run, values and gradients,
- * and a trace made with one batch size runs with another. ARIL_TEST_OP=name selects one op. */
+/* Every op of the table on every sample: eager = compiled = fused with others = define-and-run,
+ * values and gradients, with and without passes, and a trace made with one batch size runs with
+ * another. ARIL_TEST_OP=name selects one op. */
 #include "aril/aril.h"
 #include "ops/table/apply.h"
 #include "support/compare.h"
 #include "support/run_op.h"
 #include "support/test.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 enum { MAX_OUT = 2 * TEST_RESULTS + TEST_INPUTS };
@@ -15,6 +17,7 @@ typedef struct call {
     const test_sample *s;
     bool present[TEST_INPUTS];
     bool grads;
+    bool between; /* elementwise ops come before and after it, with which it may fuse */
 } call;
 
 static struct {
@@ -24,6 +27,12 @@ static struct {
 static bool is_wanted(const call *c, int i, const aril_tensor *x)
 {
     return c->grads && test_sample_wants(c->s, i) && aril_dtype_is_float(aril_dtype_of(x));
+}
+
+/* The negative of floats, so that two of them are the value itself. */
+static aril_tensor *negative(aril_tensor *x)
+{
+    return aril_dtype_is_float(aril_dtype_of(x)) ? aril_neg(x) : x;
 }
 
 /* The results of the op, and gradients of the sum of those that have one. */
@@ -39,9 +48,14 @@ static void run_sample(void *ctx, aril_tensor *const *in, aril_tensor **out)
         x[i] = wanted[n_wanted++] = aril_detach(x[i]);
         aril_set_requires_grad(x[i], true);
     }
+    for (int i = 0; i < c->s->n_in && c->between; i++)
+        if (x[i]) x[i] = negative(x[i]);
     aril__apply(op, c->s->n_in, x, c->s->attrs, y);
     for (int i = 0; i < op->n_out; i++) {
         if (i + 1 == op->reserve_out) continue; /* of a size that only its row knows */
+        bool real = aril_dtype_is_float(aril_dtype_of(y[i]));
+        if (c->between && real && aril_tensor_status(y[i]) == ARIL_OK)
+            y[i] = aril_tanh(aril_mul_scalar(aril_neg(y[i]), 0.5));
         out[n++] = y[i];
         bool first = !(c->s->flags & SAMPLE_FIRST) || i == 0;
         if (n_wanted && first && aril_requires_grad(y[i]) && !ARIL__IS_WRITE(op->out[i]))
@@ -60,7 +74,7 @@ static int take_inputs(call *c, aril_tensor *const *in, aril_tensor **to)
     test_copies(c->s, in, copy);
     for (int i = 0; i < c->s->n_in; i++) {
         c->present[i] = copy[i] != NULL;
-        if (copy[i]) to[n++] = copy[i];
+        if (copy[i]) to[n++] = c->between ? negative(copy[i]) : copy[i];
     }
     return n;
 }
@@ -177,6 +191,15 @@ static void check_defined(call *c, aril_tensor *const *in, aril_dtype dtype)
     aril_graph_free(g);
 }
 
+/* The op between others. */
+static void check_between(call *c, aril_tensor *const *in, aril_dtype dtype)
+{
+    if (changes_inputs(c->s->op) || test_failed()) return; /* it changes tensors from outside */
+    c->between = true;
+    check_compiled(c, in, dtype);
+    c->between = false;
+}
+
 static void check_sample(const test_sample *s)
 {
     ARIL_SCOPE;
@@ -187,11 +210,16 @@ static void check_sample(const test_sample *s)
     call c = { .s = s };
     check_compiled(&c, in, dtype);
     check_defined(&c, in, dtype);
+    setenv("ARIL_PASSES", "none", 1);
+    check_compiled(&c, in, dtype);
+    unsetenv("ARIL_PASSES");
+    check_between(&c, in, dtype);
     count.values++;
     c.grads = !(s->flags & SAMPLE_NO_GRAD) && !(s->op->flags & NONDIFF);
     if (!c.grads || test_failed()) return;
     check_compiled(&c, in, dtype);
     check_defined(&c, in, dtype);
+    check_between(&c, in, dtype);
     count.grads++;
 }
 
