@@ -68,6 +68,19 @@ ARIL_API int aril_program_traces(const aril_program *p);
  */
 ARIL_API void aril_program_print(const aril_program *p, FILE *to);
 
+/* Memory that a run of a program allocates on a device, in bytes as aril_memory counts them. Inputs,
+ * parameters and other tensors outside the program are not part of it. */
+typedef struct aril_memory_plan {
+    int64_t arena;   /* values inside the program, and scratch memory of kernels */
+    int64_t results; /* results, which belong to the caller, and gradients that it leaves */
+    int64_t peak;    /* the most that is allocated at once: the sum of both */
+    int unplanned;   /* operations whose memory only the run knows; 0: `peak` is exact */
+} aril_memory_plan;
+
+/* The plan of the latest run of the latest trace, which is made before that run begins; all zeros
+ * before the first run. An arena of up to 16 MiB stays allocated between runs. */
+ARIL_API aril_memory_plan aril_program_memory(const aril_program *p, aril_device device);
+
 /* Frees a program; NULL is allowed. */
 ARIL_API void aril_program_free(aril_program *p);
 

@@ -295,6 +295,15 @@ static void return_instance(const aril__exec *x, aril__instance *n)
     aril__instance_free(dropped);
 }
 
+aril_memory_plan aril__exec_memory(const aril__exec *x, const aril__device *device)
+{
+    aril_memory_plan m = { 0 };
+    pthread_mutex_lock(&x->pool->lock);
+    if (x->pool->idle) m = aril__instance_memory(x->pool->idle, device);
+    pthread_mutex_unlock(&x->pool->lock);
+    return m;
+}
+
 /* ---- lifetime ---- */
 
 static bool allocate(maker *m, uint32_t n_out, uint32_t n_effects)

@@ -186,6 +186,8 @@ const char *aril__instance_differs(const aril__instance *n, const aril__exec_sta
 /* layout.c: gives places in arenas their offsets, and arenas their sizes; false when out of
  * memory. */
 bool aril__layout(aril__instance *n);
+/* What a run of it allocates on a device. */
+aril_memory_plan aril__instance_memory(const aril__instance *n, const aril__device *device);
 /* Alignment of places. */
 enum { ARIL__PLACE_ALIGN = 64, ARIL__PLACE_ALIGN_DEVICE = 256 };
 

@@ -1,3 +1,4 @@
+#include "core/blocks.h"
 #include "graph/executor.h"
 
 #include <stdlib.h>
@@ -166,4 +167,21 @@ bool aril__layout(aril__instance *n)
     }
     for (int i = 0; i < n->n_arenas && fits; i++) fits = lay_out(n, i);
     return fits;
+}
+
+aril_memory_plan aril__instance_memory(const aril__instance *n, const aril__device *device)
+{
+    aril_memory_plan m = { .unplanned = (int)n->n_unplanned };
+    const size_t within = sizeof((aril__storage *)0)->small;
+    for (int i = 0; i < n->n_arenas; i++)
+        if (n->arena[i].device == device && n->arena[i].bytes)
+            m.arena = (int64_t)aril__device_block(device, n->arena[i].bytes);
+    for (uint32_t i = 1; i < n->n_places; i++) {
+        const aril__place *p = &n->places[i];
+        if (p->device != device) continue;
+        if (p->kind == ARIL__IN_RESULT && !(p->bytes <= within && device->host_memory))
+            m.results += (int64_t)aril__device_block(device, p->bytes);
+    }
+    m.peak = m.arena + m.results;
+    return m;
 }

@@ -545,14 +545,33 @@ int aril_program_traces(const aril_program *p)
     return p ? p->made : 0;
 }
 
-void aril_program_print(const aril_program *p, FILE *to)
+/* The latest trace with a reference for the caller, or NULL. */
+static trace *latest(const aril_program *p)
 {
-    if (!p || !to) return;
     aril_program *own = (aril_program *)(uintptr_t)p; /* to lock it */
     pthread_mutex_lock(&own->lock);
     trace *t = p->traces;
     if (t) atomic_fetch_add(&t->refs, 1);
     pthread_mutex_unlock(&own->lock);
+    return t;
+}
+
+aril_memory_plan aril_program_memory(const aril_program *p, aril_device device)
+{
+    aril_memory_plan m = { 0 };
+    aril__self();
+    if (!p) return m;
+    const aril__device *d = aril__device_find(device);
+    trace *t = latest(p);
+    if (d && (t || p->x)) m = aril__exec_memory(t ? t->x : p->x, d);
+    release_trace(t);
+    return m;
+}
+
+void aril_program_print(const aril_program *p, FILE *to)
+{
+    if (!p || !to) return;
+    trace *t = latest(p);
     if (t)
         aril__graph_print(t->g, to);
     else if (p->g)
