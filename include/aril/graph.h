@@ -68,8 +68,8 @@ ARIL_API int aril_program_traces(const aril_program *p);
  */
 ARIL_API void aril_program_print(const aril_program *p, FILE *to);
 
-/* Memory that a run of a program allocates on a device, in bytes as aril_memory counts them. Inputs,
- * parameters and other tensors outside the program are not part of it. */
+/* Memory that a run of a program allocates on a device, in bytes as aril_memory counts them.
+ * Inputs, parameters and other tensors outside the program are not part of it. */
 typedef struct aril_memory_plan {
     int64_t arena;   /* values inside the program, and scratch memory of kernels */
     int64_t results; /* results, which belong to the caller, and gradients that it leaves */
