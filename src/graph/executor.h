@@ -86,6 +86,8 @@ typedef struct aril__planned_header {
     aril_tensor *t;
     uint32_t place, next; /* next: in the place */
     int64_t offset;       /* of its first element from that of the place */
+    uint32_t form;        /* while planning: a copy of it that kernels asked for, or 0 */
+    int order;            /* of such a copy: what they asked for */
 } aril__planned_header;
 
 /* Flags that the header of a source has from its tensor. */

@@ -116,7 +116,7 @@ static uint32_t add_header(planner *p, aril_tensor *t, uint32_t place, int64_t o
         return 0;
     }
     aril__place *at = &n->places[place];
-    n->headers[n->n_headers] = (aril__planned_header){ t, place, at->header, offset };
+    n->headers[n->n_headers] = (aril__planned_header){ t, place, at->header, offset, 0, 0 };
     at->header = n->n_headers;
     if (at->storage) {
         atomic_fetch_add_explicit(&at->storage->refs, 1, memory_order_relaxed);
@@ -269,6 +269,21 @@ static uint32_t copy_as(planner *p, uint32_t h, aril_dtype dtype, int order)
 {
     uint32_t to = add_like(p, header(p, h), dtype, order);
     return to && add_copy(p, h, to) ? to : 0;
+}
+
+/* A value in the form that a kernel asks for: copied once for all kernels that ask for it. */
+static uint32_t stage(planner *p, uint32_t h, aril_dtype dtype, int order)
+{
+    aril__planned_header *at = p->n->headers;
+    for (uint32_t form = at[h].form; form; form = at[form].form)
+        if (at[form].t->dtype == dtype && at[form].order == order) return form;
+    uint32_t copy = copy_as(p, h, dtype, order);
+    if (!copy) return 0;
+    at = p->n->headers; /* which have grown */
+    at[copy].order = order;
+    at[copy].form = at[h].form;
+    at[h].form = copy;
+    return copy;
 }
 
 /* ---- calls ---- */
@@ -441,11 +456,14 @@ static bool add_reserve(planner *p, call *q, const aril__choice *choice, aril_te
     return q->out[i] != 0;
 }
 
-/* Lists the sources that the results of a call are in. */
+/* Lists the sources that the results of a call are in, and forgets copies of what was changed. */
 static bool note_written(planner *p, const call *q)
 {
     uint32_t *list = NULL;
     uint16_t n = 0;
+    for (int i = 0; i < q->op->n_out; i++) p->n->headers[q->out[i]].form = 0;
+    for (int i = 0; i < q->n_in; i++)
+        if (aril__changes(q->op, i)) p->n->headers[q->in[i]].form = 0;
     for (int i = 0; i < q->op->n_out + q->n_in; i++) {
         int k = i - q->op->n_out;
         uint32_t h = k < 0 ? q->out[i] : aril__changes(q->op, k) ? q->in[k] : 0;
@@ -471,12 +489,22 @@ static int staged_input(const call *q, int i)
     return i == 0 && q->op->flags & INPLACE && q->n_in && q->out[0] == q->in[0] ? 0 : -1;
 }
 
+/* Whether the call changes input i where it is. */
+static bool is_changed(const call *q, int i)
+{
+    for (int k = 0; k < q->op->n_out; k++)
+        if (q->in[i] == q->out[k]) return true;
+    return aril__changes(q->op, i);
+}
+
 static bool stage_operands(planner *p, const call *q, const aril__kernel *k, const aril__run *r,
                            uint32_t *in, uint32_t *out)
 {
     for (int i = 0; i < q->n_in; i++) {
         aril__asked a = q->in[i] ? aril__asked_in(k, r, i) : (aril__asked){ .as_is = true };
-        in[i] = a.as_is ? q->in[i] : copy_as(p, q->in[i], a.dtype, a.order);
+        in[i] = a.as_is            ? q->in[i]
+                : is_changed(q, i) ? copy_as(p, q->in[i], a.dtype, a.order)
+                                   : stage(p, q->in[i], a.dtype, a.order);
         if (!a.as_is && !in[i]) return false;
     }
     for (int i = 0; i < q->op->n_out; i++) {

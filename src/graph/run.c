@@ -380,6 +380,17 @@ static inline aril_status run_action(aril__exec_state *r, const aril__action *a)
     }
 }
 
+/* Copies are planned where a kernel asks for another order or dtype, or a reshape has no view. */
+static aril__cold void log_copy(const aril__exec_state *r, const aril__action *a)
+{
+    char shape[ARIL__SHAPE_TEXT];
+    const aril_tensor *from = a->run.in[0], *to = a->run.out[0];
+    aril__log(ARIL__LOG_DISPATCH, "copy %s %s: to %s %s for %s", aril__dtypes[from->dtype].name,
+              aril__text(shape, from), aril__dtypes[to->dtype].name,
+              aril__is_dense(to) ? "contiguous" : "in another order",
+              r->g->nodes[r->x->steps[a->step].node].op->name);
+}
+
 /* The same while a profile, a log of calls, a meter or anomaly mode is on. */
 static aril__cold aril_status run_noted(aril__exec_state *r, const aril__action *a)
 {
@@ -389,6 +400,7 @@ static aril__cold aril_status run_noted(aril__exec_state *r, const aril__action 
     aril__span span = { .depth = -1 };
     if (spans) span = aril__span_begin(op->name, op->name);
     if (a->choice) aril__choice_note(&a->run, a->choice);
+    if (a->kind == ARIL__RUN_COPY && aril__log_on(ARIL__LOG_DISPATCH)) log_copy(r, a);
     aril_status s = run_action(r, a);
     if (s == ARIL_OK && r->th->mode.anomaly && a->kind != ARIL__RUN_STEP)
         s = aril__check_results(op, a->run.n_in, a->run.in, a->run.out);
@@ -553,7 +565,6 @@ static aril_status finish_effects(aril__exec_state *r)
     enum { FEW = 64 };
     aril_tensor *few[FEW] = { NULL }, **value = few;
     uint32_t n = r->x->n_effects;
-    if (!n) return ARIL_OK;
     ARIL_SCOPE;
     if (n > FEW && !(value = aril__calloc(n * sizeof *value)))
         return aril__fail(ARIL_ERR_MEMORY, "run: out of memory");
@@ -585,7 +596,7 @@ aril_status aril__instance_run(aril__exec_state *r, aril_tensor **got)
     if (s == ARIL_OK) s = take_results_memory(r);
     if (s == ARIL_OK) s = run_actions(r);
     if (s == ARIL_OK) s = take_outputs(r, got);
-    if (s == ARIL_OK) s = finish_effects(r);
+    if (s == ARIL_OK && r->x->n_effects) s = finish_effects(r);
     if (s == ARIL_OK) advance_generators(r);
     release_memory(r);
     return s;

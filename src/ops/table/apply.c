@@ -823,10 +823,16 @@ bool aril__call_is_late(const aril__call *c)
 bool aril__call_is_alike(const aril__op *op, int n_in, aril_tensor *const *in)
 {
     const aril__formula *f = op->formula;
-    bool graph;
-    return f && n_in == f->arity && ALIKE_RULES >> f->rule & 1 && n_in > 0 && in[0] &&
-           DT_FLOAT >> in[0]->dtype & 1 && are_alike(op, n_in, in, &graph) &&
-           aril__row_direct(in[0]->storage->device, op, (aril_dtype)in[0]->dtype);
+    if (!f || n_in != f->arity || !(ALIKE_RULES >> f->rule & 1) || !in[0] ||
+        !(DT_FLOAT >> in[0]->dtype & 1))
+        return false;
+    for (int i = 0; i < n_in; i++) {
+        const aril_tensor *t = in[i];
+        if (t && (t->dtype != in[0]->dtype || t->storage->device != in[0]->storage->device ||
+                  !aril__same_dims(t->ndim, t->dim, in[0]->ndim, in[0]->dim) || !aril__is_dense(t)))
+            return false;
+    }
+    return aril__row_direct(in[0]->storage->device, op, (aril_dtype)in[0]->dtype);
 }
 
 aril_status aril__check_results(const aril__op *op, int n_in, aril_tensor *const *in,
