@@ -29,6 +29,10 @@ typedef struct aril_jit_opts {
     int n_sizes;
     int max_results; /* room in out[] that fn may use; default 64 */
     int max_traces;  /* the oldest trace is dropped beyond that; default 64 */
+    /* Bytes that a run may allocate on each device (aril_program_memory); 0: any number. Where that
+     * is not enough, values that are cheap to compute are computed again instead of kept. A run
+     * that does not fit even so fails before it begins, and the error tells how much is missing. */
+    int64_t max_memory;
 } aril_jit_opts;
 
 /* A program that runs fn(ctx, in, out) from a recording of its operations. Tracing happens at the

@@ -571,21 +571,115 @@ static aril_status bind_inputs(aril__exec_state *r)
 
 /* ---- a run ---- */
 
-static aril_status run_instance(aril__exec_state *r, aril_tensor **got)
+static const char *graph_name(const aril__graph *g)
+{
+    return g->name ? g->name : "graph";
+}
+
+/* The device on which an instance exceeds a limit by most, and by how much; 0: on none. */
+static int64_t excess(const aril__instance *n, int64_t max, const aril__device **device,
+                      aril_memory_plan *of)
+{
+    int64_t most = 0;
+    for (uint32_t i = 0; i < (uint32_t)n->n_arenas + n->n_results && max > 0; i++) {
+        uint32_t k = i - (uint32_t)n->n_arenas;
+        const aril__device *d =
+            i < (uint32_t)n->n_arenas ? n->arena[i].device : n->places[n->results[k]].device;
+        if (i > 0 && d == *device) continue;
+        aril_memory_plan m = aril__instance_memory(n, d);
+        *device = most ? *device : d;
+        if (m.peak - max <= most) continue;
+        most = m.peak - max;
+        *device = d;
+        *of = m;
+    }
+    return most;
+}
+
+static aril_status too_large(const aril__graph *g, int64_t more, const aril__device *device,
+                             const aril_memory_plan *m)
+{
+    char name[48];
+    return aril__fail(ARIL_ERR_MEMORY,
+                      "%s: a run allocates %lld bytes on %s, %lld more than .max_memory",
+                      graph_name(g), (long long)m->peak,
+                      aril_device_name(device->id, name, sizeof name), (long long)more);
+}
+
+/* Finds or makes the instance for a run. */
+static aril_status find_instance(aril__exec_state *r)
 {
     const char *why;
     aril_status s = bind_inputs(r);
     if (s < 0) return s;
     r->n = take_instance(r, &why);
-    if (aril__unlikely(!r->n)) {
-        r->n = aril__instance_new(r);
-        aril__log(ARIL__LOG_TRACE, "%s: %s, because of %s", r->g->name ? r->g->name : "graph",
-                  r->n ? "planned" : "planning failed", why);
-        if (!r->n) return aril__latest_status();
-    }
+    if (aril__likely(r->n != NULL)) return ARIL_OK;
+    r->n = aril__instance_new(r);
+    aril__log(ARIL__LOG_TRACE, "%s: %s, because of %s", graph_name(r->g),
+              r->n ? "planned" : "planning failed", why);
+    if (!r->n) return aril__latest_status();
+    const aril__device *device = NULL;
+    aril_memory_plan m;
+    int64_t more = excess(r->n, r->x->max_memory, &device, &m);
+    if (more <= 0) return ARIL_OK;
+    aril__instance_free(r->n);
+    return too_large(r->g, more, device, &m);
+}
+
+static aril_status run_instance(aril__exec_state *r, aril_tensor **got)
+{
+    aril_status s = find_instance(r);
+    if (s < 0) return s;
     s = aril__instance_run(r, got);
     return_instance(r->x, r->n);
     return s;
+}
+
+/* ---- within a limit of memory ---- */
+
+/* Plans for these inputs. Returns by how much that exceeds the limit, after changing the graph if
+ * that can help; -1 with an error. */
+static int64_t try_within(aril__graph *g, const aril__exec *x, aril_tensor *const *in, int64_t max,
+                          uint32_t *chosen)
+{
+    aril__exec_state r = { .x = x, .g = g, .th = aril__self(), .n_sizes = g->sizes->n, .in = in };
+    r.size = aril__malloc((r.n_sizes + 1) * sizeof *r.size);
+    if (!r.size) {
+        aril__fail(ARIL_ERR_MEMORY, "%s: out of memory", graph_name(g));
+        return -1;
+    }
+    for (size_t i = 0; i < r.n_sizes; i++) r.size[i] = -1;
+    aril_status s = find_instance(&r);
+    free(r.size);
+    if (s < 0) return -1;
+    const aril__device *device = NULL;
+    aril_memory_plan m;
+    int64_t more = excess(r.n, max, &device, &m);
+    *chosen = 0;
+    if (more > 0) s = aril__recompute(g, x, r.n, device, (size_t)more, chosen);
+    if (s == ARIL_OK && more > 0 && !*chosen) s = too_large(g, more, device, &m);
+    return_instance(x, r.n);
+    return s < 0 ? -1 : more;
+}
+
+aril__exec *aril__exec_within(aril__graph *g, aril_tensor *const *in, int64_t max_memory)
+{
+    enum { ROUNDS = 64 };
+    for (int round = 0; round < ROUNDS; round++) {
+        uint32_t chosen;
+        aril__exec *x = aril__exec_whole(g);
+        int64_t more = x ? try_within(g, x, in, max_memory, &chosen) : -1;
+        if (more == 0) {
+            x->max_memory = max_memory;
+            return x;
+        }
+        aril__exec_free(x);
+        if (more < 0) return NULL;
+        aril__log(ARIL__LOG_TRACE, "%s: %lld bytes too many, %u values are recomputed",
+                  graph_name(g), (long long)more, chosen);
+    }
+    aril__fail(ARIL_ERR_MEMORY, "%s: does not fit into .max_memory", graph_name(g));
+    return NULL;
 }
 
 aril_status aril__exec_run(const aril__exec *x, aril_tensor *const *in, aril_tensor **out)

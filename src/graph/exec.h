@@ -40,4 +40,9 @@ aril_memory_plan aril__exec_memory(const aril__exec *x, const aril__device *devi
 /* An executor for all outputs and effects of a graph. */
 aril__exec *aril__exec_whole(const aril__graph *g);
 
+/* The same for runs that allocate at most max_memory bytes on a device: changes the graph to
+ * recompute values where that is not enough with these inputs. NULL, with an error that tells how
+ * much is missing, if that does not help. */
+aril__exec *aril__exec_within(aril__graph *g, aril_tensor *const *in, int64_t max_memory);
+
 #endif

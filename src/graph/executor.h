@@ -53,6 +53,7 @@ struct aril__exec {
     uint8_t *wanted;       /* by slot: how many outputs and effects it is; 2: or more */
     uint32_t *slot_of;     /* of each value of the graph; 0: not used */
     aril__pool *pool;
+    int64_t max_memory; /* bytes that a run may allocate on a device; 0: any */
     uint32_t n_steps, n_slots, n_ends, n_sources, n_outputs, n_effects, n_values;
 };
 
@@ -192,6 +193,12 @@ bool aril__layout(aril__instance *n);
 aril_memory_plan aril__instance_memory(const aril__instance *n, const aril__device *device);
 /* Alignment of places. */
 enum { ARIL__PLACE_ALIGN = 64, ARIL__PLACE_ALIGN_DEVICE = 256 };
+
+/* recompute.c: changes the graph such that values which are in memory for long are computed again,
+ * until about `wanted` bytes are free on the device when most memory is in use; *chosen gets their
+ * number. The executor and the instance are those of the graph as it is before. */
+aril_status aril__recompute(aril__graph *g, const aril__exec *x, const aril__instance *n,
+                            const aril__device *device, size_t wanted, uint32_t *chosen);
 
 /* run.c: runs an instance that is for this run. got[] gets references to the outputs, on failure
  * some of them. */
