@@ -440,10 +440,16 @@ static void write_frames(const aril__frame *f, char *text, size_t size)
     if (!write_path(f->up->what, f->what, text + n, size - n) && n) text[n - 1] = 0;
 }
 
-void aril__module_where(const aril__frame *frame, char *text, size_t size)
+/* The path of the running module from the outermost one. */
+static void write_module_path(const aril__frame *frame, char *text, size_t size)
 {
     text[0] = 0;
     write_frames(frame, text, size);
+}
+
+void aril__module_where(const aril__frame *frame, char *text, size_t size)
+{
+    write_module_path(frame, text, size);
     size_t n = strlen(text);
     const char *type = aril_module_type(frame->what);
     snprintf(text + n, size - n, n ? " (%s): " : "%s: ", type);
@@ -541,6 +547,23 @@ typedef struct run {
     aril_guard scope;
 } run;
 
+/* In a trace: a program is for the mode, the tensors and the data that the module has now. */
+static aril__cold aril_status note_in_trace(aril_module *m)
+{
+    char path[256], name[320];
+    write_module_path(aril__self()->frame, path, sizeof path);
+    for (int i = 0; i < m->n_own; i++) {
+        if (!m->own[i].tensor) continue;
+        snprintf(name, sizeof name, "%s%s%s", path, *path ? "." : "", m->own[i].name);
+        aril__trace_name(m->own[i].tensor, name);
+    }
+    aril_status s = aril__trace_depend(&m->training, sizeof m->training);
+    if (s == ARIL_OK) s = aril__trace_depend(&m->own, sizeof m->own); /* before what it points to */
+    if (s == ARIL_OK && m->n_own) s = aril__trace_depend(m->own, (size_t)m->n_own * sizeof *m->own);
+    if (s == ARIL_OK && !m->layer && m->type->size) s = aril__trace_depend(m->data, m->type->size);
+    return s;
+}
+
 static aril_status run_begin(run *r, aril_module *m, int n_in, aril_tensor *const *in)
 {
     r->th = aril__self();
@@ -548,6 +571,7 @@ static aril_status run_begin(run *r, aril_module *m, int n_in, aril_tensor *cons
     r->th->frame = &r->frame;
     aril_status s = check_inputs(m, n_in, in);
     if (aril__unlikely(s == ARIL_OK && !aril__is_ready(m))) s = build(m, n_in, in);
+    if (aril__unlikely(r->th->tracer != NULL) && s == ARIL_OK) s = note_in_trace(m);
     r->scope = (aril_guard){ UINT32_MAX };
     if (aril__likely(s == ARIL_OK)) {
         r->scope = aril_scope_begin();
@@ -602,8 +626,6 @@ static inline aril_status forward(aril_module *m, int n_in, aril_tensor *const *
         in = all;
     }
     aril_status s = run_begin(&r, m, n_in, in);
-    if (aril__unlikely(aril__self()->tracer != NULL) && s == ARIL_OK)
-        s = aril__trace_watch(&m->training, sizeof m->training); /* a program is for one mode */
     if (aril__likely(s == ARIL_OK)) {
         s = aril__likely(!m->hooks) ? aril__run_class(m, n_in, in, n_out, out)
                                     : aril__run_hooked(m, n_in, in, n_out, out);

@@ -332,6 +332,18 @@ aril_status aril__trace_watch(void *at, size_t bytes)
     return t && t->watch ? t->watch(t, at, bytes) : ARIL_OK;
 }
 
+aril_status aril__trace_depend(const void *at, size_t bytes)
+{
+    aril__tracer *t = aril__self()->tracer;
+    return t && t->depend ? t->depend(t, at, bytes) : ARIL_OK;
+}
+
+void aril__trace_name(const aril_tensor *t, const char *name)
+{
+    aril__tracer *to = aril__self()->tracer;
+    if (to && to->name) to->name(to, t, name);
+}
+
 aril_status aril__trace_after(void (*fn)(void *ctx, const void *data), void *ctx, const void *data,
                               size_t bytes)
 {
