@@ -276,6 +276,11 @@ void aril__model_try_again(aril_model *m)
         aril__compiled_reset(m->programs->step[k].program);
 }
 
+int aril__model_traces(const aril_model *m, aril__step_kind kind)
+{
+    return m->programs != NULL ? aril__compiled_traces(m->programs->step[kind].program) : 0;
+}
+
 const char *aril_model_eager_reason(const aril_model *m)
 {
     if (m == NULL) return NULL;

@@ -28,4 +28,7 @@ void aril__model_drop_programs(aril_model *m);
 /* Steps that could not be traced are tried again. */
 void aril__model_try_again(aril_model *m);
 
+/* How often steps of a kind were traced. */
+int aril__model_traces(const aril_model *m, aril__step_kind kind);
+
 #endif
