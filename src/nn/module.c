@@ -126,6 +126,7 @@ aril_module *aril_module_keep(aril_module *m)
 void aril_module_release(aril_module *m)
 {
     if (!m || atomic_fetch_sub_explicit(&m->refs, 1, memory_order_acq_rel) != 1) return;
+    aril__module_program_free(m);
     if (m->type->destroy) m->type->destroy(m);
     aril__hooks_free(m);
     aril__lists_free(m);
@@ -611,8 +612,8 @@ static void fail_together(int n_out, aril_tensor **out)
     aril__fail_together(n_out, out);
 }
 
-static inline aril_status forward(aril_module *m, int n_in, aril_tensor *const *in, int n_out,
-                                  aril_tensor **out)
+static aril_status forward_plain(aril_module *m, int n_in, aril_tensor *const *in, int n_out,
+                                 aril_tensor **out)
 {
     enum { PADDED = 16 };
     run r;
@@ -636,6 +637,14 @@ static inline aril_status forward(aril_module *m, int n_in, aril_tensor *const *
     run_end(&r);
     if (aril__unlikely(s < 0 && n_out > 0 && !out[0])) return poison_results(n_out, out, s);
     return s;
+}
+
+static inline aril_status forward(aril_module *m, int n_in, aril_tensor *const *in, int n_out,
+                                  aril_tensor **out)
+{
+    if (aril__unlikely(m && m->program) && !aril__self()->tracer && !aril__building)
+        return aril__forward_jit(m, n_in, in, n_out, out, forward_plain);
+    return forward_plain(m, n_in, in, n_out, out);
 }
 
 aril_tensor *aril_forward(aril_module *m, aril_tensor *x)
