@@ -417,7 +417,24 @@ static aril_status check_inputs(const aril_program *p, aril_list in)
     return ARIL_OK;
 }
 
-static aril_status run_function(aril_program *p, aril_list in, aril_tensor **out, int *n_out)
+/* A new trace. With `untraced`, a failure is not this thread's error, but *untraced. */
+static trace *try_trace(const aril_program *p, aril_list in, const int64_t *word, size_t n,
+                        aril_status *status, aril__error **untraced)
+{
+    if (!untraced) return make_trace(p, in, word, n, status);
+    aril__saved_errors before = aril__errors_begin_quiet();
+    trace *t = make_trace(p, in, word, n, status);
+    if (!t && aril_ok()) aril__fail(*status, "%s: %s", p->name, aril_status_text(*status));
+    *untraced = aril__errors_end(&before);
+    if (t) { /* what the function ignored */
+        aril__error_release(*untraced);
+        *untraced = NULL;
+    }
+    return t;
+}
+
+static aril_status run_function(aril_program *p, aril_list in, aril_tensor **out, int *n_out,
+                                aril__error **untraced)
 {
     enum { FEW = MODE_WORDS + 4 * INPUT_WORDS };
     int64_t few[FEW], *word = few;
@@ -429,7 +446,7 @@ static aril_status run_function(aril_program *p, aril_list in, aril_tensor **out
     const char *why;
     trace *t = find_trace(p, in, word, n, &why);
     if (!t) {
-        t = make_trace(p, in, word, n, &s);
+        t = try_trace(p, in, word, n, &s, untraced);
         aril__log(ARIL__LOG_TRACE, "%s: %s, because of %s", p->name,
                   t ? "traced" : "tracing failed", why);
         if (t) keep_trace(p, t);
@@ -460,6 +477,12 @@ static aril_status run_graph(const aril_program *p, aril_list in, aril_tensor **
 
 aril_status aril_program_run(aril_program *p, aril_list in, aril_tensor **out)
 {
+    return aril__program_try(p, in, out, NULL);
+}
+
+aril_status aril__program_try(aril_program *p, aril_list in, aril_tensor **out,
+                              aril__error **untraced)
+{
     aril__thread *th = aril__self();
     if (!p || in.n < 0 || (in.n && !in.at))
         return aril__fail(ARIL_ERR_ARG, "program_run: the %s is NULL", p ? "list" : "program");
@@ -467,9 +490,9 @@ aril_status aril_program_run(aril_program *p, aril_list in, aril_tensor **out)
         return aril__fail(ARIL_ERR_UNSUPPORTED,
                           "%s: a program cannot run inside a trace; call its function", p->name);
     int n_out = p->n_out;
-    aril_status s = p->fn ? run_function(p, in, out, &n_out) : run_graph(p, in, out);
+    aril_status s = p->fn ? run_function(p, in, out, &n_out, untraced) : run_graph(p, in, out);
     if (s < 0) {
-        if (out) aril__poison_all(n_out, out);
+        if (out && !(untraced && *untraced)) aril__poison_all(n_out, out);
         return s;
     }
     for (int i = 0; i < n_out; i++) {

@@ -294,11 +294,18 @@ static aril_status check_changes(aril__thread *th, const aril__call *c)
     return s;
 }
 
+/* A symbolic view of a tensor that exists writes to it only when the trace runs. */
+static inline void count_write(aril_tensor *t)
+{
+    if (aril__unlikely(t->flags & ARIL__SYMBOLIC) && aril__root(t)->storage) return;
+    aril__bump_version(t);
+}
+
 static void note_changes(const aril__call *c)
 {
     const aril__op *op = c->op;
     for (int i = 0, role = 0; i < c->n_in; i++, role = next_role(op, role))
-        if (c->in[i] && op->writes >> role & 1) aril__bump_version(c->in[i]);
+        if (c->in[i] && op->writes >> role & 1) count_write(c->in[i]);
 }
 
 /* ---- tracing ---- */
@@ -331,6 +338,18 @@ aril_status aril__trace_watch(void *at, size_t bytes)
 {
     aril__tracer *t = aril__self()->tracer;
     return t && t->watch ? t->watch(t, at, bytes) : ARIL_OK;
+}
+
+aril_status aril__trace_depend(const void *at, size_t bytes)
+{
+    aril__tracer *t = aril__self()->tracer;
+    return t && t->depend ? t->depend(t, at, bytes) : ARIL_OK;
+}
+
+void aril__trace_name(const aril_tensor *t, const char *name)
+{
+    aril__tracer *to = aril__self()->tracer;
+    if (to && to->name) to->name(to, t, name);
 }
 
 aril_status aril__trace_after(void (*fn)(void *ctx, const void *data), void *ctx, const void *data,
@@ -369,7 +388,7 @@ static aril__cold aril__device *device_of_symbols(aril__call *c)
 static aril_status run_traced(aril__thread *th, aril__call *c, aril_tensor *dest, aril_tensor **out)
 {
     aril_status s = th->tracer->apply(th->tracer, c, dest, out);
-    if (s == ARIL_OK && dest) aril__bump_version(dest);
+    if (s == ARIL_OK && dest) count_write(dest);
     if (s == ARIL_OK && c->op->writes) note_changes(c);
     return s;
 }
