@@ -150,7 +150,7 @@ aril_program *aril_cuda_compile(void *self, const char *source, const char *opti
 void aril_cuda_program_free(void *self, aril_program *program)
 {
     aril_cuda_use(self);
-    cudaDeviceSynchronize(); /* it may still run */
+    aril_cuda_synchronize(self); /* it may still run */
     api.unload(program->module);
     pthread_mutex_destroy(&program->lock);
     free(program);
@@ -196,8 +196,8 @@ aril_status aril_cuda_launch(void *self, aril_queue *queue, aril_program *progra
     aril_status s = entry_of(program, entry, shared_bytes, &f);
     if (s < 0) return s;
     s = driver_error(api.launch(f, grid[0], grid[1], grid[2], block[0], block[1], block[2],
-                                (unsigned)shared_bytes, queue->stream, (void **)(uintptr_t)args,
-                                NULL),
+                                (unsigned)shared_bytes, aril_cuda_queue_stream(queue),
+                                (void **)(uintptr_t)args, NULL),
                      entry);
     return s < 0 || !aril_cuda_sync ? s : aril_cuda_check_launch(self, queue, entry);
 }
