@@ -93,6 +93,8 @@ def layer_module(layer, channels, loop):
     if layer.kind == "rnn":
         inner = nn.RNN(channels, n[0])
         return LoopRNN(inner) if loop else Recurrent(inner)
+    if layer.kind == "rnnloop":
+        return LoopRNN(nn.RNN(channels, n[0]))
     if layer.kind == "lstm":
         return Recurrent(nn.LSTM(channels, n[0], n[1]))
     return {

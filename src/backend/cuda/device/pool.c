@@ -34,8 +34,9 @@ typedef struct block {
 struct aril_cuda_shelf {
     shelf *next;
     aril_queue *queue;
-    bool recorded;       /* of a recording */
-    block *bin[2][BINS]; /* small, large */
+    bool recorded;                 /* of a recording */
+    block *bin[2][BINS];           /* small, large */
+    uint64_t filled[2][BINS / 64]; /* a bit for each bin: whether it holds a block */
 };
 
 struct aril_cuda_pool {
@@ -44,6 +45,7 @@ struct aril_cuda_pool {
     bool plain; /* ARIL_CUDA_CACHE=0 */
     shelf *shelves;
     block *in_use[BUCKETS];
+    block *spare; /* blocks without memory, by `next`: small tensors cut and merge all the time */
     aril_cuda_pool_stats stats;
 };
 
@@ -56,6 +58,22 @@ aril_cuda_pool *aril_cuda_pool_new(aril_cuda_device *d)
     p->plain = cache && strcmp(cache, "0") == 0;
     pthread_mutex_init(&p->lock, NULL);
     return p;
+}
+
+/* A block with all fields zero; NULL when out of memory. */
+static block *new_block(aril_cuda_pool *p)
+{
+    block *b = p->spare;
+    if (!b) return calloc(1, sizeof *b);
+    p->spare = b->next;
+    *b = (block){ 0 };
+    return b;
+}
+
+static void end_block(aril_cuda_pool *p, block *b)
+{
+    b->next = p->spare;
+    p->spare = b;
 }
 
 /* ---- bins ---- */
@@ -72,7 +90,9 @@ static int bin_of(size_t size)
 
 static void put(block *b)
 {
-    block **head = &b->shelf->bin[b->large][bin_of(b->size)];
+    int bin = bin_of(b->size);
+    block **head = &b->shelf->bin[b->large][bin];
+    b->shelf->filled[b->large][bin / 64] |= (uint64_t)1 << bin % 64;
     b->free = true;
     b->previous = NULL;
     b->next = *head;
@@ -82,12 +102,14 @@ static void put(block *b)
 
 static void take(block *b)
 {
-    block **head = &b->shelf->bin[b->large][bin_of(b->size)];
+    int bin = bin_of(b->size);
+    block **head = &b->shelf->bin[b->large][bin];
     if (b->previous)
         b->previous->next = b->next;
     else
         *head = b->next;
     if (b->next) b->next->previous = b->previous;
+    if (!*head) b->shelf->filled[b->large][bin / 64] &= ~((uint64_t)1 << bin % 64);
     b->free = false;
 }
 
@@ -102,9 +124,14 @@ static block *best_in(block *b, size_t size)
 
 static block *find_free(shelf *s, size_t size, bool large)
 {
-    for (int bin = bin_of(size); bin < BINS; bin++) {
-        block *b = best_in(s->bin[large][bin], size);
-        if (b) return b;
+    int first = bin_of(size);
+    for (int word = first / 64; word < BINS / 64; word++) {
+        uint64_t filled = s->filled[large][word];
+        if (word == first / 64) filled &= ~(uint64_t)0 << first % 64;
+        for (; filled; filled &= filled - 1) {
+            block *b = best_in(s->bin[large][64 * word + __builtin_ctzll(filled)], size);
+            if (b) return b;
+        }
     }
     return NULL;
 }
@@ -154,7 +181,7 @@ static void release_free(aril_cuda_pool *p)
                 take(b);
                 p->stats.reserved -= b->size;
                 cudaFree(b->memory);
-                free(b);
+                end_block(p, b);
             }
     p->stats.trims++;
 }
@@ -178,7 +205,7 @@ static void *driver_alloc(aril_cuda_pool *p, size_t bytes)
 static block *new_segment(aril_cuda_pool *p, shelf *s, size_t size, bool large)
 {
     size_t bytes = segment_size(size);
-    block *b = calloc(1, sizeof *b);
+    block *b = new_block(p);
     if (!b) return NULL;
     b->memory = driver_alloc(p, bytes);
     if (!b->memory && bytes > size) { /* perhaps there is room for the request alone */
@@ -186,7 +213,7 @@ static block *new_segment(aril_cuda_pool *p, shelf *s, size_t size, bool large)
         b->memory = driver_alloc(p, bytes);
     }
     if (!b->memory) {
-        free(b);
+        end_block(p, b);
         return NULL;
     }
     b->size = bytes;
@@ -197,11 +224,11 @@ static block *new_segment(aril_cuda_pool *p, shelf *s, size_t size, bool large)
 }
 
 /* Cuts off what is beyond `size`, if it is worth a block of its own. */
-static void split(block *b, size_t size)
+static void split(aril_cuda_pool *p, block *b, size_t size)
 {
     size_t rest = b->size - size;
     if (rest < (b->large ? small_request : (size_t)UNIT)) return;
-    block *r = calloc(1, sizeof *r);
+    block *r = new_block(p);
     if (!r) return;
     *r = (block){ .left = b,
                   .right = b->right,
@@ -216,7 +243,7 @@ static void split(block *b, size_t size)
 }
 
 /* Merges b with the free block to its right. */
-static void absorb_right(block *b)
+static void absorb_right(aril_cuda_pool *p, block *b)
 {
     block *r = b->right;
     if (!r || !r->free) return;
@@ -224,7 +251,7 @@ static void absorb_right(block *b)
     b->size += r->size;
     b->right = r->right;
     if (b->right) b->right->left = b;
-    free(r);
+    end_block(p, r);
 }
 
 /* ---- shelves ---- */
@@ -360,17 +387,17 @@ static block *alloc_block(aril_cuda_pool *p, aril_queue *queue, size_t bytes)
         take(b);
     else if (s)
         b = new_segment(p, s, size, large);
-    if (b) split(b, size);
+    if (b) split(p, b, size);
     return b;
 }
 
 static block *alloc_plain(aril_cuda_pool *p, aril_queue *queue, size_t bytes)
 {
-    block *b = calloc(1, sizeof *b);
+    block *b = new_block(p);
     shelf *s = shelf_of(p, queue);
     void *memory = b && s ? driver_alloc(p, bytes) : NULL;
     if (!memory) {
-        free(b);
+        if (b) end_block(p, b);
         return NULL;
     }
     *b = (block){ .memory = memory, .size = bytes, .shelf = s };
@@ -424,17 +451,17 @@ void aril_cuda_free(void *self, aril_queue *queue, void *memory, size_t bytes)
         cudaStreamSynchronize(aril_cuda_queue_stream(queue));
         cudaFree(b->memory);
         p->stats.reserved -= b->size;
-        free(b);
+        end_block(p, b);
     } else if (b) {
         if (b->shelf->queue != queue && !b->shelf->recorded) order(b->shelf->queue, queue);
-        absorb_right(b);
+        absorb_right(p, b);
         if (b->left && b->left->free) {
             block *l = b->left;
             take(l);
             l->size += b->size;
             l->right = b->right;
             if (l->right) l->right->left = l;
-            free(b);
+            end_block(p, b);
             b = l;
         }
         put(b);
@@ -464,6 +491,10 @@ void aril_cuda_pool_delete(aril_cuda_pool *p)
     for (shelf *s = p->shelves, *next; s; s = next) {
         next = s->next;
         free(s);
+    }
+    for (block *b = p->spare, *next; b; b = next) {
+        next = b->next;
+        free(b);
     }
     pthread_mutex_destroy(&p->lock);
     free(p);
