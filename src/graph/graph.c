@@ -75,12 +75,14 @@ void aril__graph_free(aril__graph *g)
     for (uint32_t i = 0; i < g->n_grads; i++) aril__node_release(th, g->grads[i].leaf);
     for (uint32_t i = 0; i < g->n_epilogues; i++) free(g->epilogues[i].data);
     for (uint32_t i = 0; i < g->n_bodies; i++) aril__graph_free(g->bodies[i]);
+    for (uint32_t i = 0; i < g->n_recipes; i++) aril__recipe_release(g->recipes[i]);
     aril__exec_free(g->exec);
     aril__sizes_free(&g->own_sizes);
     void *const lists[] = { g->nodes,  g->values, g->ids,    g->words, g->text,
                             g->inputs, g->states, g->grads,  g->keys,  g->draws,
                             g->name,   g->bodies, g->effects };
     for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) free(lists[i]);
+    free(g->recipes);
     free(g->constants);
     free(g->outputs);
     free(g->epilogues);
@@ -154,6 +156,14 @@ aril__value_id aril__graph_state(aril__graph *g, aril_tensor *t, const char *nam
     s.tensor = aril__tensor_keep(t);
     g->states[g->n_states++] = s;
     return s.value;
+}
+
+const aril__recipe *aril__graph_recipe(aril__graph *g, const aril__recipe *r)
+{
+    if (!ARIL__GROW(g, recipes)) return NULL;
+    aril__recipe *shared = aril__recipe_share(r);
+    if (shared) g->recipes[g->n_recipes++] = shared;
+    return shared;
 }
 
 bool aril__graph_output(aril__graph *g, aril__value_id v)

@@ -11,6 +11,7 @@
 
 #include "core/rng.h"
 #include "core/sizes.h"
+#include "ops/elementwise/fused.h"
 #include "ops/table/op.h"
 
 typedef uint32_t aril__value_id;
@@ -132,12 +133,13 @@ typedef struct aril__graph {
     aril__effect *effects;
     aril__epilogue *epilogues;
     struct aril__graph **bodies; /* owned */
+    aril__recipe **recipes;      /* of fused ops: references */
     struct aril__exec *exec;     /* of a body: runs it; made with the executor of the whole */
     uint32_t n_nodes, n_values, n_ids, n_words, n_text, n_frames, n_constants, n_inputs, n_outputs,
-        n_states, n_grads, n_keys, n_draws, n_effects, n_epilogues, n_bodies;
+        n_states, n_grads, n_keys, n_draws, n_effects, n_epilogues, n_bodies, n_recipes;
     uint32_t cap_nodes, cap_values, cap_ids, cap_words, cap_text, cap_frames, cap_constants,
         cap_inputs, cap_outputs, cap_states, cap_grads, cap_keys, cap_draws, cap_effects,
-        cap_epilogues, cap_bodies;
+        cap_epilogues, cap_bodies, cap_recipes;
     aril__sizes *sizes; /* unknown sizes; of the tracer, or `own_sizes` */
     aril__sizes own_sizes;
 } aril__graph;
@@ -163,6 +165,8 @@ aril__value_id aril__graph_input(aril__graph *g, const aril_tensor *like, const 
 /* Takes a reference to t. */
 aril__value_id aril__graph_constant(aril__graph *g, aril_tensor *t);
 aril__value_id aril__graph_state(aril__graph *g, aril_tensor *t, const char *name);
+/* The shared form of a recipe, for nodes of this graph; NULL with an error. */
+const aril__recipe *aril__graph_recipe(aril__graph *g, const aril__recipe *r);
 bool aril__graph_output(aril__graph *g, aril__value_id v);
 bool aril__graph_effect(aril__graph *g, enum aril__effect_kind kind, uint32_t to,
                         aril__value_id value);

@@ -10,6 +10,7 @@ const aril__pass aril__pass_list[] = {
     { "fold", "nodes whose inputs are constants are computed once", aril__pass_fold },
     { "cse", "equal nodes are computed once", aril__pass_cse },
     { "dead", "nodes that nothing needs are removed", aril__pass_dead },
+    { "fuse", "neighbouring elementwise nodes run in one loop", aril__pass_fuse },
 };
 const int aril__n_passes = sizeof aril__pass_list / sizeof *aril__pass_list;
 

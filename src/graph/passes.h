@@ -26,5 +26,6 @@ aril_status aril__passes(aril__graph *g);
 aril_status aril__pass_fold(aril__graph *g); /* nodes of constants are computed once */
 aril_status aril__pass_cse(aril__graph *g);  /* equal nodes are computed once */
 aril_status aril__pass_dead(aril__graph *g); /* nodes that nothing needs are removed */
+aril_status aril__pass_fuse(aril__graph *g); /* elementwise neighbours become one node */
 
 #endif
