@@ -171,10 +171,20 @@ aril_status aril_cuda_expect(cudaError_t e, const char *what);
 /* ---- compiling: compile.c ---- */
 
 aril_program *aril_cuda_compile(void *self, const char *source, const char *options);
+/* The same without an error: NULL with the reason in `why`. */
+aril_program *aril_cuda_compile_or_say(void *self, const char *source, const char *options,
+                                       char *why, size_t size);
 void aril_cuda_program_free(void *self, aril_program *program);
 aril_status aril_cuda_launch(void *self, aril_queue *queue, aril_program *program,
                              const char *entry, const uint32_t grid[3], const uint32_t block[3],
                              size_t shared_bytes, void *const *args, int n_args);
+
+/* ---- compiled kernels in files: kernel_files.c ---- */
+
+/* Machine code that was kept under a key, to be freed; NULL: there is none. */
+char *aril_cuda_kernel_file_read(const char *key, size_t *bytes);
+/* Keeps it. Failure is not an error. */
+void aril_cuda_kernel_file_write(const char *key, const char *code, size_t bytes);
 
 /* ---- rows: rows.cu ---- */
 
