@@ -68,6 +68,11 @@ foreach(language ${test_languages})
     endforeach()
 endforeach()
 
+# The generator of CUDA source needs no CUDA.
+
+target_sources(test_fused_source PRIVATE ${PROJECT_SOURCE_DIR}/src/backend/cuda/fused/source.c
+    ${PROJECT_BINARY_DIR}/cuda_texts.c)
+
 # The plug-in test again with libaril.so: a plug-in works with both.
 
 if(TARGET test_plugin)

@@ -14,7 +14,7 @@
 ARIL_C_BEGIN
 
 /* The version of the interface below; a plug-in built for another version is rejected. */
-#define ARIL_PLUGIN_VERSION 3
+#define ARIL_PLUGIN_VERSION 4
 
 /* One run of an op's kernel. Opaque: read it through the host table. */
 typedef struct aril__run aril_run;
@@ -182,8 +182,12 @@ typedef struct aril_device_ops {
                           const uint32_t grid[3], const uint32_t block[3], size_t shared_bytes,
                           void *const *args, int n_args);
 
-    /* Capturing: work queued between begin and end is recorded instead of done, and each replay
-     * queues all of it. */
+    /* Capturing: what the calling thread puts into the queue between begin and end is recorded
+     * instead of done, and each replay queues all of it; work of other threads is done as always.
+     * Memory that the thread allocates meanwhile has the same addresses in each replay, and nothing
+     * else gets it, also when it was freed, until the recording is. Bytes from the host are kept as
+     * they are. Functions that would make the host wait, or order queues, fail while the thread
+     * records. `capture_end` returns NULL, with an error, if the work cannot be recorded. */
     aril_status (*capture_begin)(void *self, aril_queue *queue);
     aril_recording *(*capture_end)(void *self, aril_queue *queue);
     aril_status (*replay)(void *self, aril_queue *queue, aril_recording *recording);

@@ -3,6 +3,7 @@
 #include "autograd/node.h"
 #include "core/log.h"
 #include "graph/passes.h"
+#include "graph/replay.h"
 
 #include <pthread.h>
 #include <stdlib.h>
@@ -28,6 +29,7 @@ typedef struct trace {
     size_t n_words;
     aril__graph *g;
     aril__exec *x;
+    aril__replay *replay; /* or NULL */
     aril__watches watches;
     state_guard *guards;
     int *joined; /* for each input: the first state with the same storage, or -1 */
@@ -60,6 +62,7 @@ static aril__cold aril_status no_memory(const aril_program *p)
 static void release_trace(trace *t)
 {
     if (!t || atomic_fetch_sub(&t->refs, 1) != 1) return;
+    aril__replay_free(t->replay);
     aril__exec_free(t->x);
     aril__graph_free(t->g);
     aril__watches_free(&t->watches);
@@ -310,6 +313,7 @@ static aril_status make_exec(const aril_program *p, trace *t, aril_list in)
         free(given);
     } else {
         t->x = aril__exec_whole(t->g);
+        if (t->x) t->replay = aril__replay_new(t->g, t->x);
     }
     return t->x ? ARIL_OK : aril__latest_status();
 }
@@ -398,7 +402,7 @@ static aril_status run_trace(const trace *t, aril_list in, aril_tensor **out)
     if (in.n > 16 && !(given = aril__malloc((size_t)in.n * sizeof *given)))
         return aril__fail(ARIL_ERR_MEMORY, "run: out of memory");
     aril_status s = give_inputs(t, in, given);
-    if (s == ARIL_OK) s = aril__exec_run(t->x, given, out);
+    if (s == ARIL_OK) s = aril__replay_run(t->replay, t->x, given, out);
     if (given != few) free(given);
     return s;
 }
