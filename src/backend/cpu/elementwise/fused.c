@@ -89,19 +89,36 @@ static void spread(const job *j, const aril__tile_step *s, int64_t at, int64_t m
     }
 }
 
+/* How many whole rows of the innermost dimension begin here, within m elements and the dimension
+ * around it; 0: the middle of a row. */
+static int64_t rows_here(const walk *w, int64_t m)
+{
+    int last = w->loops.ndim - 1;
+    if (last < 1 || w->at.index[last] != 0) return 0;
+    int64_t rows = m / w->loops.dim[last], left = w->loops.dim[last - 1] - w->at.index[last - 1];
+    return rows < left ? rows : left;
+}
+
 static void accumulate(const job *j, const aril__tile_step *s, int64_t at, int64_t m,
                        const char *from, double *accumulators)
 {
     const aril__tile_reduce *o = &j->p->reduce[s->index];
     double *to = accumulators + o->offset;
     size_t size = o->wide ? sizeof(double) : sizeof(float);
-    void (*take)(double *s, int64_t step, const void *from, int64_t n) =
-        o->reduce == ARIL_FUSED_MAX ? ARIL__PICK(max_run, o->wide) : ARIL__PICK(sum_run, o->wide);
-    walk w = walk_from(j->p, j->p->n_in + s->index, at, 0);
-    for (int64_t done = 0, n; done < m; done += n) {
-        n = run_length(&w, m - done);
-        take(to + w.at.offset[0], w.step, from + (size_t)done * size, n);
-        aril__loops_move(&w.loops, &w.at, n);
+    void (*take)(double *s, int64_t outer, int64_t step, const void *from, int64_t rows,
+                 int64_t n) =
+        o->reduce == ARIL_FUSED_MAX ? ARIL__PICK(max_rows, o->wide) : ARIL__PICK(sum_rows, o->wide);
+    int operand = j->p->n_in + s->index;
+    walk w = walk_from(j->p, operand, at, 0);
+    for (int64_t done = 0; done < m;) {
+        int64_t rows = rows_here(&w, m - done), n = rows ? j->p->inner : run_length(&w, m - done);
+        int64_t outer = rows ? w.loops.stride[0][w.loops.ndim - 2] : 0;
+        take(to + w.at.offset[0], outer, w.step, from + (size_t)done * size, rows ? rows : 1, n);
+        done += rows ? rows * n : n;
+        if (rows)
+            w = walk_from(j->p, operand, at + done, 0);
+        else
+            aril__loops_move(&w.loops, &w.at, n);
     }
 }
 
