@@ -82,7 +82,7 @@ static int64_t count_of(const aril__graph *g, aril__value_id v)
  * partial results. What fits into a cache gains nothing. */
 bool aril__is_fusible_tail(const aril__graph *g, const aril__graph_node *n)
 {
-    enum { FROM = 1 << 20, MOST = 16384, PER = 16 };
+    enum { FROM = 1 << 23, MOST = 256 };
     if (n->op != &aril__op_sum && n->op != &aril__op_mean && n->op != &aril__op_sum_to_like)
         return false;
     aril__value_id x = aril__graph_in(g, n)[0];
@@ -90,7 +90,7 @@ bool aril__is_fusible_tail(const aril__graph *g, const aril__graph_node *n)
     int64_t before = count_of(g, x), after = count_of(g, n->out);
     return !n->sized && to->device == aril__cpu_device && aril__is_float((aril_dtype)from->dtype) &&
            computes(g, x) && from->dtype == to->dtype && !to->tensor_flags && before >= FROM &&
-           after >= 0 && after <= MOST && before / PER >= after;
+           after >= 0 && after <= MOST;
 }
 
 /* ---- the recipe ---- */
