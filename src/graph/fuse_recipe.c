@@ -79,18 +79,20 @@ static int64_t count_of(const aril__graph *g, aril__value_id v)
 }
 
 /* Reductions of many elements to few, by the CPU, whose kernel knows them: each thread has its own
- * partial results. What fits into a cache gains nothing. */
-bool aril__is_fusible_tail(const aril__graph *g, const aril__graph_node *n)
+ * partial results. What fits into a cache gains nothing, nor does an operand that is written
+ * anyhow, unless it is very large. */
+bool aril__is_fusible_tail(const aril__graph *g, const aril__uses *uses, const aril__graph_node *n)
 {
-    enum { FROM = 1 << 23, MOST = 256 };
+    enum { LARGE = 1 << 21, VERY_LARGE = 1 << 23, MANY = 4096, FEW = 256 };
     if (n->op != &aril__op_sum && n->op != &aril__op_mean && n->op != &aril__op_sum_to_like)
         return false;
     aril__value_id x = aril__graph_in(g, n)[0];
     const aril__value *from = &g->values[x], *to = &g->values[n->out];
     int64_t before = count_of(g, x), after = count_of(g, n->out);
+    bool only = uses->all[x] - uses->shape[x] == 1;
     return !n->sized && to->device == aril__cpu_device && aril__is_float((aril_dtype)from->dtype) &&
-           computes(g, x) && from->dtype == to->dtype && !to->tensor_flags && before >= FROM &&
-           after >= 0 && after <= MOST;
+           computes(g, x) && from->dtype == to->dtype && !to->tensor_flags &&
+           before >= (only ? LARGE : VERY_LARGE) && after >= 0 && after <= (only ? MANY : FEW);
 }
 
 /* ---- the recipe ---- */
