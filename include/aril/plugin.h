@@ -232,13 +232,13 @@ typedef struct aril_host_number {
  *
  * The graph's pass `fuse` replaces neighbouring elementwise ops by one op that computes all of them
  * in one loop: "fused", or "fused_2" to "fused_4" with as many results. A row of these ops reads
- * the recipe (host->fused), in `prepare` to generate a kernel and in `run` to check it. Without a
- * row for them, a device runs the steps of a recipe one by one.
- *
+ * the recipe (host->fused). Without a row, a device runs the steps of a recipe one by one.
  * The loop goes over `dim`, the shape to which all inputs broadcast. Step s computes its formula on
  * its operands, converted to `type`, in float for f16, bf16 and f32, double for f64, uint64_t for
  * u64, int64_t for other integers and bool (host->formula), and rounds the result to `dtype`: so
  * the bits are those of the single ops. */
+
+/* How many parts a recipe has at most. */
 enum {
     ARIL_FUSED_INPUTS = 16,
     ARIL_FUSED_CONSTANTS = 16,

@@ -88,11 +88,14 @@ static inputs inputs_of(const pass *p, const aril__graph_node *n)
     return in;
 }
 
-static bool same_loop(const aril__graph *g, aril__value_id a, aril__value_id b)
+/* Whether a node of a loop like value b can be with the node that produces a: also, nothing joins
+ * what a checkpoint computes again. */
+static bool same_loop(const aril__graph *g, aril__node_id a, aril__node_id n, aril__value_id b)
 {
-    const aril__value *x = &g->values[a], *y = &g->values[b];
-    return x->device == y->device &&
-           aril__same_dims(x->ndim, aril__graph_dims(g, a), y->ndim, aril__graph_dims(g, b));
+    aril__value_id first = g->nodes[a].out;
+    const aril__value *x = &g->values[first], *y = &g->values[b];
+    return x->device == y->device && g->nodes[a].region == g->nodes[n].region &&
+           aril__same_dims(x->ndim, aril__graph_dims(g, first), y->ndim, aril__graph_dims(g, b));
 }
 
 /* The members of some groups in the order of the graph, and a node after them; -1: too many. */
@@ -134,7 +137,7 @@ static set groups_to_join(const pass *p, aril__node_id id, inputs in)
         set needed = in.others;
         for (set q = in.direct & ~bit(slot); q; q &= q - 1)
             needed |= p->groups[__builtin_ctzll(q)].needs;
-        if (needed & bit(slot) || !same_loop(p->g, p->g->nodes[x->first].out, like)) continue;
+        if (needed & bit(slot) || !same_loop(p->g, x->first, id, like)) continue;
         if (can_join(p, join | bit(slot), id)) join |= bit(slot);
     }
     return join;
@@ -298,6 +301,7 @@ static bool list_group(lister *l, aril__node_id first)
         aril__graph_node_add(g, aril__fused_op(recipe->n_out), recipe->n_in, f.in, &attrs);
     if (!id) return false;
     aril__graph_node *node = &g->nodes[id];
+    node->region = l->r.old[members[n - 1]].region;
     node->scope = l->r.old[members[n - 1]].scope;
     node->where = l->r.old[members[n - 1]].where;
     for (uint32_t k = 0; k < recipe->n_out; k++) {

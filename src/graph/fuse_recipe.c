@@ -35,6 +35,7 @@ void aril__uses_free(aril__uses *u)
 {
     free(u->all);
     free(u->shape);
+    *u = (aril__uses){ NULL, NULL };
 }
 
 /* ---- which nodes ---- */
@@ -239,21 +240,14 @@ static bool add_tail(maker *m, int member)
     return o->axes != 0;
 }
 
-static bool are_alike(const aril__graph *g, aril__value_id a, aril__value_id b)
-{
-    const aril__value *x = &g->values[a], *y = &g->values[b];
-    return x->dtype == y->dtype && x->device == y->device &&
-           aril__same_dims(x->ndim, aril__graph_dims(g, a), y->ndim, aril__graph_dims(g, b));
-}
-
 /* A value that is there after fusion and has the shape and dtype of v; 0: none. */
 static aril__value_id like_of(const maker *m, aril__value_id v)
 {
     const aril__fusion *f = m->to;
     for (int k = 0; k < f->recipe.n_out; k++)
-        if (are_alike(m->g, f->out[k], v)) return f->out[k];
+        if (aril__graph_alike(m->g, f->out[k], v)) return f->out[k];
     for (int i = 0; i < f->recipe.n_in; i++)
-        if (are_alike(m->g, f->in[i], v)) return f->in[i];
+        if (aril__graph_alike(m->g, f->in[i], v)) return f->in[i];
     return 0;
 }
 

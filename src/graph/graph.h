@@ -57,8 +57,9 @@ typedef struct aril__graph_node {
     bool sized;        /* attributes contain unknown sizes */
     uint16_t n_bodies; /* graphs of a control-flow op: g->bodies[body ...] */
     uint32_t body;
-    uint32_t scope; /* g->text + scope: the module that applied it; 0: none */
-    uint32_t where; /* g->frames[where ...]: the stack of the call, ended by NULL; 0: unknown */
+    uint32_t region; /* nodes of a checkpoint that is computed again have a number; 0: others */
+    uint32_t scope;  /* g->text + scope: the module that applied it; 0: none */
+    uint32_t where;  /* g->frames[where ...]: the stack of the call, ended by NULL; 0: unknown */
 } aril__graph_node;
 
 /* A tensor outside the graph that the program reads or changes. A run looks up its memory. */
@@ -181,6 +182,8 @@ aril__node_id aril__graph_node_add(aril__graph *g, const aril__op *op, int n_in,
                                    const aril__value_id *in, const void *attrs);
 /* Gives a value the dtype, sizes, device and number flags of a header. */
 bool aril__graph_describe(aril__graph *g, aril__value_id v, const aril_tensor *like);
+/* Gives a value other sizes. */
+bool aril__graph_sizes(aril__graph *g, aril__value_id v, int ndim, const int64_t *dim);
 /* Stores a text; returns its place in g->text. The same text as the last time is stored once. */
 uint32_t aril__graph_text(aril__graph *g, const char *text);
 /* Remembers the stack of the present call as that of a node; only of the first ARIL__LOCATED nodes
@@ -202,6 +205,9 @@ static inline const int64_t *aril__graph_dims(const aril__graph *g, aril__value_
 {
     return g->words + g->values[v].shape;
 }
+
+/* Whether two values have the same dtype, sizes and device. */
+bool aril__graph_alike(const aril__graph *g, aril__value_id a, aril__value_id b);
 
 static inline const void *aril__graph_attrs(const aril__graph *g, const aril__graph_node *n)
 {

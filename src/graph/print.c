@@ -211,7 +211,7 @@ static void print_reduction(const aril__graph *g, const aril__graph_node *n, con
 static void print_recipe(const aril__graph *g, const aril__graph_node *n, int depth, FILE *to)
 {
     const aril__recipe *r = aril__fused_recipe(aril__graph_attrs(g, n));
-    fputs(" {\n", to);
+    fputs("\n", to);
     for (int s = 0; s < r->n_steps; s++) {
         indent(depth + 1, to);
         print_step(g, n, r, s, to);
@@ -254,7 +254,7 @@ static void print_node(const aril__graph *g, aril__node_id id, int depth, FILE *
     }
     if (n->n_in > SHOWN) fprintf(to, ", ... (%u)", n->n_in);
     if (!aril__is_fused(n->op)) print_attrs(g, n, n->n_in == 0, to);
-    fputs(")", to);
+    fputs(aril__is_fused(n->op) ? ") {" : ")", to);
     char where[256];
     aril__graph_where(g, n, where, sizeof where);
     if (n->scope || where[0])

@@ -199,18 +199,15 @@ static void run_kernel(const aril__tile_step *s, view *v, int64_t m)
 }
 
 /* Requests the part of the next tile's inputs that belongs to step i: while steps compute in L1,
- * memory would be idle otherwise. */
-static void prefetch(const job *j, const view *v, int i, int64_t m)
+ * memory would be idle otherwise. Always inline: gcc takes a function that only prefetches for one
+ * without effect, and removes its calls. */
+static inline __attribute__((always_inline)) void prefetch(const job *j, const view *v, int i)
 {
     const aril__tile_program *p = j->p;
-    for (int k = 0; k < p->n_places; k++) {
-        const aril__place *place = &p->place[k];
-        if (place->kind != ARIL__PLACE_INPUT) continue;
-        size_t bytes = (size_t)m * (aril__dtypes[place->dtype].bits / 8);
-        size_t from = bytes * (size_t)i / (size_t)p->n_steps;
-        size_t to = bytes * (size_t)(i + 1) / (size_t)p->n_steps;
-        for (size_t at = from / 64 * 64; at < to; at += 64)
-            __builtin_prefetch(v->at[k] + bytes + at, 0, 2);
+    for (int k = 0; k < p->n_direct; k++) {
+        const aril__direct *d = &p->direct[k];
+        const char *from = v->at[d->place] + d->bytes + (size_t)i * d->part;
+        for (size_t at = 0; at < d->part; at += 64) __builtin_prefetch(from + at, 0, 2);
     }
 }
 
@@ -218,7 +215,7 @@ static void run_tile(const job *j, view *v, int64_t at, int64_t m, bool more)
 {
     for (int i = 0; i < j->p->n_steps; i++) {
         const aril__tile_step *s = &j->p->step[i];
-        if (more) prefetch(j, v, i, m);
+        if (more) prefetch(j, v, i);
         switch (s->kind) {
         case ARIL__TILE_GATHER: gather(j, s, at, m, v->at[s->to]); break;
         case ARIL__TILE_KERNEL: run_kernel(s, v, m); break;
@@ -309,6 +306,13 @@ static aril_status report(const job *j)
     return aril__ew_failed(j->p->name[bad >> 8], bad & 255);
 }
 
+static size_t workspace_bytes(const aril__tile_program *p)
+{
+    int slots = aril__parallel_slots(p->n, p->grain);
+    return accumulator_bytes(p) + (size_t)slots * thread_bytes(p);
+}
+
+/* A program that could not be made for lack of memory is made by the run. */
 const char *aril__cpu_fused_prepare(const aril__run *r, aril_plan *plan)
 {
     aril_fused f;
@@ -320,10 +324,9 @@ const char *aril__cpu_fused_prepare(const aril__run *r, aril_plan *plan)
             return "a step is not defined for its dtype";
     }
     aril__tile_program *p = aril__tile_program_new(r, &f);
-    if (!p) return "out of memory";
-    int slots = aril__parallel_slots(p->n, p->grain);
+    if (!p) return NULL;
     plan->prepared = p;
-    plan->workspace = accumulator_bytes(p) + (size_t)slots * thread_bytes(p);
+    plan->workspace = workspace_bytes(p);
     plan->overlay = aril__tile_overlay(p, r);
     return NULL;
 }
@@ -333,22 +336,42 @@ static void destroy(void *prepared)
     free(prepared);
 }
 
-aril_status aril__cpu_fused(aril__run *r)
+static aril_status run_program(const aril__run *r, const aril__tile_program *p, void *workspace,
+                               size_t bytes)
 {
-    job j = { .p = r->prepared, .r = r, .accumulators = r->workspace };
-    const aril__tile_program *p = j.p;
+    job j = { .p = p, .r = r, .accumulators = workspace };
     bool over_input = false;
     for (int i = 0; i < p->n_in; i++)
         for (int k = 0; k < p->n_out; k++)
             over_input = over_input || r->in[i]->storage == r->out[k]->storage;
     j.stream = p->streams && !over_input;
-    j.buffers = (char *)r->workspace + accumulator_bytes(p);
-    size_t left = r->workspace_bytes - accumulator_bytes(p);
-    int slots = (int)(left / thread_bytes(p));
+    j.buffers = (char *)workspace + accumulator_bytes(p);
+    int slots = (int)((bytes - accumulator_bytes(p)) / thread_bytes(p));
     if (p->n) aril__parallel_for_slots(p->n, p->grain, slots, run_chunk, &j);
     for (int k = 0; k < p->n_out; k++)
         if (p->reduce[k].reduce) finish_reduction(&j, k);
     return report(&j);
+}
+
+static aril__cold aril_status run_unprepared(const aril__run *r)
+{
+    aril_fused f;
+    aril__allocations_allow();
+    aril__tile_program *p = aril__fused_of(r, &f) ? aril__tile_program_new(r, &f) : NULL;
+    size_t bytes = p ? workspace_bytes(p) : 0;
+    void *workspace = p ? aril__malloc(bytes + 1) : NULL;
+    aril__allocations_allow_end();
+    aril_status s = workspace ? run_program(r, p, workspace, bytes)
+                              : aril__fail(ARIL_ERR_MEMORY, "%s: out of memory", r->op->name);
+    free(workspace);
+    free(p);
+    return s;
+}
+
+aril_status aril__cpu_fused(aril__run *r)
+{
+    if (aril__unlikely(!r->prepared)) return run_unprepared(r);
+    return run_program(r, r->prepared, r->workspace, r->workspace_bytes);
 }
 
 #define FUSED(op_)                                                \

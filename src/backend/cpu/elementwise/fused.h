@@ -12,11 +12,7 @@
 
 /* ---- programs ---- */
 
-enum {
-    ARIL__TILE_MAX = 4096, /* elements */
-    ARIL__TILE_MIN = 512,
-    ARIL__TILE_BYTES = 32 * 1024, /* of all buffers of a tile */
-};
+enum { ARIL__TILE_BYTES = 4096 }; /* of a buffer: several of them stay in L1 */
 
 /* Where the elements of a place are. */
 enum aril__place_kind {
@@ -62,6 +58,13 @@ typedef struct aril__tile_step {
     double p[3];
 } aril__tile_step;
 
+/* An input that steps read where it is: bytes of a tile, and the part of them that is requested
+ * during each step of the tile before. */
+typedef struct aril__direct {
+    uint16_t place;
+    uint32_t bytes, part;
+} aril__direct;
+
 /* A reduced output. */
 typedef struct aril__tile_reduce {
     uint8_t reduce;
@@ -73,7 +76,7 @@ typedef struct aril__tile_reduce {
 enum { ARIL__TILE_OPERANDS = ARIL_FUSED_INPUTS + ARIL_FUSED_OUTPUTS };
 
 typedef struct aril__tile_program {
-    int n_in, n_out, n_places, n_steps, n_reduces;
+    int n_in, n_out, n_places, n_steps, n_reduces, n_direct;
     int64_t n, tile, inner; /* elements of the loop, of a tile, of the innermost dimension */
     int64_t grain;          /* of the parallel loop */
     size_t buffers;         /* bytes for each thread */
@@ -85,6 +88,7 @@ typedef struct aril__tile_program {
     /* Of inputs, then outputs; of a reduced output, the strides of its accumulators. */
     int64_t stride[ARIL__TILE_OPERANDS][ARIL_MAX_DIMS];
     aril__tile_reduce reduce[ARIL_FUSED_OUTPUTS];
+    aril__direct direct[ARIL_FUSED_INPUTS];
     aril_fused_constant constant[ARIL_FUSED_CONSTANTS];
     const char *name[ARIL_FUSED_STEPS]; /* of the ops */
     aril__place *place;

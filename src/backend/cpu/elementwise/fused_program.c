@@ -15,9 +15,9 @@ enum {
     PLACES = VALUES * FORMS + ARIL_FUSED_STEPS,
     TILE_STEPS = PLACES + 2 * ARIL_FUSED_OUTPUTS,
     BUFFERS = PLACES,
-    PREFETCH_FROM = 256 * 1024, /* elements */
-    MIN_CHUNK = 8192,           /* elements below which a second thread does not pay */
-    MAX_CHUNK = 256 * 1024,     /* so that threads stay balanced */
+    PREFETCH_FROM = 2048 * 1024, /* elements: beyond the caches */
+    MIN_CHUNK = 8192,            /* elements below which a second thread does not pay */
+    MAX_CHUNK = 256 * 1024,      /* so that threads stay balanced */
 };
 
 static const uint8_t native_dtype[ARIL__C_COUNT] = { [ARIL__C_F32] = ARIL_F32,
@@ -403,17 +403,26 @@ static bool is_streamed(const aril__run *r, const aril_fused *f)
     return false;
 }
 
-/* Elements of a tile: its buffers should stay in L1. A guess of how many there are at once: one for
- * each input and constant that is not in memory, and some for steps. */
+/* Elements of a tile: a buffer has 4 KB, so that several stay in L1. */
 static int64_t choose_tile(const aril_fused *f)
 {
-    int64_t bytes = 0;
-    for (int s = 0; s < f->n_steps; s++) {
-        int64_t size = aril__dtypes[f->step[s].dtype].bits / 8;
-        if (size > bytes) bytes = size;
+    bool wide = false; /* some step computes in 64 bits */
+    for (int s = 0; s < f->n_steps; s++)
+        wide = wide || aril__dtypes[f->step[s].type].ctype != ARIL__C_F32;
+    return ARIL__TILE_BYTES / (wide ? 8 : 4);
+}
+
+/* Lists the inputs that are read where they are. */
+static void list_direct(maker *m)
+{
+    aril__tile_program *p = m->p;
+    for (int i = 0; i < p->n_places && p->n_direct < ARIL_FUSED_INPUTS; i++) {
+        const aril__place *place = &m->place[i];
+        if (place->kind != ARIL__PLACE_INPUT) continue;
+        uint32_t bytes = (uint32_t)p->tile * element_size(place);
+        uint32_t part = (bytes / (uint32_t)p->n_steps + 63) / 64 * 64;
+        p->direct[p->n_direct++] = (aril__direct){ (uint16_t)i, bytes, part };
     }
-    int64_t tile = ARIL__TILE_BYTES / (bytes * (3 + f->n_constants)) / 64 * 64;
-    return tile < ARIL__TILE_MIN ? ARIL__TILE_MIN : tile > ARIL__TILE_MAX ? ARIL__TILE_MAX : tile;
 }
 
 /* ---- the program ---- */
@@ -459,6 +468,7 @@ aril__tile_program *aril__tile_program_new(const aril__run *r, const aril_fused 
     }
     for (int k = 0; k < f->n_out; k++) add_output(m, k);
     place_buffers(m);
+    list_direct(m);
     aril__tile_program *p = packed(m);
     free(m);
     return p;
