@@ -370,6 +370,8 @@ typedef struct aril_host {
     bool (*fused)(const aril_run *r, aril_fused *to);
     /* What a run does with input i: which work depends on which follows from this. */
     aril_access (*access)(const aril_run *r, int i);
+    /* The bytes of its workspace. */
+    size_t (*workspace_bytes)(const aril_run *r);
 } aril_host;
 
 /* Filled in by the plug-in. Everything it points to must stay valid for the life of the process. */

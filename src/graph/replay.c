@@ -32,6 +32,7 @@ typedef struct recorded {
     pthread_mutex_t lock;  /* of the thread that queues a run */
     int64_t *key;
     bool bound;
+    aril__exec *x;    /* of the device's part: its memory is the recording's */
     aril_tensor **in; /* of the device's part: inputs, then numbers */
     aril_tensor **out;
     aril_tensor *numbers; /* their memory */
@@ -42,7 +43,7 @@ struct aril__replay {
     const aril__graph *g;
     aril__device *device;
     aril__graph part; /* of the device: shares all but values, inputs, outputs and effects with g */
-    aril__exec *on_host, *on_device;
+    aril__exec *on_host;
     aril__value_id *given; /* values of the host that the device's part uses: its last inputs */
     uint32_t n_given;
     aril__value_id *host_out; /* results of the host's part: given values, then outputs */
@@ -300,10 +301,9 @@ aril__replay *aril__replay_new(const aril__graph *g, const aril__exec *x)
     if (fits) {
         r->key_words = key_words(r);
         for (uint32_t i = 0; i < g->n_inputs; i++) r->n_copied += r->copied[i];
-        r->on_device = aril__exec_whole(&r->part);
         r->on_host =
             aril__exec_new(g, r->n_host_out, r->host_out, r->n_host_effects, r->host_effects);
-        fits = r->on_device && r->on_host;
+        fits = r->on_host != NULL;
     }
     if (d.why && d.n_device_nodes && r->device != aril__cpu_device)
         aril__log(ARIL__LOG_TRACE, "%s: not recorded: %s %s", name_of(g), d.who ? d.who : "it",
@@ -327,6 +327,7 @@ static void recorded_free(aril__replay *r, recorded *c)
     release_all(c->out, r->n_device_out);
     release_all(c->in, r->part.n_inputs);
     if (c->numbers) aril__tensor_release(aril__self(), c->numbers);
+    aril__exec_free(c->x);
     if (c->recording) r->device->ops.recording_free(r->device->self, c->recording);
     pthread_mutex_destroy(&c->lock);
     free(c->in);
@@ -343,7 +344,6 @@ void aril__replay_free(aril__replay *r)
         recorded_free(r, r->list);
     }
     aril__exec_free(r->on_host);
-    aril__exec_free(r->on_device);
     free(r->part.values);
     free(r->part.inputs);
     free(r->part.outputs);
@@ -490,10 +490,12 @@ static recorded *new_recorded(const aril__replay *r, aril_tensor *const *in, con
     if (!c) return NULL;
     pthread_mutex_init(&c->lock, NULL);
     c->bound = bound;
+    c->x = aril__exec_whole(&r->part);
+    if (c->x) aril__exec_keep_apart(c->x);
     c->key = copy_of(key, r->key_words, r->key_words, sizeof *key);
     c->in = aril__calloc((r->part.n_inputs + (size_t)1) * sizeof *c->in);
     c->out = aril__calloc((r->n_device_out + (size_t)1) * sizeof *c->out);
-    bool fits = c->key && c->in && c->out;
+    bool fits = c->x && c->key && c->in && c->out;
     if (fits && bytes) {
         c->numbers = aril__tensor_new(aril__self(), ARIL_U8, 1, &bytes, r->device);
         fits = c->numbers != NULL;
@@ -615,7 +617,7 @@ static void record(const aril__replay *r, recorded *c)
     aril__device *d = r->device;
     aril_queue *queue = aril__queue(d);
     if (order_states(r, c) < 0 || d->ops.capture_begin(d->self, queue) < 0) return;
-    aril_status s = aril__exec_run(r->on_device, c->in, c->out);
+    aril_status s = aril__exec_run(c->x, c->in, c->out);
     c->recording = d->ops.capture_end(d->self, queue);
     for (uint32_t i = 0; i < r->g->n_inputs && c->recording; i++)
         if (c->in[i] && (!r->copied[i] || c->bound)) { /* the caller's */
@@ -646,7 +648,7 @@ static aril_status replay(const aril__replay *r, recorded *c, aril_tensor *const
 static aril_status run_plainly(const aril__replay *r, recorded *c, aril_tensor *const *in,
                                aril_tensor **from_host, aril_tensor **out)
 {
-    aril_status s = aril__exec_run(r->on_device, c->in, c->out);
+    aril_status s = aril__exec_run(c->x, c->in, c->out);
     if (s == ARIL_OK) s = copy_back(r, c, in);
     return s == ARIL_OK ? take_outputs(r, c, from_host, out) : s;
 }

@@ -160,6 +160,11 @@ static bool host_number(const aril_run *r, int i, aril_host_number *value)
     return true;
 }
 
+static size_t host_workspace_bytes(const aril_run *r)
+{
+    return r->workspace ? r->workspace_bytes : 0;
+}
+
 static aril_access host_access(const aril_run *r, int i)
 {
     const aril_tensor *t = host_in(r, i);
@@ -252,7 +257,8 @@ static aril_host host = { .size = sizeof host,
                           .tuned = aril__tuned,
                           .tune = aril__tune,
                           .fused = aril__fused_of,
-                          .access = host_access };
+                          .access = host_access,
+                          .workspace_bytes = host_workspace_bytes };
 
 /* ---- loading ---- */
 

@@ -225,9 +225,7 @@ static void record_op(aril_recording *r, const aril_run *run)
     for (int i = 0; i < h->n_out(run); i++)
         if (h->out(run, i)) add_use(r, &r->own, use_of(h->out(run, i), true));
     const char *workspace = h->workspace(run);
-    size_t bytes = workspace ? aril_cuda_pool_size(r->device->pool, workspace) : 0;
-    if (workspace && !bytes) r->failed = true;
-    add_use(r, &r->own, (use){ workspace, workspace + bytes, true, NULL });
+    add_use(r, &r->own, (use){ workspace, workspace + h->workspace_bytes(run), true, NULL });
     r->op = op;
     begin_op(r);
 }

@@ -86,8 +86,6 @@ void *aril_cuda_alloc(void *self, aril_queue *queue, size_t bytes);
 void aril_cuda_free(void *self, aril_queue *queue, void *memory, size_t bytes);
 void aril_cuda_trim(void *self);
 void aril_cuda_pool_info(void *self, aril_pool_info *info);
-/* Bytes of the block in use that begins at an address; 0: there is none. */
-size_t aril_cuda_pool_size(aril_cuda_pool *p, const void *memory);
 /* Memory freed by a queue that ends may be used by others. */
 void aril_cuda_pool_forget(aril_cuda_pool *p, aril_queue *queue);
 /* Memory for a recording, which nothing else gets until it is ended; NULL with an error. It is

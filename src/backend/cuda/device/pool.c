@@ -163,16 +163,6 @@ static block *recall(aril_cuda_pool *p, const void *memory)
     return b;
 }
 
-size_t aril_cuda_pool_size(aril_cuda_pool *p, const void *memory)
-{
-    pthread_mutex_lock(&p->lock);
-    const block *b = *bucket(p, memory);
-    while (b && b->memory != memory) b = b->chained;
-    size_t size = b ? b->size : 0;
-    pthread_mutex_unlock(&p->lock);
-    return size;
-}
-
 /* ---- segments ---- */
 
 static size_t segment_size(size_t size)
