@@ -68,6 +68,11 @@ foreach(language ${test_languages})
     endforeach()
 endforeach()
 
+# The generator of CUDA source needs no CUDA.
+
+target_sources(test_fused_source PRIVATE ${PROJECT_SOURCE_DIR}/src/backend/cuda/fused/source.c
+    ${PROJECT_BINARY_DIR}/cuda_texts.c)
+
 # The plug-in test again with libaril.so: a plug-in works with both.
 
 if(TARGET test_plugin)
@@ -121,7 +126,7 @@ endif()
 # differs by more than its tolerance; the same case in f64 agrees.
 
 set(strict_programs test_ops test_ops_grad test_each_row test_late_errors test_narrow_casts test_thread_streams test_autograd
-    test_grad_edges test_views test_nn test_nn_layers test_nn_loss test_loss test_optim test_optim_state
+    test_grad_edges test_graph_ops test_views test_nn test_nn_layers test_nn_loss test_loss test_optim test_optim_state
     test_optim_schedule test_optim_master test_numbers test_everyday test_several test_scope test_metrics
     test_checkpoint test_checkpoint_files test_resume test_train test_train_device test_train_autocast
     test_train_misuse test_train_outputs test_train_watch test_data test_splits test_tables test_transform

@@ -1,6 +1,7 @@
 #include "core/device.h"
 
 #include "core/arena.h"
+#include "core/blocks.h"
 #include "core/foreign.h"
 #include "core/log.h"
 #include "core/memory.h"
@@ -319,6 +320,20 @@ static size_t bin_of(size_t bytes, size_t *rounded)
     return units < 8 ? units : (size_t)(log - 3) * 8 + up;
 }
 
+static size_t whole_pages(size_t bytes)
+{
+    return (bytes + ARIL__ARENA_PAGE - 1) / ARIL__ARENA_PAGE * ARIL__ARENA_PAGE;
+}
+
+size_t aril__device_block(const aril__device *d, size_t bytes)
+{
+    size_t rounded;
+    if (d->arena && bytes >= ARIL__ARENA_MIN) return whole_pages(bytes);
+    if (d->ops.own_pool) return bytes;
+    bin_of(bytes, &rounded);
+    return rounded;
+}
+
 static void free_cached(aril__device *d, size_t bin)
 {
     cached_block *b = d->bins[bin];
@@ -354,7 +369,7 @@ static void *alloc_in_arena(aril__device *d, size_t bytes, size_t *size)
     size_t fresh;
     void *p = aril__arena_alloc(d->arena, bytes, &fresh);
     if (!p) return NULL;
-    *size = (bytes + ARIL__ARENA_PAGE - 1) / ARIL__ARENA_PAGE * ARIL__ARENA_PAGE;
+    *size = whole_pages(bytes);
     d->stats.live += (int64_t)*size;
     d->stats.cached -= (int64_t)(*size - fresh);
     d->stats.misses += fresh > 0;

@@ -8,8 +8,13 @@
 
 const aril__pass aril__pass_list[] = {
     { "fold", "nodes whose inputs are constants are computed once", aril__pass_fold },
+    { "algebra", "nodes that change nothing, or undo others, are left out", aril__pass_algebra },
     { "cse", "equal nodes are computed once", aril__pass_cse },
     { "dead", "nodes that nothing needs are removed", aril__pass_dead },
+    { "attention", "softmax(q k^T) v becomes one op", aril__pass_attention },
+    { "batchnorm", "normalization is folded into convolutions in inference", aril__pass_batchnorm },
+    { "epilogue", "bias, residual and activation join the op before", aril__pass_epilogue },
+    { "fuse", "neighbouring elementwise nodes run in one loop", aril__pass_fuse },
 };
 const int aril__n_passes = sizeof aril__pass_list / sizeof *aril__pass_list;
 
@@ -48,19 +53,39 @@ bool aril__pass_is_on(const char *name)
     return !is_selection(list) || has_word(list, name, '+');
 }
 
-aril_status aril__passes(aril__graph *g)
+static const char *name_of(const aril__graph *g)
+{
+    return g->name ? g->name : "graph";
+}
+
+static void log_graph(const aril__graph *g, const char *when)
+{
+    if (!aril__log_on(ARIL__LOG_PASSES)) return;
+    aril__log(ARIL__LOG_PASSES, "%s %s passes:", name_of(g), when);
+    aril__graph_print(g, stderr);
+}
+
+static aril_status run_passes(aril__graph *g)
 {
     aril_status s = ARIL_OK;
-    for (uint32_t i = 0; i < g->n_bodies && s == ARIL_OK; i++) s = aril__passes(g->bodies[i]);
+    for (uint32_t i = 0; i < g->n_bodies && s == ARIL_OK; i++) s = run_passes(g->bodies[i]);
     for (int i = 0; i < aril__n_passes && s == ARIL_OK; i++) {
         const aril__pass *p = &aril__pass_list[i];
         uint32_t before = g->n_nodes;
         if (!aril__pass_is_on(p->name)) continue;
         s = p->run(g);
         if (aril__log_on(ARIL__LOG_PASSES))
-            aril__log(ARIL__LOG_PASSES, "%s: %s: %u nodes, %u before", g->name ? g->name : "graph",
-                      p->name, g->n_nodes - 1, before - 1);
+            aril__log(ARIL__LOG_PASSES, "%s: %s: %u nodes, %u before", name_of(g), p->name,
+                      g->n_nodes - 1, before - 1);
     }
+    return s;
+}
+
+aril_status aril__passes(aril__graph *g)
+{
+    log_graph(g, "before");
+    aril_status s = run_passes(g);
+    if (s == ARIL_OK) log_graph(g, "after");
     return s;
 }
 
@@ -112,7 +137,7 @@ static uint64_t stir(uint64_t h, uint64_t word)
 
 static uint64_t hash_node(const aril__graph *g, const aril__graph_node *n)
 {
-    uint64_t h = stir((uintptr_t)n->op, n->n_in);
+    uint64_t h = stir(stir((uintptr_t)n->op, n->region), n->n_in);
     for (int i = 0; i < n->n_in; i++) h = stir(h, aril__graph_in(g, n)[i]);
     const int64_t *words = aril__graph_attrs(g, n);
     for (size_t k = 0; words && k < n->op->attr_size / sizeof *words; k++)
@@ -122,7 +147,9 @@ static uint64_t hash_node(const aril__graph *g, const aril__graph_node *n)
 
 static bool are_equal(const aril__graph *g, const aril__graph_node *a, const aril__graph_node *b)
 {
-    if (a->op != b->op || a->n_in != b->n_in || a->has_attrs != b->has_attrs) return false;
+    if (a->op != b->op || a->n_in != b->n_in || a->has_attrs != b->has_attrs ||
+        a->region != b->region)
+        return false;
     if (memcmp(aril__graph_in(g, a), aril__graph_in(g, b), a->n_in * sizeof *g->ids) != 0)
         return false;
     if (a->has_attrs &&

@@ -5,6 +5,7 @@
 #include "core/log.h"
 #include "core/queues.h"
 #include "ops/elementwise/formula.h"
+#include "ops/elementwise/fused.h"
 #include "ops/shape/copy.h"
 #include "ops/table/stage.h"
 #include "ops/table/tuning.h"
@@ -240,7 +241,8 @@ static aril_host host = { .size = sizeof host,
                           .deterministic = host_deterministic,
                           .tuning = aril_tuning,
                           .tuned = aril__tuned,
-                          .tune = aril__tune };
+                          .tune = aril__tune,
+                          .fused = aril__fused_of };
 
 /* ---- loading ---- */
 

@@ -212,7 +212,8 @@ aril_status aril_plugin_open(const aril_host *host, aril_plugin *out)
     if (e != cudaSuccess || n == 0) return explain(e);
     n = n < MAX_GPUS ? n : MAX_GPUS;
     for (int i = 0; i < n; i++) {
-        aril_status s = start_device(&gpus[i], i);
+        /* The same file may be found in two places: devices that are open stay as they are. */
+        aril_status s = gpus[i].pool ? ARIL_OK : start_device(&gpus[i], i);
         if (s < 0) return s;
         devices[i] = &gpus[i];
     }

@@ -3,7 +3,8 @@
  * Segments come from cudaMalloc and are cut into blocks; free neighbours are merged again. A freed
  * block goes to the free list of the queue that it was allocated for: whatever still reads it was
  * queued there earlier than the work of its next owner. A block that another queue frees makes its
- * own queue wait for that one. Free blocks are kept in bins by size, eight per power of two.
+ * own queue wait for that one. Free blocks are kept in bins by size, eight per power of two. A
+ * recording has free blocks of its own, which nothing else gets.
  *
  * ARIL_CUDA_CACHE=0 turns all this off: each tensor is one cudaMalloc of its exact size, so that
  * compute-sanitizer sees every access beyond it. */
@@ -17,7 +18,7 @@ static const size_t small_request = (size_t)1 << 20, /* up to here from segments
     small_segment = (size_t)2 << 20, medium_request = (size_t)10 << 20, /* up to here of 20 MiB */
     medium_segment = (size_t)20 << 20, large_unit = (size_t)2 << 20;
 
-typedef struct shelf shelf;
+typedef struct aril_cuda_shelf shelf;
 
 typedef struct block {
     struct block *left, *right;    /* neighbours in the segment */
@@ -30,9 +31,10 @@ typedef struct block {
 } block;
 
 /* The free blocks of a queue; without one, those of a queue that ended, for the next that asks. */
-struct shelf {
+struct aril_cuda_shelf {
     shelf *next;
     aril_queue *queue;
+    bool recorded;                 /* of a recording */
     block *bin[2][BINS];           /* small, large */
     uint64_t filled[2][BINS / 64]; /* a bit for each bin: whether it holds a block */
 };
@@ -170,9 +172,9 @@ static size_t segment_size(size_t size)
  * first. */
 static void release_free(aril_cuda_pool *p)
 {
-    cudaDeviceSynchronize();
+    if (aril_cuda_synchronize(p->device) == ARIL_ERR_UNSUPPORTED) return; /* it is recording */
     for (shelf *s = p->shelves; s; s = s->next)
-        for (int i = 0; i < 2 * BINS; i++)
+        for (int i = 0; i < 2 * BINS && !s->recorded; i++)
             for (block *b = s->bin[i / BINS][i % BINS], *next; b; b = next) {
                 next = b->next;
                 if (b->left || b->right) continue;
@@ -254,19 +256,49 @@ static void absorb_right(aril_cuda_pool *p, block *b)
 
 /* ---- shelves ---- */
 
+/* A shelf without an owner, a new one if there is none. */
+static shelf *free_shelf(aril_cuda_pool *p)
+{
+    shelf *s = p->shelves;
+    while (s && (s->queue || s->recorded)) s = s->next;
+    if (!s && (s = calloc(1, sizeof *s))) {
+        s->next = p->shelves;
+        p->shelves = s;
+    }
+    return s;
+}
+
 static shelf *shelf_of(aril_cuda_pool *p, aril_queue *queue)
 {
-    shelf *orphan = NULL;
-    for (shelf *s = p->shelves; s; s = s->next) {
-        if (s->queue == queue) return s;
-        if (!s->queue) orphan = s;
+    shelf *s = aril_cuda_recorded_shelf(queue);
+    if (s) return s;
+    for (s = p->shelves; s; s = s->next)
+        if (s->queue == queue && !s->recorded) return s;
+    s = free_shelf(p);
+    if (s) s->queue = queue;
+    return s;
+}
+
+aril_cuda_shelf *aril_cuda_shelf_new(aril_cuda_pool *p)
+{
+    if (p->plain) {
+        aril_cuda_host->fail(ARIL_ERR_UNSUPPORTED, "cuda: nothing is recorded with "
+                                                   "ARIL_CUDA_CACHE=0");
+        return NULL;
     }
-    if (!orphan && (orphan = calloc(1, sizeof *orphan))) {
-        orphan->next = p->shelves;
-        p->shelves = orphan;
-    }
-    if (orphan) orphan->queue = queue;
-    return orphan;
+    pthread_mutex_lock(&p->lock);
+    shelf *s = free_shelf(p);
+    if (s) s->recorded = true;
+    pthread_mutex_unlock(&p->lock);
+    if (!s) aril_cuda_host->fail(ARIL_ERR_MEMORY, "cuda: out of memory for a recording");
+    return s;
+}
+
+void aril_cuda_shelf_end(aril_cuda_pool *p, aril_cuda_shelf *s)
+{
+    pthread_mutex_lock(&p->lock);
+    s->recorded = false; /* its blocks are for the next that asks for a shelf */
+    pthread_mutex_unlock(&p->lock);
 }
 
 void aril_cuda_pool_forget(aril_cuda_pool *p, aril_queue *queue)
@@ -398,11 +430,11 @@ static void order(aril_queue *owner, aril_queue *user)
 {
     cudaEvent_t event;
     if (owner && cudaEventCreateWithFlags(&event, cudaEventDisableTiming) == cudaSuccess) {
-        cudaEventRecord(event, aril_cuda_queue_stream(user));
-        cudaStreamWaitEvent(aril_cuda_queue_stream(owner), event, 0);
+        cudaEventRecord(event, user->stream);
+        cudaStreamWaitEvent(owner->stream, event, 0);
         cudaEventDestroy(event);
     } else {
-        cudaStreamSynchronize(aril_cuda_queue_stream(user));
+        cudaStreamSynchronize(user->stream);
     }
 }
 
@@ -421,7 +453,7 @@ void aril_cuda_free(void *self, aril_queue *queue, void *memory, size_t bytes)
         p->stats.reserved -= b->size;
         end_block(p, b);
     } else if (b) {
-        if (b->shelf->queue != queue) order(b->shelf->queue, queue);
+        if (b->shelf->queue != queue && !b->shelf->recorded) order(b->shelf->queue, queue);
         absorb_right(p, b);
         if (b->left && b->left->free) {
             block *l = b->left;

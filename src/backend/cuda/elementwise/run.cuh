@@ -52,10 +52,13 @@ static aril_status aril_cuda_ew_start(const aril_run *r, const void *kernel, int
                                       aril_cuda_ew_args<T> *a)
 {
     const int chunk = aril_cuda_ew_chunk<T>::size;
-    const int64_t tile = chunk * ARIL_CUDA_EW_THREADS * aril_cuda_ew_unroll<T>(n_in);
+    const int64_t tile = chunk * ARIL_CUDA_EW_THREADS;
+    a->spread = a->vectors;
     for (int j = 0; j <= n_in; j++) {
+        bool tensor = j == 0 || a->feed[j] == ARIL_CUDA_EW_TENSOR;
         a->size[j] = (uint8_t)aril_cuda_size(a->dtype[j]);
         a->bytes[j] = (uint8_t)(a->splat[j] ? a->size[j] : a->size[j] * chunk);
+        if (tensor && !a->splat[j] && a->bytes[j] != 32) a->spread = false;
     }
     void *args[] = { a };
     cudaLaunchKernel(kernel, dim3((unsigned)((a->n + tile - 1) / tile)), dim3(ARIL_CUDA_EW_THREADS),
