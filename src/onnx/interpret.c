@@ -79,6 +79,8 @@ static aril_status convert(onnx_call *c)
         s = rule->convert(c);
         for (int i = 0; i < c->n_out && s == ARIL_OK; i++)
             if (c->out[i].kind == ONNX_TENSOR) {
+                /* Views of a tensor in several memory orders would be one state of the trace. */
+                if (known && c->run->tracing) c->out[i].tensor = aril_contiguous(c->out[i].tensor);
                 s = aril_tensor_status(c->out[i].tensor);
                 if (s == ARIL_OK)
                     aril_keep(c->out[i].tensor);

@@ -2,7 +2,10 @@
 #include "onnx/rules.h"
 
 /* The rows of the rules_*.c files. */
-#define TABLES(T)     T(math) T(shape) T(index) T(reduce) T(nn) T(control) T(sequence)
+#define TABLES(T)                                                                          \
+    T(math)                                                                                \
+    T(shape) T(index) T(reduce) T(nn) T(resize) T(recurrent) T(attention) T(quant) T(loss) \
+        T(signal) T(random) T(control) T(sequence) T(training)
 #define DECLARE(name) extern const onnx_rule aril__onnx_##name##_rules[];
 TABLES(DECLARE)
 #define LIST(name) aril__onnx_##name##_rules,

@@ -161,6 +161,11 @@ static inline aril_tensor *like(aril_tensor *y, const aril_tensor *x)
     return aril_cast(y, aril_dtype_of(x));
 }
 
+/* x in a float of 8 or 4 bits. What is too large becomes the largest number, or, unless `saturate`,
+ * infinite or NaN. `round` is the direction for f8e8m0: "up", "down" or "nearest". */
+aril_tensor *aril__onnx_small_float(aril_tensor *x, aril_dtype to, bool saturate,
+                                    const char *round);
+
 /* Integers, or numbers, of the host as a tensor of one dimension, where the node is computed. */
 aril_tensor *aril__onnx_index(onnx_call *c, const int64_t *at, int64_t n);
 aril_tensor *aril__onnx_numbers(onnx_call *c, const double *at, int64_t n, aril_dtype dtype);

@@ -287,26 +287,34 @@ static aril_status number_of(onnx_call *c, const onnx_text *t, aril_dtype to)
     return give(c, 0, aril_cast(y, to));
 }
 
-/* Floats outside the range of a small float saturate unless `saturate` is 0. */
-static aril_tensor *to_small_float(aril_tensor *x, aril_dtype to, bool saturate, const char *round)
+/* 2 to the exponent of a positive number, rounded in the given direction. */
+static aril_tensor *power_of_two(aril_tensor *f, const char *round)
+{
+    aril_tensor *e = aril_log2(f);
+    if (strcmp(round, "down") == 0)
+        e = aril_floor(e);
+    else if (strcmp(round, "nearest") == 0)
+        e = aril_floor(aril_log2(aril_mul_scalar(f, 4.0 / 3)));
+    else
+        e = aril_ceil(e);
+    f = aril_where(aril_isfinite(e), aril_exp2(e), f);
+    return aril_where(aril_eq_scalar(f, 0), aril_full_like(f, 0x1p-127), f);
+}
+
+aril_tensor *aril__onnx_small_float(aril_tensor *x, aril_dtype to, bool saturate, const char *round)
 {
     static const double largest[] = {
         [ARIL_F8E4M3FN] = 448,     [ARIL_F8E4M3FNUZ] = 240, [ARIL_F8E5M2] = 57344,
         [ARIL_F8E5M2FNUZ] = 57344, [ARIL_F8E8M0] = 0x1p127, [ARIL_F4E2M1] = 6
     };
     aril_tensor *f = aril_dtype_of(x) == ARIL_F64 ? x : aril_cast(x, ARIL_F32);
-    if (to == ARIL_F8E8M0) { /* powers of two: rounded in the given direction */
-        aril_tensor *e = aril_log2(f);
-        if (strcmp(round, "down") == 0)
-            e = aril_floor(e);
-        else if (strcmp(round, "nearest") == 0)
-            e = aril_floor(aril_add_scalar(aril_log2(aril_mul_scalar(f, 4.0 / 3)), 0));
-        else
-            e = aril_ceil(e);
-        f = aril_where(aril_isfinite(e), aril_exp2(e), f);
-        f = aril_where(aril_eq_scalar(f, 0), aril_full_like(f, 0x1p-127), f);
-    }
-    if (saturate) f = aril_where(aril_isnan(f), f, aril_clamp(f, -largest[to], largest[to]));
+    if (to == ARIL_F8E8M0) f = power_of_two(f, round);
+    aril_tensor *nan = aril_isnan(f);
+    if (saturate || to == ARIL_F4E2M1)
+        f = aril_where(nan, f, aril_clamp(f, -largest[to], largest[to]));
+    else if (to == ARIL_F8E4M3FN) /* there are no infinities: what rounds beyond 448 is NaN */
+        f = aril_where(aril_gt_scalar(aril_abs(f), 464), aril_full_like(f, NAN), f);
+    if (to == ARIL_F4E2M1) f = aril_where(nan, aril_full_like(f, -0.0), f); /* it has no NaN */
     return aril_cast(f, to);
 }
 
@@ -323,9 +331,10 @@ static aril_status cast_to(onnx_call *c, int64_t type)
     aril_tensor *x = in(c, 0);
     if (aril_dtype_of(x) == to) return give(c, 0, x);
     if (to >= ARIL_F8E4M3FN && to <= ARIL_F4E2M1) {
-        bool saturate = aril__onnx_attr_int(c, "saturate", 1) != 0 || to == ARIL_F4E2M1;
+        bool saturate = aril__onnx_attr_int(c, "saturate", 1) != 0;
         return give(c, 0,
-                    to_small_float(x, to, saturate, aril__onnx_attr_text(c, "round_mode", "up")));
+                    aril__onnx_small_float(x, to, saturate,
+                                           aril__onnx_attr_text(c, "round_mode", "up")));
     }
     return give(c, 0, aril_cast(x, to));
 }

@@ -99,15 +99,9 @@ static aril_status transposed_pads(onnx_call *c, windows *k, const aril_tensor *
         int64_t want =
             sizes.n >= 0 ? sizes.at[sizes.n - k->n + i] : aril_size(x, i + 2) * k->stride[i];
         int64_t total = full - want;
-        k->before[i] =
-            k->mode == ARIL_SAME_LOWER || k->mode == ARIL_NUMBERS ? total - total / 2 : total / 2;
-        if (k->mode == ARIL_NUMBERS) k->before[i] = total / 2 + (total % 2);
-        if (k->mode == ARIL_NUMBERS) k->before[i] = total / 2;
+        /* What is missing is added at the end. */
+        k->before[i] = total < 0 ? 0 : k->mode == ARIL_SAME ? total / 2 : total - total / 2;
         k->after[i] = total - k->before[i];
-        if (sizes.n >= 0 && k->mode != ARIL_SAME_LOWER && k->mode != ARIL_SAME) {
-            k->before[i] = total - total / 2;
-            k->after[i] = total / 2;
-        }
     }
     k->mode = ARIL_NUMBERS;
     return ARIL_OK;
