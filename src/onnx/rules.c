@@ -1,15 +1,22 @@
 /* Finding the rule of an operator. */
 #include "onnx/rules.h"
 
-/* The rows of the rules_*.c files. */
-#define TABLES(T)                                                                          \
-    T(math)                                                                                \
-    T(shape) T(index) T(reduce) T(nn) T(resize) T(recurrent) T(attention) T(quant) T(loss) \
-        T(signal) T(random) T(control) T(sequence) T(training)
-#define DECLARE(name) extern const onnx_rule aril__onnx_##name##_rules[];
-TABLES(DECLARE)
-#define LIST(name) aril__onnx_##name##_rules,
-static const onnx_rule *const tables[] = { TABLES(LIST) };
+/* The rows at the end of the rules_*.c files. */
+extern const onnx_rule aril__onnx_math_rules[], aril__onnx_shape_rules[], aril__onnx_index_rules[],
+    aril__onnx_reduce_rules[], aril__onnx_nn_rules[], aril__onnx_resize_rules[],
+    aril__onnx_recurrent_rules[], aril__onnx_attention_rules[], aril__onnx_quant_rules[],
+    aril__onnx_loss_rules[], aril__onnx_vision_rules[], aril__onnx_signal_rules[],
+    aril__onnx_random_rules[], aril__onnx_control_rules[], aril__onnx_sequence_rules[],
+    aril__onnx_text_rules[], aril__onnx_training_rules[], aril__onnx_ml_rules[];
+
+static const onnx_rule *const tables[] = {
+    aril__onnx_math_rules,      aril__onnx_shape_rules,     aril__onnx_index_rules,
+    aril__onnx_reduce_rules,    aril__onnx_nn_rules,        aril__onnx_resize_rules,
+    aril__onnx_recurrent_rules, aril__onnx_attention_rules, aril__onnx_quant_rules,
+    aril__onnx_loss_rules,      aril__onnx_vision_rules,    aril__onnx_signal_rules,
+    aril__onnx_random_rules,    aril__onnx_control_rules,   aril__onnx_sequence_rules,
+    aril__onnx_text_rules,      aril__onnx_training_rules,  aril__onnx_ml_rules,
+};
 enum { N_TABLES = sizeof tables / sizeof *tables };
 
 const onnx_rule *aril__onnx_rule(const char *domain, const char *name, int version, int *from,
