@@ -237,6 +237,7 @@ aril_status aril__onnx_run(onnx_model *m, onnx_arena *a, size_t n_in, const onnx
                            onnx_value *out)
 {
     onnx_run run = { .model = m, .tracing = aril__self()->tracer != NULL };
+    run.arena.limit = m->max_memory;
     run.slot = aril__calloc(m->n_slots * sizeof *run.slot);
     if (!run.slot) return aril__fail(ARIL_ERR_MEMORY, "onnx: out of memory");
     aril_status s = set_inputs(&run, n_in, in);

@@ -25,6 +25,7 @@ typedef struct onnx_arena {
     onnx_chunk *chunks;
     aril_tensor **kept; /* references of sequences */
     size_t n_kept, cap_kept;
+    size_t limit, used; /* bytes; limit 0: none */
 } onnx_arena;
 
 /* Zeroed; NULL, with an error, when out of memory. */
@@ -137,6 +138,8 @@ typedef struct onnx_model {
     aril_device device;
     bool parameters;     /* floating-point initializers may change: they are not known */
     atomic_bool dynamic; /* some rule needs values: no traces */
+    int64_t max_trips;   /* of a loop; 0: no limit */
+    size_t max_memory;   /* of a run for values on the host; 0: no limit */
 } onnx_model;
 
 /* Reads a model. NULL with an error; one error lists all operators that are not supported. */

@@ -4,7 +4,8 @@
 
 #include <inttypes.h>
 
-enum { MAX_TRIPS = 100000000 };
+/* A trace of more trips than that is not worth its memory. */
+enum { UNROLLED = 1000 };
 
 /* One element as a condition. */
 static aril_status truth(onnx_call *c, const onnx_value *v, bool *out)
@@ -114,7 +115,7 @@ static aril_status loop(onnx_call *c)
                                "the body's inputs and outputs do not fit the node");
     int64_t trips;
     bool go = true;
-    aril_status s = aril__onnx_int_in(c, 0, MAX_TRIPS, &trips);
+    aril_status s = aril__onnx_int_in(c, 0, INT64_MAX, &trips);
     if (s == ARIL_OK && given(c, 1)) s = truth(c, &c->in[1], &go);
     onnx_value *args = aril__onnx_alloc(&c->run->arena, body->n_in, sizeof *args);
     onnx_value *out = aril__onnx_alloc(&c->run->arena, body->n_out, sizeof *out);
@@ -131,6 +132,9 @@ static aril_status loop(onnx_call *c)
                                 .known = true,
                                 .tensor = aril_from(&go, ARIL_SHAPE(), ARIL_BOOL, aril_cpu()) };
         aril__onnx_resume(c, p);
+        if (t >= UNROLLED && c->run->tracing) return ARIL__ONNX_DYNAMIC;
+        if (c->run->model->max_trips && t >= c->run->model->max_trips)
+            return aril__onnx_fail(c, ARIL_ERR_STATE, "the loop does not end");
         s = aril__onnx_run_body(c->run, body, body->n_in, args, out);
         if (s == ARIL_OK) s = truth(c, &out[0], &go);
         for (int i = 0; i < states && s == ARIL_OK; i++) args[i + 2] = out[i + 1];

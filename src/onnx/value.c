@@ -15,12 +15,14 @@ void *aril__onnx_alloc(onnx_arena *a, size_t n, size_t size)
 {
     size_t bytes;
     onnx_chunk *chunk = NULL;
-    if (!__builtin_mul_overflow(n, size, &bytes) && bytes < SIZE_MAX / 2)
+    bool fits = !__builtin_mul_overflow(n, size, &bytes) && bytes < SIZE_MAX / 2;
+    if (fits && (!a->limit || bytes <= a->limit - a->used))
         chunk = aril__calloc(sizeof *chunk + bytes + 1);
     if (!chunk) {
         aril__fail(ARIL_ERR_MEMORY, "onnx: out of memory");
         return NULL;
     }
+    a->used += a->limit ? bytes : 0;
     chunk->next = a->chunks;
     a->chunks = chunk;
     return chunk->at;
