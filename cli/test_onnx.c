@@ -5,13 +5,21 @@
 typedef struct options {
     double rtol, atol;
     const char *device;
-    bool verbose;
+    bool verbose, operators;
 } options;
 
 static int run(void *values, int n, char **argument)
 {
     const options *o = values;
     aril_onnx_results all = { 0 };
+    if (o->operators) {
+        aril_onnx_operators(stdout);
+        return EXIT_DONE;
+    }
+    if (!n) {
+        fputs("aril test-onnx: expected a FOLDER\n", stderr);
+        return EXIT_USAGE;
+    }
     if (!check_device(o->device)) return report("test-onnx");
     aril_onnx_test_opts opts = {
         .rtol = o->rtol, .atol = o->atol, .device = device_option(o->device), .verbose = o->verbose
@@ -43,6 +51,9 @@ static const option table[] = {
       .help = "absolute tolerance" },
     OPTION_DEVICE("device to run on"),
     { .name = "verbose", OPTION_AT(verbose), .help = "also list the cases that pass" },
+    { .name = "operators",
+      OPTION_AT(operators),
+      .help = "print the operators that can be loaded, and run nothing" },
     { 0 },
 };
 
@@ -64,7 +75,7 @@ const command command_test_onnx = {
     .examples = examples,
     .size = sizeof(options),
     .defaults = &(const options){ .rtol = 1e-3, .atol = 1e-5 },
-    .min = 1,
+    .min = 0,
     .max = -1,
     .run = run
 };

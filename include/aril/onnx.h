@@ -11,11 +11,15 @@
 #define ARIL_ONNX_H
 
 #include "aril/graph.h"
+#include "aril/module.h"
 
 ARIL_C_BEGIN
 
 typedef struct aril_load_opts {
     aril_device device; /* where the model runs; default the CPU */
+    /* Instead of the model's outputs, the value of this name: what lies behind it is left out. To
+     * put another head on a network. */
+    const char *output;
 } aril_load_opts;
 
 /* Reads an ONNX model: IR versions 3 to 14, operator sets 1 to 28. NULL with an error when the file
@@ -36,6 +40,16 @@ ARIL_API const char *aril_program_output_name(const aril_program *p, int i);
  * none. And its dtype. */
 ARIL_API aril_shape aril_program_input_shape(const aril_program *p, int i);
 ARIL_API aril_dtype aril_program_input_dtype(const aril_program *p, int i);
+
+/* ---- modules ---- */
+
+/* The model as a module, to be trained further: its parameters are the floating-point initializers,
+ * by their names ("layer1.0.weight" is a tensor of a child of a child); running statistics of batch
+ * norm and numbers that steer other operators (scales of Resize, of quantization) are buffers. It
+ * takes the model's inputs and returns its outputs. Batch norm uses its running statistics and
+ * dropout does nothing, as in the file, also in training. NULL with an error, as
+ * aril_program_load. */
+ARIL_API aril_module *aril_module_load(const char *path, aril_load_opts opts);
 
 /* ---- test data ---- */
 

@@ -231,7 +231,7 @@ static bool run_set(const testing *t, aril_program *p, onnx_model *m, const char
         }
         if (!good) {
             char text[600];
-            snprintf(text, sizeof text, "%s", why);
+            snprintf(text, sizeof text, "%.599s", why);
             differ(why, size, "output %s: %s", m->out[i].name, text);
         }
     }
@@ -265,7 +265,8 @@ static void run_folder(testing *t, const char *folder)
     char path[4096], why[1000] = "no test data";
     snprintf(path, sizeof path, "%.4000s/model.onnx", folder);
     aril_clear_error();
-    onnx_model *m = aril__onnx_model_load(path, t->opts.device, false);
+    onnx_model *m =
+        aril__onnx_model_load(path, (aril_load_opts){ .device = t->opts.device }, false);
     if (!m) {
         count(t, last_part(folder), false, false, aril_error());
         aril_clear_error();
@@ -317,7 +318,8 @@ static void run_light(testing *t, const char *folder, const char *file)
     int stem = (int)strlen(file) - 5;
     snprintf(path, sizeof path, "%s/%s", folder, file);
     aril_clear_error();
-    onnx_model *m = aril__onnx_model_load(path, t->opts.device, false);
+    onnx_model *m =
+        aril__onnx_model_load(path, (aril_load_opts){ .device = t->opts.device }, false);
     aril_program *p = m ? aril__onnx_program(m) : NULL;
     onnx_arena arena = { 0 };
     aril_tensor *in[16], *out[16];

@@ -23,6 +23,18 @@ static void set(onnx_value *to, onnx_value v)
     *to = v;
 }
 
+/* Sets a value that a Gradient node may differentiate with respect to. */
+static void put(onnx_run *run, onnx_slot slot, onnx_value v)
+{
+    ARIL_SCOPE;
+    if (run->model->tracked[slot] && v.kind == ONNX_TENSOR && !aril_requires_grad(v.tensor)) {
+        v.tensor = aril_detach(v.tensor);
+        v.known = false;
+        aril_set_requires_grad(v.tensor, true);
+    }
+    set(&run->slot[slot], v);
+}
+
 static onnx_value get(const onnx_run *run, onnx_slot slot)
 {
     return run->slot[slot].kind ? run->slot[slot] : run->model->initial[slot];
@@ -120,7 +132,7 @@ static aril_status run_node(onnx_run *run, const onnx_node *n)
             if (c.out[i].kind == ONNX_NONE)
                 s = aril__fail(ARIL_ERR_UNSUPPORTED, "output %zu is not supported", i);
             if (s == ARIL_OK && run->tracing && has_unknown_size(&c.out[i])) s = ARIL__ONNX_DYNAMIC;
-            if (s == ARIL_OK) set(&run->slot[n->out[i]], c.out[i]);
+            if (s == ARIL_OK) put(run, n->out[i], c.out[i]);
         }
         if (n->rule && c.out[i].kind == ONNX_TENSOR) aril_release(c.out[i].tensor);
     }
@@ -228,7 +240,7 @@ static aril_status set_inputs(onnx_run *run, size_t n_in, const onnx_value *in)
     for (size_t i = 0; i < n_in; i++) {
         aril_status s = aril__onnx_check_input(m, &m->in[i], &in[i]);
         if (s < 0) return s;
-        set(&run->slot[m->in[i].slot], in[i]);
+        put(run, m->in[i].slot, in[i]);
     }
     return ARIL_OK;
 }

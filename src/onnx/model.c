@@ -40,6 +40,7 @@ typedef struct loading {
     aril__bytes missing; /* operators without a rule */
     int n_missing;
     const calling *calls;
+    const char *output; /* of the main graph, instead of its own; NULL: its own */
 } loading;
 
 static aril__cold aril_status no_memory(void)
@@ -117,12 +118,15 @@ static onnx_slot new_slot(loading *l, const char *name)
         onnx_value *initial = aril__realloc(m->initial, cap * sizeof *initial);
         if (initial) m->initial = initial;
         const char **grown = initial ? aril__realloc(m->name, cap * sizeof *grown) : NULL;
-        if (!grown) return (no_memory(), 0);
-        m->name = grown;
+        if (grown) m->name = grown;
+        bool *tracked = grown ? aril__realloc(m->tracked, cap) : NULL;
+        if (!tracked) return (no_memory(), 0);
+        m->tracked = tracked;
         l->cap_slots = cap;
     }
     m->initial[m->n_slots] = (onnx_value){ 0 };
     m->name[m->n_slots] = name;
+    m->tracked[m->n_slots] = false;
     return (onnx_slot)m->n_slots++;
 }
 
@@ -304,6 +308,28 @@ static aril_status read_operator(loading *l, names *s, const aril__message *node
     return read_bodies(l, s, imports, to);
 }
 
+/* Gradient names the value that it differentiates, which becomes its last input, and those with
+ * respect to which it does. */
+static aril_status read_gradient(loading *l, names *s, onnx_node *to)
+{
+    const aril__message *xs = NULL, *y = NULL;
+    for (size_t i = 0; i < to->n_attributes; i++) {
+        if (strcmp(to->attribute[i].name, "xs") == 0) xs = to->attribute[i].value;
+        if (strcmp(to->attribute[i].name, "y") == 0) y = to->attribute[i].value;
+    }
+    size_t n = xs ? aril__message_count(xs, "strings") : 0;
+    aril__slice name = y ? aril__message_bytes(y, "s") : (aril__slice){ "", 0 };
+    char *text = alloc(l, name.n + 1, 1);
+    if (!text) return ARIL_ERR_MEMORY;
+    if (name.n) memcpy(text, name.at, name.n);
+    to->in[to->n_in] = use(s, text);
+    if (!to->in[to->n_in] || n > to->n_in)
+        return malformed(l, to->message, "the value to differentiate is not computed:", text);
+    to->n_in++;
+    for (size_t i = 0; i < n; i++) l->m->tracked[to->in[i]] = true;
+    return ARIL_OK;
+}
+
 static aril_status read_node(loading *l, names *s, const aril__message *node,
                              const aril__message *imports, onnx_node *to)
 {
@@ -312,7 +338,8 @@ static aril_status read_node(loading *l, names *s, const aril__message *node,
     aril_status status = read_attributes(l, node, to);
     if (status < 0) return status;
     size_t n_in = aril__message_count(node, "input"), n_out = aril__message_count(node, "output");
-    if (!(to->in = alloc(l, n_in, sizeof *to->in)) || !(to->out = alloc(l, n_out, sizeof *to->out)))
+    if (!(to->in = alloc(l, n_in + 1, sizeof *to->in)) ||
+        !(to->out = alloc(l, n_out, sizeof *to->out)))
         return ARIL_ERR_MEMORY;
     if (n_in > 100000 || n_out > 100000) return malformed(l, node, "too many inputs", "");
     for (; to->n_in < n_in; to->n_in++) {
@@ -324,6 +351,9 @@ static aril_status read_node(loading *l, names *s, const aril__message *node,
                              "graph has a cycle):",
                              name);
     }
+    if (strcmp(aril__message_text(node, "op_type"), "Gradient") == 0)
+        status = read_gradient(l, s, to);
+    if (status < 0) return status;
     if (++l->depth > MAX_DEPTH)
         return malformed(l, node, "functions or bodies are nested too deep", "");
     status = read_operator(l, s, node, imports, to);
@@ -368,14 +398,16 @@ static aril_status read_nodes(loading *l, names *s, const aril__message *graph,
         s->node = (int64_t)to->n_nodes;
         status = read_node(l, s, aril__message_sub_at(graph, "node", to->n_nodes), imports,
                            &to->node[to->n_nodes]);
+        if (l->output && !s->outer && !is_function && find_here(s, l->output)) n = to->n_nodes + 1;
     }
-    size_t n_out = aril__message_count(graph, "output");
+    bool cut = l->output && !s->outer && !is_function;
+    size_t n_out = cut ? 1 : aril__message_count(graph, "output");
     if (status == ARIL_OK && !(to->out = alloc(l, n_out, sizeof *to->out))) return ARIL_ERR_MEMORY;
     for (; to->n_out < n_out && status == ARIL_OK; to->n_out++) {
         const char *name =
-            is_function
-                ? aril__message_text_at(graph, "output", to->n_out)
-                : aril__message_text(aril__message_sub_at(graph, "output", to->n_out), "name");
+            is_function ? aril__message_text_at(graph, "output", to->n_out)
+            : cut       ? l->output
+                  : aril__message_text(aril__message_sub_at(graph, "output", to->n_out), "name");
         name_slot *e = find_here(s, name);
         onnx_slot slot = e ? e->slot : use(s, name);
         if (!slot) return malformed(l, graph, "an output is not computed:", name);
@@ -471,9 +503,9 @@ static aril_status list_ports(loading *l, const aril__message *graph)
     return ARIL_OK;
 }
 
-static aril_status read_model(onnx_model *m)
+static aril_status read_model(onnx_model *m, const char *output)
 {
-    loading l = { .m = m };
+    loading l = { .m = m, .output = output };
     const aril__message *graph = aril__message_sub(m->file, "graph");
     aril_status status = ARIL_OK;
     new_slot(&l, ""); /* 0 is none */
@@ -513,15 +545,15 @@ static onnx_model *new_model(aril__message *file, const char *path, aril_device 
     return NULL;
 }
 
-onnx_model *aril__onnx_model_load(const char *path, aril_device device, bool parameters)
+onnx_model *aril__onnx_model_load(const char *path, aril_load_opts opts, bool parameters)
 {
     onnx_model *m =
-        new_model(aril__message_load(&aril__onnx_ModelProto, path), path, device, parameters);
+        new_model(aril__message_load(&aril__onnx_ModelProto, path), path, opts.device, parameters);
     if (!m) return NULL;
     const char *slash = strrchr(path, '/');
     m->folder = aril__strdup(slash ? path : ".");
     if (m->folder && slash) m->folder[slash == path ? 1 : slash - path] = '\0';
-    if (m->folder && read_model(m) == ARIL_OK) return m;
+    if (m->folder && read_model(m, opts.output) == ARIL_OK) return m;
     if (!m->folder) no_memory();
     aril__onnx_model_free(m);
     return NULL;
@@ -533,7 +565,7 @@ onnx_model *aril__onnx_model_read(const void *data, size_t size, const char *nam
     aril__message *file = aril__message_read(&aril__onnx_ModelProto, data, size,
                                              (aril__message_opts){ .name = name });
     onnx_model *m = new_model(file, name, device, false);
-    if (m && read_model(m) == ARIL_OK) return m;
+    if (m && read_model(m, NULL) == ARIL_OK) return m;
     aril__onnx_model_free(m);
     return NULL;
 }
@@ -542,11 +574,13 @@ void aril__onnx_model_free(onnx_model *m)
 {
     if (!m) return;
     for (size_t i = 0; i < m->n_slots; i++) {
-        if (m->initial[i].kind == ONNX_TENSOR) aril_release(m->initial[i].tensor);
+        bool own = !m->borrowed || !m->borrowed[i];
+        if (m->initial[i].kind == ONNX_TENSOR && own) aril_release(m->initial[i].tensor);
         if (m->moved && m->moved[i]) aril_release(m->moved[i]);
     }
     aril__onnx_arena_free(&m->arena);
     free(m->initial);
+    free(m->tracked);
     free(m->name);
     free(m->path);
     free(m->folder);

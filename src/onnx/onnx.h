@@ -135,15 +135,17 @@ typedef struct onnx_model {
     onnx_value *initial; /* of each slot; of those with an initializer, a reference */
     aril_tensor **moved; /* initializers on `device`; references or NULL */
     const char **name;   /* of each slot, for messages */
+    bool *tracked;       /* of each slot: a Gradient node differentiates with respect to it */
     aril_device device;
     bool parameters;     /* floating-point initializers may change: they are not known */
+    bool *borrowed;      /* of each slot: its initializer belongs to a module; NULL: none do */
     atomic_bool dynamic; /* some rule needs values: no traces */
     int64_t max_trips;   /* of a loop; 0: no limit */
     size_t max_memory;   /* of a run for values on the host; 0: no limit */
 } onnx_model;
 
 /* Reads a model. NULL with an error; one error lists all operators that are not supported. */
-onnx_model *aril__onnx_model_load(const char *path, aril_device device, bool parameters);
+onnx_model *aril__onnx_model_load(const char *path, aril_load_opts opts, bool parameters);
 /* The same from memory, which must outlive it. */
 onnx_model *aril__onnx_model_read(const void *data, size_t size, const char *name,
                                   aril_device device);

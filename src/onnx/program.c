@@ -50,7 +50,7 @@ aril_program *aril_program_load(const char *path, aril_load_opts opts)
         aril__fail(ARIL_ERR_ARG, "program_load: the path is NULL");
         return NULL;
     }
-    onnx_model *m = aril__onnx_model_load(path, opts.device, false);
+    onnx_model *m = aril__onnx_model_load(path, opts, false);
     return m ? aril__onnx_program(m) : NULL;
 }
 

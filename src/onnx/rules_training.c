@@ -1,4 +1,4 @@
-/* The optimizers of ai.onnx.preview.training: inputs are the learning rate, the number of updates so
+/* Gradients, and the optimizers of ai.onnx.preview.training: inputs are the learning rate, the number of updates so
  * far, then the tensors of each kind. */
 #include "onnx/rules.h"
 
@@ -82,9 +82,27 @@ static aril_status adam(onnx_call *c)
     return s;
 }
 
+/* The last input is the value that is differentiated. */
+static aril_status gradient(onnx_call *c)
+{
+    const aril__message *xs = aril__onnx_attribute(c, "xs");
+    int n = xs ? (int)aril__message_count(xs, "strings") : 0;
+    aril_tensor **x = aril__onnx_alloc(&c->run->arena, (size_t)n + 1, 2 * sizeof *x), **g = x + n;
+    if (!x) return ARIL_ERR_MEMORY;
+    if (n < 1 || n >= c->n_in) return aril__onnx_fail(c, ARIL_ERR_FORMAT, "xs are missing");
+    for (int i = 0; i < n; i++)
+        if (!(x[i] = in(c, i))) return aril__onnx_fail(c, ARIL_ERR_ARG, "input %d is missing", i);
+    aril_tensor *y = in(c, c->n_in - 1);
+    aril_status s = aril_gradients(aril_sum(y, ARIL_ALL), (aril_list){ n, x }, g,
+                                   (aril_grad_opts){ .create_graph = true });
+    for (int i = 0; i < n && s == ARIL_OK; i++) s = give(c, i, g[i]);
+    return s;
+}
+
 const onnx_rule aril__onnx_training_rules[] = {
     RULE_OF("ai.onnx.preview.training", "Momentum", 1, momentum),
     RULE_OF("ai.onnx.preview.training", "Adagrad", 1, adagrad),
     RULE_OF("ai.onnx.preview.training", "Adam", 1, adam),
+    RULE_OF("ai.onnx.preview.training", "Gradient", 1, gradient),
     { 0 },
 };

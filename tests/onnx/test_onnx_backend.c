@@ -90,6 +90,10 @@ TEST(pytorch_converted)
 
 TEST(light)
 {
+#ifdef __SANITIZE_ADDRESS__
+    test_skip("large networks take too long under AddressSanitizer");
+    return;
+#endif
     run_suite("light", 9);
 }
 

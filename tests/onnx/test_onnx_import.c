@@ -259,10 +259,10 @@ TEST(branches)
     "node { op_type: \"Add\" input: [\"s\", \"x\"] output: \"next\" } "                        \
     "node { op_type: \"Identity\" input: \"next\" output: \"seen\" } "                         \
     "input { name: \"i\" type { tensor_type { elem_type: 7 } } } input { name: \"go\" type { " \
-    "tensor_type { elem_type: 9 } } } input " ANY("s") "output { name: \"go_on\" type { "      \
-                                                       "tensor_type { elem_type: 9 } } } "     \
-                                                       "output " ANY("next") "output " FLOATS( \
-                                                           "seen", DIM(2)) "} } "
+    "tensor_type { elem_type: 9 } } } input " ANY(                                             \
+        "s") "output { name: \"go_on\" type { "                                                \
+             "tensor_type { elem_type: 9 } } } "                                               \
+             "output " ANY("next") "output " FLOATS("seen", DIM(2)) "} } "
 
 static void loop_of(int64_t trips, aril_shape shape, const float *want)
 {
