@@ -70,7 +70,7 @@ typedef struct aril_onnx_test_opts {
 ARIL_API aril_status aril_onnx_test(const char *folder, FILE *to, aril_onnx_test_opts opts,
                                     aril_onnx_results *results);
 
-/* Prints the operators that can be loaded, with their versions, as a table in Markdown. */
+/* Prints the operators that can be loaded, with their versions, as a page in Markdown. */
 ARIL_API void aril_onnx_operators(FILE *to);
 
 ARIL_C_END

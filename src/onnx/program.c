@@ -131,6 +131,11 @@ void aril_onnx_operators(FILE *to)
     for (int t = 0; aril__onnx_rules(t); t++)
         for (const onnx_rule *r = aril__onnx_rules(t); r->name && n < 512; r++) all[n++] = r;
     qsort(all, n, sizeof *all, by_name);
+    fprintf(to,
+            "# ONNX operators\n\nWhat `aril_program_load` and `aril_module_load` read, as `aril "
+            "test-onnx --operators` prints it: %zu operators\nand the versions of their operator "
+            "sets that are supported. [How to load a model](onnx.md).\n\n",
+            n);
     fputs("| operator | domain | versions |\n|---|---|---|\n", to);
     for (size_t i = 0; i < n; i++)
         fprintf(to, "| %s | %s | %d to %d |\n", all[i]->name,

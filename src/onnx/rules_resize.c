@@ -1,5 +1,5 @@
-/* Resize and Upsample: each axis by itself, as a selection of elements or a product with a matrix of
- * weights, both of which depend on sizes alone. */
+/* Resize and Upsample: each axis by itself, as a selection of elements or a product with a matrix
+ * of weights, both of which depend on sizes alone. */
 #include "onnx/rules.h"
 
 #include <inttypes.h>

@@ -1,5 +1,5 @@
-/* Models that are corrupted at random: each gives a program or an error, and each run of it a result
- * or an error. Mutations come from a fixed seed; ARIL_FUZZ_SECONDS makes it run longer. */
+/* Models that are corrupted at random: each gives a program or an error, and each run of it a
+ * result or an error. Mutations come from a fixed seed; ARIL_FUZZ_SECONDS makes it run longer. */
 #include "onnx/onnx_text.h"
 #include "onnx/program.h"
 
