@@ -152,6 +152,14 @@ static aril__value_id before_reshape(const aril__graph *g, const aril__graph_nod
     return only_reshapes(inner) ? input(g, inner, 0) : 0;
 }
 
+/* A reshape copies by itself where the order in memory requires it, which only a run knows. */
+static aril__value_id before_contiguous(const aril__graph *g, const aril__graph_node *n)
+{
+    static const char *const names[] = { "reshape", "reshape_like", "flatten", NULL };
+    const aril__graph_node *inner = is_any_op(n, names) ? producer(g, input(g, n, 0)) : NULL;
+    return is_op(inner, "contiguous") ? input(g, inner, 0) : 0;
+}
+
 /* A permutation of a permutation is one; its axes are put into the node. */
 static aril__value_id before_permute(aril__graph *g, const aril__graph_node *n)
 {
@@ -181,6 +189,7 @@ static void shorten(aril__graph *g, const aril__graph_node *n)
     for (;;) {
         aril__value_id x = before_cast(g, n);
         if (!x) x = before_reshape(g, n);
+        if (!x) x = before_contiguous(g, n);
         if (!x) x = before_permute(g, n);
         if (!x) return;
         g->ids[n->in] = x;
