@@ -54,6 +54,7 @@ struct aril__exec {
     uint32_t *slot_of;     /* of each value of the graph; 0: not used */
     aril__pool *pool;
     int64_t max_memory; /* bytes that a run may allocate on a device; 0: any */
+    bool apart;         /* values do not share memory, unless that takes too much */
     uint32_t n_steps, n_slots, n_ends, n_sources, n_outputs, n_effects, n_values;
 };
 
@@ -149,6 +150,7 @@ struct aril__instance {
     aril__arena_part arena[ARIL__MAX_ARENAS];
     uint32_t n_sources, n_headers, n_places, n_actions, n_results, n_unplanned;
     int n_arenas;
+    bool apart; /* of the executor */
     /* During a run: tensors of slots without a header, and of results that headers describe. */
     aril_tensor **loose;
 };
