@@ -102,10 +102,7 @@ aril__tile_program *aril__tile_program_new(const aril__run *r, const aril_fused 
 /* Which inputs result 0 may overwrite: bit i. */
 uint32_t aril__tile_overlay(const aril__tile_program *p, const aril__run *r);
 
-/* Conversions of contiguous elements: like aril__dtypes[from].load[c] and .store[c]; and to a dtype
- * and back, NULL if there is none. */
-aril__load_fn *aril__tile_load(aril_dtype from, aril__ctype c);
-aril__store_fn *aril__tile_store(aril_dtype to, aril__ctype c);
+/* Rounds contiguous elements of a compute type to values of a dtype; NULL if there is none. */
 aril__store_fn *aril__tile_round(aril_dtype to, aril__ctype c);
 
 /* ---- the row ---- */

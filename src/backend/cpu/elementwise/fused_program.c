@@ -76,7 +76,7 @@ static uint16_t loaded(maker *m, uint16_t from, aril__ctype c)
     aril__place like = { .kind = ARIL__PLACE_BUFFER, .dtype = native_dtype[c] };
     uint16_t to = new_place(m, like);
     aril__tile_step *s = new_step(m, ARIL__TILE_LOAD, to);
-    s->fn.load = aril__tile_load((aril_dtype)m->place[from].dtype, c);
+    s->fn.load = aril__dtypes[m->place[from].dtype].load[c];
     read_place(m, s, from);
     return to;
 }
@@ -175,7 +175,7 @@ static void add_store(maker *m, int s, uint16_t from, aril__ctype c)
 {
     uint16_t to = new_place(m, final_place(m, s));
     aril__tile_step *store = new_step(m, ARIL__TILE_STORE, to);
-    store->fn.store = aril__tile_store((aril_dtype)m->f->step[s].dtype, c);
+    store->fn.store = aril__dtypes[m->f->step[s].dtype].store[c];
     read_place(m, store, from);
     m->form[s][0] = (uint16_t)(to + 1);
 }
