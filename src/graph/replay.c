@@ -292,6 +292,7 @@ aril__replay *aril__replay_new(const aril__graph *g, const aril__exec *x)
     if (fits) {
         r->key_words = key_words(r);
         r->on_device = aril__exec_whole(&r->part);
+        if (r->on_device) aril__exec_keep_nothing(r->on_device);
         r->on_host =
             aril__exec_new(g, r->n_host_out, r->host_out, r->n_host_effects, r->host_effects);
         fits = r->on_device && r->on_host;
