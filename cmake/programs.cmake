@@ -157,6 +157,12 @@ foreach(name golden_nn golden_vision test_optim) # and with rows for some ops on
         ENVIRONMENT "ARIL_TEST_DEVICE=strict;ARIL_STRICT_ROWS=some;${aril_test_environment}")
 endforeach()
 
+foreach(name test_jit test_jit_state) # compiled programs, recorded by the device and replayed
+    add_test(NAME strict_recorded_${name} COMMAND ${name})
+    set_tests_properties(strict_recorded_${name} PROPERTIES TIMEOUT 600
+        ENVIRONMENT "ARIL_TEST_DEVICE=strict;ARIL_CUDA_GRAPHS=1;${aril_test_environment}")
+endforeach()
+
 # And on the example of a plug-in, as docs/plugins.md recommends to authors of others: it has three rows,
 # so that nearly all ops are decomposed or fall back.
 
@@ -179,7 +185,7 @@ if(have_cuda)
     endfunction()
     set(cuda_parts 16) # of the programs that go through the whole op table
     foreach(name ${strict_programs} test_precision test_coverage test_sequence_sizes test_conv test_conv_sizes
-            test_matmul test_define test_jit)
+            test_matmul test_define test_jit test_jit_state)
         if(name MATCHES "^test_(ops|ops_grad|each_row)$")
             foreach(part RANGE 1 ${cuda_parts})
                 math(EXPR at "${part} - 1")
@@ -188,6 +194,9 @@ if(have_cuda)
         else()
             aril_cuda_test(${name} ${name})
         endif()
+    endforeach()
+    foreach(name test_jit test_jit_state)
+        aril_cuda_test(recorded_${name} ${name} ARIL_CUDA_GRAPHS=1)
     endforeach()
     if(TARGET test_cuda)
         add_dependencies(test_cuda aril_cuda)

@@ -206,6 +206,13 @@ typedef struct aril_device_ops {
     void (*profile_end)(void *self, void (*found)(void *ctx, const aril_work *work), void *ctx);
 } aril_device_ops;
 
+/* What a run does with an input. */
+typedef enum aril_access {
+    ARIL_ACCESS_NONE, /* its elements are not used, it is missing, or comes by value */
+    ARIL_ACCESS_READ,
+    ARIL_ACCESS_CHANGE
+} aril_access;
+
 /* What kind of number an input is. */
 typedef enum aril_number_kind {
     ARIL_NUMBER_CONSTANT, /* the same in every call that repeats this one */
@@ -361,6 +368,10 @@ typedef struct aril_host {
     /* The recipe of a run of a fused op, with the types that follow from its inputs. False for
      * other ops. */
     bool (*fused)(const aril_run *r, aril_fused *to);
+    /* What a run does with input i: which work depends on which follows from this. */
+    aril_access (*access)(const aril_run *r, int i);
+    /* The bytes of its workspace. */
+    size_t (*workspace_bytes)(const aril_run *r);
 } aril_host;
 
 /* Filled in by the plug-in. Everything it points to must stay valid for the life of the process. */

@@ -421,6 +421,11 @@ void aril__exec_free(aril__exec *x)
     free(x);
 }
 
+void aril__exec_keep_apart(aril__exec *x)
+{
+    x->apart = true;
+}
+
 bool aril__exec_needs(const aril__exec *x, aril__value_id v)
 {
     return v < x->n_values && x->slot_of[v];

@@ -41,6 +41,10 @@ void aril__exec_keep_nothing(aril__exec *x);
 /* The memory plan of the latest instance that no run uses now; zeros if there is none. */
 aril_memory_plan aril__exec_memory(const aril__exec *x, const aril__device *device);
 
+/* Lets every value have memory of its own, up to some MB, so that a device can run steps side by
+ * side. Before the first run. */
+void aril__exec_keep_apart(aril__exec *x);
+
 /* An executor for all outputs and effects of a graph. */
 aril__exec *aril__exec_whole(const aril__graph *g);
 

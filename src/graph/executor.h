@@ -55,6 +55,7 @@ struct aril__exec {
     aril__pool *pool;
     int64_t max_memory; /* bytes that a run may allocate on a device; 0: any */
     bool trims;         /* no arena stays allocated between runs */
+    bool apart;         /* values do not share memory, unless that takes too much */
     uint32_t n_steps, n_slots, n_ends, n_sources, n_outputs, n_effects, n_values;
 };
 
@@ -150,6 +151,7 @@ struct aril__instance {
     aril__arena_part arena[ARIL__MAX_ARENAS];
     uint32_t n_sources, n_headers, n_places, n_actions, n_results, n_unplanned;
     int n_arenas;
+    bool apart; /* of the executor */
     /* During a run: tensors of slots without a header, and of results that headers describe. */
     aril_tensor **loose;
 };

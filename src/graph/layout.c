@@ -11,7 +11,7 @@
  * once, and takes quadratic time: so of a graph with very many places, the small ones are behind
  * those, and share blocks of their size class. */
 
-enum { MAX_FITTED = 2048, CLASSES = 8 * 64 };
+enum { MAX_FITTED = 2048, CLASSES = 8 * 64, MAX_APART = 64 << 20 };
 
 typedef struct item {
     size_t bytes, offset;
@@ -61,6 +61,17 @@ static size_t fit(item *at, uint32_t n, const item **placed)
         placed[k] = x;
     }
     return end;
+}
+
+/* One behind the other; returns the end, or 0 if that takes too much memory. */
+static size_t put_apart(item *at, uint32_t n)
+{
+    size_t end = 0;
+    for (uint32_t i = 0; i < n && end <= MAX_APART; i++) {
+        at[i].offset = end;
+        end += at[i].bytes;
+    }
+    return end <= MAX_APART ? end : 0;
 }
 
 /* ---- small places ---- */
@@ -142,14 +153,16 @@ static bool lay_out(aril__instance *n, int arena)
                               .last = p->last,
                               .place = i };
     }
-    if (fits) {
+    size_t end = fits && n->apart ? put_apart(at, count) : 0;
+    n->arena[arena].bytes = end;
+    if (fits && !end) {
         qsort(at, count, sizeof *at, by_size);
         n_fitted = count < MAX_FITTED ? count : MAX_FITTED;
-        size_t end = fit(at, n_fitted, placed);
+        end = fit(at, n_fitted, placed);
         qsort(at + n_fitted, count - n_fitted, sizeof *at, by_first);
         n->arena[arena].bytes = share(at + n_fitted, count - n_fitted, end, align, heap);
-        for (uint32_t i = 0; i < count; i++) n->places[at[i].place].offset = at[i].offset;
     }
+    for (uint32_t i = 0; i < count && fits; i++) n->places[at[i].place].offset = at[i].offset;
     free(at);
     free(placed);
     free(heap);

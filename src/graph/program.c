@@ -238,17 +238,18 @@ static aril_status call_fn(const aril_program *p, aril_tensor *const *in, aril_t
     const aril__error *before = th->last_error;
     memset(out, 0, (size_t)p->max_results * sizeof *out);
     p->fn(p->ctx, in, out);
+    for (*n_out = 0; *n_out < p->max_results && out[*n_out];) ++*n_out;
     if (th->last_error != before && th->last_error) return th->last_error->code;
-    for (*n_out = 0; *n_out < p->max_results && out[*n_out];) {
-        aril_status s = aril_tensor_status(out[*n_out]);
+    for (int i = 0; i < *n_out; i++) {
+        aril_status s = aril_tensor_status(out[i]);
         if (s < 0) return s;
-        (*n_out)++;
     }
     return no_gap(p, *n_out, out);
 }
 
-/* Records one call of the function into `to`. */
-static aril_status record(const aril_program *p, aril_list in, trace *to, bool *again)
+/* Records one call of the function into `to`; *n_out gets how many results it set, if that is more.
+ */
+static aril_status record(const aril_program *p, aril_list in, trace *to, bool *again, int *n_out)
 {
     aril__tracing *t = aril__tracing_new(p->name, false);
     aril_tensor **out = aril__calloc((size_t)(p->max_results + in.n + 1) * sizeof *out);
@@ -257,11 +258,12 @@ static aril_status record(const aril_program *p, aril_list in, trace *to, bool *
         free(out);
         return no_memory(p);
     }
-    int n_out = 0;
+    int set = 0;
     aril__traced_call c = aril__tracing_begin(t);
     aril_status s = make_inputs(p, t, in, to, out + p->max_results);
-    if (s == ARIL_OK) s = call_fn(p, out + p->max_results, out, &n_out);
-    s = aril__tracing_end(t, &c, s, n_out, out);
+    if (s == ARIL_OK) s = call_fn(p, out + p->max_results, out, &set);
+    s = aril__tracing_end(t, &c, s, set, out);
+    if (set > *n_out) *n_out = set;
     *again = aril__tracing_tracer(t)->drawn_outside;
     if (s == ARIL_OK) to->g = aril__tracing_take(t, &to->watches);
     aril__tracing_free(t);
@@ -320,7 +322,7 @@ static aril_status make_exec(const aril_program *p, trace *t, aril_list in)
 
 /* A new trace, with one reference for the caller. *status says why there is none. */
 static trace *make_trace(const aril_program *p, aril_list in, const int64_t *word, size_t n,
-                         aril_status *status)
+                         aril_status *status, int *n_out)
 {
     trace *t = aril__calloc(sizeof *t);
     if (t) {
@@ -338,12 +340,12 @@ static trace *make_trace(const aril_program *p, aril_list in, const int64_t *wor
     }
     memcpy(t->signature, word, n * sizeof *word);
     bool again = false;
-    aril_status s = record(p, in, t, &again);
+    aril_status s = record(p, in, t, &again, n_out);
     if (s == ARIL_OK && again) { /* modules were built, which drew numbers: now they are there */
         aril__graph_free(t->g);
         aril__watches_free(&t->watches);
         t->g = NULL;
-        s = record(p, in, t, &again);
+        s = record(p, in, t, &again, n_out);
     }
     if (s == ARIL_OK) s = aril__passes(t->g);
     if (s == ARIL_OK) s = guard_states(p, t, in);
@@ -423,11 +425,11 @@ static aril_status check_inputs(const aril_program *p, aril_list in)
 
 /* A new trace. With `untraced`, a failure is not this thread's error, but *untraced. */
 static trace *try_trace(const aril_program *p, aril_list in, const int64_t *word, size_t n,
-                        aril_status *status, aril__error **untraced)
+                        aril_status *status, int *n_out, aril__error **untraced)
 {
-    if (!untraced) return make_trace(p, in, word, n, status);
+    if (!untraced) return make_trace(p, in, word, n, status, n_out);
     aril__saved_errors before = aril__errors_begin_quiet();
-    trace *t = make_trace(p, in, word, n, status);
+    trace *t = make_trace(p, in, word, n, status, n_out);
     if (!t && aril_ok()) aril__fail(*status, "%s: %s", p->name, aril_status_text(*status));
     *untraced = aril__errors_end(&before);
     if (t) { /* what the function ignored */
@@ -450,7 +452,7 @@ static aril_status run_function(aril_program *p, aril_list in, aril_tensor **out
     const char *why;
     trace *t = find_trace(p, in, word, n, &why);
     if (!t) {
-        t = try_trace(p, in, word, n, &s, untraced);
+        t = try_trace(p, in, word, n, &s, n_out, untraced);
         aril__log(ARIL__LOG_TRACE, "%s: %s, because of %s", p->name,
                   t ? "traced" : "tracing failed", why);
         if (t) keep_trace(p, t);
@@ -496,7 +498,8 @@ aril_status aril__program_try(aril_program *p, aril_list in, aril_tensor **out,
     int n_out = p->n_out;
     aril_status s = p->fn ? run_function(p, in, out, &n_out, untraced) : run_graph(p, in, out);
     if (s < 0) {
-        if (out && !(untraced && *untraced)) aril__poison_all(n_out, out);
+        if (out && !(untraced && *untraced)) /* before the first trace, out[0] stands for all */
+            aril__poison_all(n_out > 0 ? n_out : 1, out);
         return s;
     }
     for (int i = 0; i < n_out; i++) {

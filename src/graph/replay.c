@@ -11,7 +11,9 @@
 #include <string.h>
 
 enum {
-    RECORDINGS = 4,    /* of one trace at most */
+    RECORDINGS = 4,    /* of one trace at most, */
+    BOUND = 3,         /* and made for inputs at fixed addresses */
+    BOUND_AFTER = 4,   /* runs in a row with inputs at the same addresses */
     SEEN = 8,          /* keys that are remembered until they occur again */
     NUMBER_BYTES = 64, /* for each number on the device */
     FEWEST_NODES = 2
@@ -23,11 +25,14 @@ typedef struct source {
     uint32_t index;
 } source;
 
-/* One recording, and the tensors that it uses. */
+/* One recording, and the tensors that it uses. Its inputs are tensors of its own, or, if it is
+ * bound, those at the addresses of its key. */
 typedef struct recorded {
     struct recorded *next; /* less recently used */
     pthread_mutex_t lock;  /* of the thread that queues a run */
     int64_t *key;
+    bool bound;
+    aril__exec *x;    /* of the device's part: its memory is the recording's */
     aril_tensor **in; /* of the device's part: inputs, then numbers */
     aril_tensor **out;
     aril_tensor *numbers; /* their memory */
@@ -38,7 +43,7 @@ struct aril__replay {
     const aril__graph *g;
     aril__device *device;
     aril__graph part; /* of the device: shares all but values, inputs, outputs and effects with g */
-    aril__exec *on_host, *on_device;
+    aril__exec *on_host;
     aril__value_id *given; /* values of the host that the device's part uses: its last inputs */
     uint32_t n_given;
     aril__value_id *host_out; /* results of the host's part: given values, then outputs */
@@ -47,15 +52,18 @@ struct aril__replay {
     bool *copied;  /* by input: it is on the device, and used there */
     bool *changed; /* by input: it is changed there */
     uint32_t *host_effects, n_host_effects;
-    size_t key_words;
-    pthread_mutex_t lock; /* guards the list and all below */
+    size_t key_words, n_copied; /* the last words of a key are for as many inputs */
+    pthread_mutex_t lock;       /* guards the list and all below */
     recorded *list;
     int n_recorded;
     uint64_t seen[SEEN];
     unsigned n_seen;
-    int runs;      /* until it was measured */
-    bool measured; /* whether recording pays off */
-    bool refused;  /* a recording failed */
+    uint64_t latest; /* a hash of the latest key with addresses, */
+    int repeated;    /* how often it occurred in a row, */
+    int n_bound;     /* and recordings that were made for addresses */
+    int runs;        /* until it was measured */
+    bool measured;   /* whether recording pays off */
+    bool refused;    /* a recording failed */
 };
 
 static const char *name_of(const aril__graph *g)
@@ -256,12 +264,13 @@ static bool divide(divider *d)
     return true;
 }
 
-/* A recording for one set of sizes, addresses and modes has one key of these words. */
+/* The words of a key: modes, addresses of states, sizes and strides of inputs; then, for bound
+ * recordings, addresses of inputs. */
 static size_t key_words(const aril__replay *r)
 {
     size_t n = 2 + r->g->n_states;
     for (uint32_t i = 0; i < r->g->n_inputs; i++)
-        if (r->copied[i]) n += 2 * (size_t)r->g->values[r->g->inputs[i].value].ndim;
+        if (r->copied[i]) n += 2 * (size_t)r->g->values[r->g->inputs[i].value].ndim + 1;
     return n;
 }
 
@@ -291,11 +300,10 @@ aril__replay *aril__replay_new(const aril__graph *g, const aril__exec *x)
     }
     if (fits) {
         r->key_words = key_words(r);
-        r->on_device = aril__exec_whole(&r->part);
-        if (r->on_device) aril__exec_keep_nothing(r->on_device);
+        for (uint32_t i = 0; i < g->n_inputs; i++) r->n_copied += r->copied[i];
         r->on_host =
             aril__exec_new(g, r->n_host_out, r->host_out, r->n_host_effects, r->host_effects);
-        fits = r->on_device && r->on_host;
+        fits = r->on_host != NULL;
     }
     if (d.why && d.n_device_nodes && r->device != aril__cpu_device)
         aril__log(ARIL__LOG_TRACE, "%s: not recorded: %s %s", name_of(g), d.who ? d.who : "it",
@@ -319,6 +327,7 @@ static void recorded_free(aril__replay *r, recorded *c)
     release_all(c->out, r->n_device_out);
     release_all(c->in, r->part.n_inputs);
     if (c->numbers) aril__tensor_release(aril__self(), c->numbers);
+    aril__exec_free(c->x);
     if (c->recording) r->device->ops.recording_free(r->device->self, c->recording);
     pthread_mutex_destroy(&c->lock);
     free(c->in);
@@ -335,7 +344,6 @@ void aril__replay_free(aril__replay *r)
         recorded_free(r, r->list);
     }
     aril__exec_free(r->on_host);
-    aril__exec_free(r->on_device);
     free(r->part.values);
     free(r->part.inputs);
     free(r->part.outputs);
@@ -356,7 +364,7 @@ void aril__replay_free(aril__replay *r)
 static bool describe_run(const aril__replay *r, aril_tensor *const *in, int64_t *key)
 {
     const aril__graph *g = r->g;
-    size_t n = 0;
+    size_t n = 0, at = r->key_words - r->n_copied;
     key[n++] = aril_tf32_allowed();
     key[n++] = aril_deterministic();
     for (uint32_t i = 0; i < g->n_states; i++) {
@@ -373,16 +381,33 @@ static bool describe_run(const aril__replay *r, aril_tensor *const *in, int64_t 
         memcpy(key + n, t->dim, (size_t)t->ndim * sizeof *key);
         memcpy(key + n + t->ndim, t->stride, (size_t)t->ndim * sizeof *key);
         n += 2 * (size_t)t->ndim;
+        key[at++] = (int64_t)(intptr_t)aril__ptr(t);
     }
     return true;
 }
 
-/* Whether the key occurred before; remembers it. With the lock held. */
-static bool was_seen(aril__replay *r, const int64_t *key)
+/* Not 0. */
+static uint64_t hash_of(const int64_t *key, size_t n)
 {
     uint64_t h = 0xcbf29ce484222325u;
-    for (size_t i = 0; i < r->key_words; i++) h = (h ^ (uint64_t)key[i]) * 0x100000001b3u;
-    h |= 1;
+    for (size_t i = 0; i < n; i++) h = (h ^ (uint64_t)key[i]) * 0x100000001b3u;
+    return h | 1;
+}
+
+/* Whether the inputs of several runs in a row were at the same addresses. With the lock held. */
+static bool is_repeated(aril__replay *r, const int64_t *key)
+{
+    uint64_t h = hash_of(key, r->key_words);
+    r->repeated = h == r->latest ? r->repeated + 1 : 1;
+    r->latest = h;
+    return r->n_copied && r->repeated > BOUND_AFTER;
+}
+
+/* Whether the key occurred before, with any addresses of inputs; remembers it. With the lock
+ * held. */
+static bool was_seen(aril__replay *r, const int64_t *key)
+{
+    uint64_t h = hash_of(key, r->key_words - r->n_copied);
     for (int i = 0; i < SEEN; i++)
         if (r->seen[i] == h) return true;
     r->seen[r->n_seen++ % SEEN] = h;
@@ -391,11 +416,12 @@ static bool was_seen(aril__replay *r, const int64_t *key)
 
 /* The recording for a key that no thread uses, locked and moved to the front; NULL: there is none.
  * *busy: others for the key are in use. With the lock held. */
-static recorded *find_recorded(aril__replay *r, const int64_t *key, bool *busy)
+static recorded *find_recorded(aril__replay *r, const int64_t *key, bool bound, bool *busy)
 {
+    size_t n = r->key_words - (bound ? 0 : r->n_copied);
     *busy = false;
     for (recorded **at = &r->list, *c; (c = *at); at = &c->next) {
-        if (memcmp(c->key, key, r->key_words * sizeof *key) != 0) continue;
+        if (c->bound != bound || memcmp(c->key, key, n * sizeof *key) != 0) continue;
         *busy = pthread_mutex_trylock(&c->lock) != 0;
         if (*busy) continue;
         *at = c->next;
@@ -455,24 +481,31 @@ static aril_tensor *new_number(const aril__replay *r, aril_tensor *memory, uint3
     return t;
 }
 
-static recorded *new_recorded(const aril__replay *r, aril_tensor *const *in, const int64_t *key)
+static recorded *new_recorded(const aril__replay *r, aril_tensor *const *in, const int64_t *key,
+                              bool bound)
 {
     const aril__graph *g = r->g;
     int64_t bytes = (int64_t)r->n_given * NUMBER_BYTES;
     recorded *c = aril__calloc(sizeof *c);
     if (!c) return NULL;
     pthread_mutex_init(&c->lock, NULL);
+    c->bound = bound;
+    c->x = aril__exec_whole(&r->part);
+    if (c->x) {
+        aril__exec_keep_apart(c->x);
+        aril__exec_keep_nothing(c->x); /* a recording that fails takes its memory with it */
+    }
     c->key = copy_of(key, r->key_words, r->key_words, sizeof *key);
     c->in = aril__calloc((r->part.n_inputs + (size_t)1) * sizeof *c->in);
     c->out = aril__calloc((r->n_device_out + (size_t)1) * sizeof *c->out);
-    bool fits = c->key && c->in && c->out;
+    bool fits = c->x && c->key && c->in && c->out;
     if (fits && bytes) {
         c->numbers = aril__tensor_new(aril__self(), ARIL_U8, 1, &bytes, r->device);
         fits = c->numbers != NULL;
     }
     for (uint32_t i = 0; i < g->n_inputs && fits; i++) {
         if (!in[i]) continue;
-        c->in[i] = r->copied[i] ? new_input(in[i]) : aril__tensor_keep(in[i]);
+        c->in[i] = r->copied[i] && !bound ? new_input(in[i]) : aril__tensor_keep(in[i]);
         fits = c->in[i] != NULL;
     }
     for (uint32_t k = 0; k < r->n_given && fits; k++) {
@@ -508,7 +541,9 @@ static aril_status set_inputs(const aril__replay *r, recorded *c, aril_tensor *c
     char few[FEW * NUMBER_BYTES], *number = few;
     aril_status s = ARIL_OK;
     for (uint32_t i = 0; i < r->g->n_inputs && s == ARIL_OK; i++)
-        if (r->copied[i]) s = copy_bytes(r->device, c->in[i], in[i]);
+        if (r->copied[i])
+            s = c->bound ? aril__before_use(in[i]->storage, r->changed[i])
+                         : copy_bytes(r->device, c->in[i], in[i]);
     if (!r->n_given || s < 0) return s;
     size_t bytes = (size_t)r->n_given * NUMBER_BYTES;
     if (r->n_given > FEW && !(number = aril__malloc(bytes)))
@@ -550,7 +585,7 @@ static aril_status copy_back(const aril__replay *r, const recorded *c, aril_tens
 {
     aril_status s = ARIL_OK;
     for (uint32_t i = 0; i < r->g->n_inputs && s == ARIL_OK; i++)
-        if (r->changed[i]) s = copy_bytes(r->device, in[i], c->in[i]);
+        if (r->changed[i] && !c->bound) s = copy_bytes(r->device, in[i], c->in[i]);
     return s;
 }
 
@@ -585,10 +620,10 @@ static void record(const aril__replay *r, recorded *c)
     aril__device *d = r->device;
     aril_queue *queue = aril__queue(d);
     if (order_states(r, c) < 0 || d->ops.capture_begin(d->self, queue) < 0) return;
-    aril_status s = aril__exec_run(r->on_device, c->in, c->out);
+    aril_status s = aril__exec_run(c->x, c->in, c->out);
     c->recording = d->ops.capture_end(d->self, queue);
     for (uint32_t i = 0; i < r->g->n_inputs && c->recording; i++)
-        if (c->in[i] && !r->copied[i]) { /* of the host: only its sizes were used */
+        if (c->in[i] && (!r->copied[i] || c->bound)) { /* the caller's */
             aril__tensor_release(aril__self(), c->in[i]);
             c->in[i] = NULL;
         }
@@ -616,23 +651,24 @@ static aril_status replay(const aril__replay *r, recorded *c, aril_tensor *const
 static aril_status run_plainly(const aril__replay *r, recorded *c, aril_tensor *const *in,
                                aril_tensor **from_host, aril_tensor **out)
 {
-    aril_status s = aril__exec_run(r->on_device, c->in, c->out);
+    aril_status s = aril__exec_run(c->x, c->in, c->out);
     if (s == ARIL_OK) s = copy_back(r, c, in);
     return s == ARIL_OK ? take_outputs(r, c, from_host, out) : s;
 }
 
 /* Records a run, replays it once, and keeps the recording. If it cannot be recorded, it is run, and
  * later runs do not try again. */
-static aril_status run_new(aril__replay *r, const int64_t *key, aril_tensor *const *in,
+static aril_status run_new(aril__replay *r, const int64_t *key, bool bound, aril_tensor *const *in,
                            aril_tensor **from_host, aril_tensor **out)
 {
     bool was_ok = aril_ok();
-    recorded *c = new_recorded(r, in, key);
+    recorded *c = new_recorded(r, in, key, bound);
     if (!c) return aril__latest_status();
     aril_status s = set_inputs(r, c, in, from_host);
     if (s == ARIL_OK) record(r, c);
     if (s == ARIL_OK && c->recording) {
-        aril__log(ARIL__LOG_TRACE, "%s: recorded", name_of(r->g));
+        aril__log(ARIL__LOG_TRACE, "%s: recorded%s", name_of(r->g),
+                  bound ? " for inputs at fixed addresses" : "");
         s = replay(r, c, in, from_host, out);
         keep_recorded(r, c);
         return s;
@@ -673,19 +709,26 @@ static aril_status run_measured(aril__replay *r, const aril__exec *x, aril_tenso
     return s;
 }
 
-enum choice { PLAIN, MEASURED, RECORD, REPLAY };
+enum choice { PLAIN, MEASURED, RECORD, RECORD_BOUND, REPLAY };
 
 /* What to do with a run; *c: the recording to replay, locked. */
 static enum choice choose(aril__replay *r, const int64_t *key, recorded **c)
 {
     enum choice what = PLAIN;
-    bool always = strcmp(setting(), "1") == 0, busy;
+    bool always = strcmp(setting(), "1") == 0 || strcmp(setting(), "serial") == 0, busy;
     *c = NULL;
     pthread_mutex_lock(&r->lock);
     if (r->refused) {
         what = PLAIN;
-    } else if ((*c = find_recorded(r, key, &busy))) {
+    } else if ((*c = find_recorded(r, key, true, &busy)) ||
+               (*c = find_recorded(r, key, false, &busy))) {
         what = REPLAY;
+        if (!(*c)->bound && is_repeated(r, key) && r->n_bound < BOUND) {
+            pthread_mutex_unlock(&(*c)->lock);
+            *c = NULL;
+            r->n_bound++;
+            what = RECORD_BOUND;
+        }
     } else if (busy && r->n_recorded >= RECORDINGS) {
         what = PLAIN;
     } else if (!always && r->runs < 2) { /* the first run prepares kernels */
@@ -698,7 +741,7 @@ static enum choice choose(aril__replay *r, const int64_t *key, recorded **c)
     return what;
 }
 
-static aril_status run_by_parts(aril__replay *r, const int64_t *key, recorded *c,
+static aril_status run_by_parts(aril__replay *r, const int64_t *key, bool bound, recorded *c,
                                 aril_tensor *const *in, aril_tensor **out)
 {
     enum { FEW = 16 };
@@ -709,7 +752,7 @@ static aril_status run_by_parts(aril__replay *r, const int64_t *key, recorded *c
     if (s == ARIL_OK) {
         if (c) s = set_inputs(r, c, in, from_host);
         if (s == ARIL_OK)
-            s = c ? replay(r, c, in, from_host, out) : run_new(r, key, in, from_host, out);
+            s = c ? replay(r, c, in, from_host, out) : run_new(r, key, bound, in, from_host, out);
         release_all(from_host, r->n_host_out);
     }
     if (from_host != few) free(from_host);
@@ -728,7 +771,7 @@ aril_status aril__replay_run(aril__replay *r, const aril__exec *x, aril_tensor *
     enum choice what = describe_run(r, in, key) ? choose(r, key, &c) : PLAIN;
     aril_status s = what == PLAIN      ? aril__exec_run(x, in, out)
                     : what == MEASURED ? run_measured(r, x, in, out)
-                                       : run_by_parts(r, key, c, in, out);
+                                       : run_by_parts(r, key, what == RECORD_BOUND, c, in, out);
     if (c) pthread_mutex_unlock(&c->lock);
     if (key != few) free(key);
     return s;

@@ -383,6 +383,27 @@ static void leaks(void *ctx, aril_tensor *const *in, aril_tensor **out)
     if (!leaked) leaked = aril_keep(out[0]);
 }
 
+static void multiply_by_itself(void *ctx, aril_tensor *const *in, aril_tensor **out)
+{
+    (void)ctx;
+    out[0] = aril_neg(in[0]);
+    out[1] = aril_matmul(in[0], in[0]);
+}
+
+TEST(a_first_trace_that_fails_poisons_the_results)
+{
+    aril_tensor *x = aril_ones(ARIL_SHAPE(2, 3), ARIL_F32, test_device()), *out[2] = { x, x };
+    aril_program *p = aril_jit(multiply_by_itself, NULL, (aril_jit_opts){ 0 });
+    CHECK_INT(aril_program_run(p, ARIL_LIST(x), out), ARIL_ERR_SHAPE);
+    CHECK(aril_tensor_status(out[0]) < 0 && aril_tensor_status(out[1]) < 0);
+    out[0] = x;
+    aril_clear_error();
+    aril_program_run(p, ARIL_LIST(out[1]), out); /* the input is poisoned */
+    CHECK(aril_tensor_status(out[0]) < 0);
+    aril_clear_error();
+    aril_program_free(p);
+}
+
 TEST(a_symbolic_tensor_outlives_its_trace_harmlessly)
 {
     ARIL_SCOPE;

@@ -125,6 +125,7 @@ aril_status aril_cuda_from_host(void *self, aril_queue *queue, void *dst, const 
     const void *given = src;
     aril_status s = aril_cuda_keep_for_replay(self, &src, bytes);
     if (s < 0) return s;
+    aril_cuda_record_copy(dst, NULL, bytes);
     if (async || src != given)
         return aril_cuda_expect(cudaMemcpyAsync(dst, src, bytes, cudaMemcpyHostToDevice,
                                                 aril_cuda_queue_stream(queue)),
@@ -205,6 +206,7 @@ aril_status aril_cuda_copy(void *self, aril_queue *queue, void *dst, const void 
 {
     if (!bytes) return ARIL_OK;
     aril_cuda_use(self);
+    aril_cuda_record_copy(dst, src, bytes);
     return aril_cuda_expect(cudaMemcpyAsync(dst, src, bytes, cudaMemcpyDeviceToDevice,
                                             aril_cuda_queue_stream(queue)),
                             "cudaMemcpyAsync");

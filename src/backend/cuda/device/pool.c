@@ -16,7 +16,9 @@
 enum { UNIT = 512, BINS = 8 * 48, BUCKETS = 1 << 14, LARGEST = 3 };
 static const size_t small_request = (size_t)1 << 20, /* up to here from segments of 2 MiB */
     small_segment = (size_t)2 << 20, medium_request = (size_t)10 << 20, /* up to here of 20 MiB */
-    medium_segment = (size_t)20 << 20, large_unit = (size_t)2 << 20;
+    medium_segment = (size_t)20 << 20, large_unit = (size_t)2 << 20,
+                    most_aside = (size_t)64
+                                 << 20; /* of a recording: work on other memory runs side by side */
 
 typedef struct aril_cuda_shelf shelf;
 
@@ -34,7 +36,9 @@ typedef struct block {
 struct aril_cuda_shelf {
     shelf *next;
     aril_queue *queue;
-    bool recorded;                 /* of a recording */
+    bool recorded;             /* of a recording */
+    block *aside, *aside_last; /* freed, but not reused yet, oldest first: by `next` */
+    size_t aside_bytes;
     block *bin[2][BINS];           /* small, large */
     uint64_t filled[2][BINS / 64]; /* a bit for each bin: whether it holds a block */
 };
@@ -254,6 +258,47 @@ static void absorb_right(aril_cuda_pool *p, block *b)
     end_block(p, r);
 }
 
+/* Puts a block on its shelf, merged with its free neighbours. */
+static void release(aril_cuda_pool *p, block *b)
+{
+    absorb_right(p, b);
+    if (b->left && b->left->free) {
+        block *l = b->left;
+        take(l);
+        l->size += b->size;
+        l->right = b->right;
+        if (l->right) l->right->left = l;
+        end_block(p, b);
+        b = l;
+    }
+    put(b);
+}
+
+/* ---- memory of recordings ---- */
+
+/* Releases the blocks that were set aside first, down to `bytes`. */
+static void release_aside(aril_cuda_pool *p, shelf *s, size_t bytes)
+{
+    while (s->aside && s->aside_bytes > bytes) {
+        block *b = s->aside;
+        s->aside = b->next;
+        s->aside_bytes -= b->size;
+        release(p, b);
+    }
+}
+
+/* A block that a recording frees is reused late: an op that gets its memory has to wait for those
+ * that used it. */
+static void set_aside(aril_cuda_pool *p, block *b)
+{
+    shelf *s = b->shelf;
+    b->next = NULL;
+    *(s->aside ? &s->aside_last->next : &s->aside) = b;
+    s->aside_last = b;
+    s->aside_bytes += b->size;
+    release_aside(p, s, most_aside);
+}
+
 /* ---- shelves ---- */
 
 /* A shelf without an owner, a new one if there is none. */
@@ -298,6 +343,7 @@ void aril_cuda_shelf_end(aril_cuda_pool *p, aril_cuda_shelf *s)
 {
     pthread_mutex_lock(&p->lock);
     s->recorded = false; /* its blocks are for the next that asks for a shelf */
+    release_aside(p, s, 0);
     pthread_mutex_unlock(&p->lock);
 }
 
@@ -454,17 +500,10 @@ void aril_cuda_free(void *self, aril_queue *queue, void *memory, size_t bytes)
         end_block(p, b);
     } else if (b) {
         if (b->shelf->queue != queue && !b->shelf->recorded) order(b->shelf->queue, queue);
-        absorb_right(p, b);
-        if (b->left && b->left->free) {
-            block *l = b->left;
-            take(l);
-            l->size += b->size;
-            l->right = b->right;
-            if (l->right) l->right->left = l;
-            end_block(p, b);
-            b = l;
-        }
-        put(b);
+        if (b->shelf->recorded)
+            set_aside(p, b);
+        else
+            release(p, b);
     }
     count(p);
     pthread_mutex_unlock(&p->lock);

@@ -129,6 +129,7 @@ static aril_status launch(aril_run *r, const kernel *k, const aril_cuda_loops &p
     const uint32_t block[3] = { ARIL_CUDA_FUSED_THREADS, 1, 1 };
     void *args[] = { &a };
     aril_cuda_device *d = aril_cuda_device_of(r);
+    aril_cuda_stream(r); /* recordings note what the run uses */
     d->last_op = aril_cuda_host->op(r);
     return aril_cuda_launch(d, aril_cuda_host->queue(r), k->program, vectors ? "vectors" : "any",
                             grid, block, 0, args, 1);
