@@ -491,7 +491,10 @@ static recorded *new_recorded(const aril__replay *r, aril_tensor *const *in, con
     pthread_mutex_init(&c->lock, NULL);
     c->bound = bound;
     c->x = aril__exec_whole(&r->part);
-    if (c->x) aril__exec_keep_apart(c->x);
+    if (c->x) {
+        aril__exec_keep_apart(c->x);
+        aril__exec_keep_nothing(c->x); /* a recording that fails takes its memory with it */
+    }
     c->key = copy_of(key, r->key_words, r->key_words, sizeof *key);
     c->in = aril__calloc((r->part.n_inputs + (size_t)1) * sizeof *c->in);
     c->out = aril__calloc((r->n_device_out + (size_t)1) * sizeof *c->out);
