@@ -201,10 +201,11 @@ static bool has_row(const aril__device *d)
 }
 
 /* Whether a node can be a step, or the end, of a fused op on its device. */
-static bool is_candidate(const aril__graph *g, const aril__graph_node *n)
+static bool is_candidate(const pass *p, const aril__graph_node *n)
 {
+    const aril__graph *g = p->g;
     return n->n_out == 1 && !n->n_bodies &&
-           (aril__is_fusible(g, n) || aril__is_fusible_tail(g, n)) &&
+           (aril__is_fusible(g, n) || aril__is_fusible_tail(g, &p->uses, n)) &&
            has_row(g->values[n->out].device);
 }
 
@@ -215,7 +216,7 @@ static int find_groups(pass *p)
     int n = 0;
     for (aril__node_id id = 1; id < g->n_nodes; id++) {
         const aril__graph_node *node = &g->nodes[id];
-        bool candidate = is_candidate(g, node);
+        bool candidate = is_candidate(p, node);
         inputs in = inputs_of(p, node);
         set with = candidate ? groups_to_join(p, id, in) : 0;
         if (with || (candidate && aril__is_fusible(g, node)))

@@ -31,6 +31,6 @@ bool aril__fusion_of(const aril__graph *g, const aril__uses *uses, int n,
 
 /* Whether a node can be a step of a recipe, or a reduction at its end. */
 bool aril__is_fusible(const aril__graph *g, const aril__graph_node *n);
-bool aril__is_fusible_tail(const aril__graph *g, const aril__graph_node *n);
+bool aril__is_fusible_tail(const aril__graph *g, const aril__uses *uses, const aril__graph_node *n);
 
 #endif

@@ -78,19 +78,21 @@ static int64_t count_of(const aril__graph *g, aril__value_id v)
     return n;
 }
 
-/* Reductions of many elements to few: each thread has its own partial results. Small ones gain
- * nothing. */
-bool aril__is_fusible_tail(const aril__graph *g, const aril__graph_node *n)
+/* Reductions of many elements to few, by the CPU, whose kernel knows them: each thread has its own
+ * partial results. What fits into a cache gains nothing, nor does an operand that is written
+ * anyhow, unless it is very large. */
+bool aril__is_fusible_tail(const aril__graph *g, const aril__uses *uses, const aril__graph_node *n)
 {
-    enum { FROM = 65536, MOST = 16384, PER = 16 };
+    enum { LARGE = 1 << 21, VERY_LARGE = 1 << 23, MANY = 4096, FEW = 256 };
     if (n->op != &aril__op_sum && n->op != &aril__op_mean && n->op != &aril__op_sum_to_like)
         return false;
     aril__value_id x = aril__graph_in(g, n)[0];
     const aril__value *from = &g->values[x], *to = &g->values[n->out];
     int64_t before = count_of(g, x), after = count_of(g, n->out);
-    return !n->sized && aril__is_float((aril_dtype)from->dtype) && computes(g, x) &&
-           from->dtype == to->dtype && !to->tensor_flags && before >= FROM && after >= 0 &&
-           after <= MOST && before / PER >= after;
+    bool only = uses->all[x] - uses->shape[x] == 1;
+    return !n->sized && to->device == aril__cpu_device && aril__is_float((aril_dtype)from->dtype) &&
+           computes(g, x) && from->dtype == to->dtype && !to->tensor_flags &&
+           before >= (only ? LARGE : VERY_LARGE) && after >= 0 && after <= (only ? MANY : FEW);
 }
 
 /* ---- the recipe ---- */
@@ -226,14 +228,21 @@ static bool add_output(maker *m, aril__value_id v, int step)
     return true;
 }
 
-static bool add_tail(maker *m, int member)
+/* A reduction is no step: its operand is, and has a use more. */
+static bool note_tail(maker *m, int member)
 {
     const aril__graph_node *n = &m->g->nodes[m->members[member]];
     int of = member_of(m, aril__graph_in(m->g, n)[0]);
     m->step[member] = ARIL_FUSED_NONE;
     if (of < 0 || m->step[of] == ARIL_FUSED_NONE) return false;
     m->inside[of]++;
-    if (n->n_in > 1 && member_of(m, aril__graph_in(m->g, n)[1]) >= 0) return false;
+    return n->n_in == 1 || member_of(m, aril__graph_in(m->g, n)[1]) < 0;
+}
+
+static bool add_tail(maker *m, int member)
+{
+    const aril__graph_node *n = &m->g->nodes[m->members[member]];
+    int of = member_of(m, aril__graph_in(m->g, n)[0]);
     if (!add_output(m, n->out, m->step[of])) return false;
     aril_fused_output *o = &m->to->recipe.out[m->to->recipe.n_out - 1];
     set_axes(m, n, o);
@@ -251,25 +260,37 @@ static aril__value_id like_of(const maker *m, aril__value_id v)
     return 0;
 }
 
-/* Values that are used outside. Of some only the shape is: another value can give it. */
+/* Uses of the value of a step outside; *shape: all of them need only its shape. */
+static uint32_t uses_outside(const maker *m, int member, bool *shape)
+{
+    aril__value_id v = m->g->nodes[m->members[member]].out;
+    uint32_t n = m->uses->all[v] - m->inside[member];
+    *shape = n == m->uses->shape[v];
+    return m->step[member] == ARIL_FUSED_NONE ? 0 : n;
+}
+
+/* First values that are used outside, since result 0 may be in the memory of an input; then
+ * reductions; last, values of which only the shape is used: another value can give it. */
 static bool add_outputs(maker *m)
 {
     aril__fusion *f = m->to;
-    for (int pass = 0; pass < 2; pass++) /* shapes last, when the outputs are known */
-        for (int i = 0; i < m->n; i++) {
-            aril__value_id v = m->g->nodes[m->members[i]].out;
-            uint32_t outside = m->uses->all[v] - m->inside[i];
-            bool shape = outside && outside == m->uses->shape[v];
-            if (m->step[i] == ARIL_FUSED_NONE || !outside || shape != (pass == 1)) continue;
-            aril__value_id like = shape ? like_of(m, v) : 0;
-            if (like) {
-                f->shape[f->n_shapes] = v;
-                f->like[f->n_shapes++] = like;
-            } else if (!add_output(m, v, m->step[i])) {
-                return false;
-            }
+    bool fits = true, shape;
+    for (int i = 0; i < m->n && fits; i++)
+        if (uses_outside(m, i, &shape) && !shape)
+            fits = add_output(m, m->g->nodes[m->members[i]].out, m->step[i]);
+    for (int i = 0; i < m->n && fits; i++)
+        if (m->step[i] == ARIL_FUSED_NONE) fits = add_tail(m, i);
+    for (int i = 0; i < m->n && fits; i++) {
+        if (!uses_outside(m, i, &shape) || !shape) continue;
+        aril__value_id v = m->g->nodes[m->members[i]].out, like = like_of(m, v);
+        if (like) {
+            f->shape[f->n_shapes] = v;
+            f->like[f->n_shapes++] = like;
+        } else {
+            fits = add_output(m, v, m->step[i]);
         }
-    return true;
+    }
+    return fits;
 }
 
 bool aril__fusion_of(const aril__graph *g, const aril__uses *uses, int n,
@@ -280,7 +301,7 @@ bool aril__fusion_of(const aril__graph *g, const aril__uses *uses, int n,
     memset(to, 0, sizeof *to);
     for (int i = 0; i < n; i++) {
         bool step = aril__is_fusible(g, &g->nodes[members[i]]);
-        if (!(step ? add_step(&m, i) : add_tail(&m, i))) return false;
+        if (!(step ? add_step(&m, i) : note_tail(&m, i))) return false;
     }
     return add_outputs(&m) && to->recipe.n_out > 0 && to->recipe.n_in > 0;
 }

@@ -234,21 +234,45 @@ static bool is_small(const aril__graph *g, aril__value_id v)
     return n <= FOLD_BYTES && aril__dtype_bytes((aril_dtype)g->values[v].dtype, n) <= FOLD_BYTES;
 }
 
+static bool needs_shape_only(const aril__graph_node *n, int i)
+{
+    return i < 31 && n->op->shape_only >> i & 1;
+}
+
+/* Whether an input is known before a run: a constant, or a shape without unknown sizes. */
+static bool is_known(const aril__graph *g, const aril__graph_node *n, int i)
+{
+    aril__value_id v = aril__graph_in(g, n)[i];
+    bool shape = needs_shape_only(n, i);
+    if (!v) return true;
+    if (g->values[v].kind == ARIL__FROM_CONSTANT)
+        return shape || g->constants[g->values[v].from]->storage;
+    return shape && !(g->values[v].flags & ARIL__VALUE_UNKNOWN);
+}
+
 static bool can_fold(const aril__graph *g, const aril__graph_node *n)
 {
-    const aril__value_id *in = aril__graph_in(g, n);
+    bool view = ARIL__IS_VIEW(n->op->out[0]); /* needs no memory */
     if (!is_plain(n) || n->sized || n->n_out != 1 || n->n_in == 0 || n->op->flags & RANDOM ||
-        !is_small(g, n->out) || n->n_in > 8)
+        !(view || is_small(g, n->out)) || n->n_in > 8)
         return false;
-    for (int i = 0; i < n->n_in; i++) {
-        if (!in[i]) continue;
-        const aril__value *v = &g->values[in[i]];
-        if (v->kind != ARIL__FROM_CONSTANT) return false;
-        const aril_tensor *t = g->constants[v->from];
-        bool shape = i < 31 && n->op->shape_only >> i & 1;
-        if (!t->storage && !shape) return false;
-    }
+    for (int i = 0; i < n->n_in; i++)
+        if (!is_known(g, n, i)) return false;
     return true;
+}
+
+/* A tensor for an input of a node that is folded; owned by the scope. */
+static aril_tensor *known_input(const aril__graph *g, aril__value_id v)
+{
+    const aril__value *x = &g->values[v];
+    aril__thread *th = aril__self();
+    if (x->kind == ARIL__FROM_CONSTANT) return g->constants[x->from];
+    aril_tensor *t = aril__tensor_header(th, (aril_dtype)x->dtype, x->ndim, aril__graph_dims(g, v));
+    if (t) {
+        t->flags |= ARIL__SHAPE_ONLY;
+        t->u.device = x->device;
+    }
+    return aril__give(th, t);
 }
 
 /* Computes a node now; its output becomes a constant. */
@@ -259,7 +283,7 @@ static aril_status fold_node(aril__graph *g, aril__graph_node *n)
     aril_tensor *in[8], *out[ARIL__MAX_OUT];
     for (int i = 0; i < n->n_in; i++) {
         aril__value_id v = aril__graph_in(g, n)[i];
-        in[i] = v ? g->constants[g->values[v].from] : NULL;
+        in[i] = v ? known_input(g, v) : NULL;
     }
     aril_status s = aril__apply(n->op, n->n_in, in, aril__graph_attrs(g, n), out);
     if (s < 0) return s;

@@ -458,10 +458,12 @@ static bool find_attention(pass *p, const aril__graph_node *n, bool *fits)
 
 /* ---- passes ---- */
 
-static aril_status run(aril__graph *g, int n_rules, rule *const *rules)
+/* *found: one of the rules has matched. */
+static aril_status run(aril__graph *g, int n_rules, rule *const *rules, bool *found)
 {
     pass p = { .g = g };
-    bool fits = true, found = false;
+    bool fits = true;
+    *found = false;
     if (!aril__uses_count(g, &p.uses)) return aril__fail(ARIL_ERR_MEMORY, "passes: out of memory");
     if (!aril__rewrite_begin(&p.r, g)) {
         aril__uses_free(&p.uses);
@@ -473,29 +475,32 @@ static aril_status run(aril__graph *g, int n_rules, rule *const *rules)
         for (int k = 0; k < n_rules && !replaced && fits && n->n_out == 1; k++)
             replaced = rules[k](&p, n, &fits);
         if (!replaced && fits) fits = aril__rewrite_keep(&p.r, id);
-        found = found || replaced;
+        *found = *found || replaced;
     }
     aril_status s = aril__rewrite_end(&p.r, fits);
     aril__uses_free(&p.uses);
-    return s == ARIL_OK && found ? aril__pass_dead(g) : s;
+    return s == ARIL_OK && *found ? aril__pass_dead(g) : s;
 }
 
 aril_status aril__pass_epilogue(aril__graph *g)
 {
     static rule *const rules[] = { join_activation, join_bias, join_product, join_residual };
-    return run(g, sizeof rules / sizeof *rules, rules);
+    bool found;
+    return run(g, sizeof rules / sizeof *rules, rules, &found);
 }
 
 aril_status aril__pass_batchnorm(aril__graph *g)
 {
     ARIL_SCOPE; /* of constants */
     static rule *const rules[] = { fold_norm };
-    aril_status s = run(g, 1, rules);
-    return s == ARIL_OK ? aril__pass_fold(g) : s;
+    bool found;
+    aril_status s = run(g, 1, rules, &found);
+    return s == ARIL_OK && found && aril__pass_is_on("fold") ? aril__pass_fold(g) : s;
 }
 
 aril_status aril__pass_attention(aril__graph *g)
 {
     static rule *const rules[] = { find_attention };
-    return run(g, 1, rules);
+    bool found;
+    return run(g, 1, rules, &found);
 }

@@ -152,14 +152,14 @@ TEST(nodes_between_members_are_moved)
 TEST(a_reduction_ends_a_chain)
 {
     ARIL_SCOPE;
-    aril_tensor *like = floats(ARIL_SHAPE(1024, 64)), *row = floats(ARIL_SHAPE(64));
+    aril_tensor *like = floats(ARIL_SHAPE(131072, 64)), *row = floats(ARIL_SHAPE(64));
     aril__graph *g = aril__graph_new("g");
     aril__value_id x = aril__graph_input(g, like, "x"), b = aril__graph_input(g, row, "b");
     aril__value_id y = node(g, "mul", node(g, "neg", x, 0, like), x, like);
     struct reduce_attrs all = { .mask = { 3 }, .keep = { 1 } };
     CHECK(aril__graph_output(g, node(g, "sum_to_like", y, b, row)));
     CHECK(aril__graph_output(g, node_with(g, "mean", y, 0, &all, floats(ARIL_SHAPE(1, 1)))));
-    CHECK_FUSED(g, "graph g(%x: f32[1024,64], %b: f32[64]) {\n"
+    CHECK_FUSED(g, "graph g(%x: f32[131072,64], %b: f32[64]) {\n"
                    "  %7: f32[64], %8: f32[1,1] = fused_2(%x) {\n"
                    "    t1 = neg(%x)\n"
                    "    t2 = mul(t1, %x)\n"
@@ -344,6 +344,7 @@ TEST(fused_chains_keep_their_bits)
 TEST(large_results_keep_their_bits)
 {
     check_formula(&formulas[0], ALIKE, 230000, ARIL_F32);
+    check_formula(&formulas[3], ROWS, 230000, ARIL_F32);
 }
 
 TEST(a_pass_is_switched_off)

@@ -89,19 +89,36 @@ static void spread(const job *j, const aril__tile_step *s, int64_t at, int64_t m
     }
 }
 
+/* How many whole rows of the innermost dimension begin here, within m elements and the dimension
+ * around it; 0: the middle of a row. */
+static int64_t rows_here(const walk *w, int64_t m)
+{
+    int last = w->loops.ndim - 1;
+    if (last < 1 || w->at.index[last] != 0) return 0;
+    int64_t rows = m / w->loops.dim[last], left = w->loops.dim[last - 1] - w->at.index[last - 1];
+    return rows < left ? rows : left;
+}
+
 static void accumulate(const job *j, const aril__tile_step *s, int64_t at, int64_t m,
                        const char *from, double *accumulators)
 {
     const aril__tile_reduce *o = &j->p->reduce[s->index];
     double *to = accumulators + o->offset;
     size_t size = o->wide ? sizeof(double) : sizeof(float);
-    void (*take)(double *s, int64_t step, const void *from, int64_t n) =
-        o->reduce == ARIL_FUSED_MAX ? ARIL__PICK(max_run, o->wide) : ARIL__PICK(sum_run, o->wide);
-    walk w = walk_from(j->p, j->p->n_in + s->index, at, 0);
-    for (int64_t done = 0, n; done < m; done += n) {
-        n = run_length(&w, m - done);
-        take(to + w.at.offset[0], w.step, from + (size_t)done * size, n);
-        aril__loops_move(&w.loops, &w.at, n);
+    void (*take)(double *s, int64_t outer, int64_t step, const void *from, int64_t rows,
+                 int64_t n) =
+        o->reduce == ARIL_FUSED_MAX ? ARIL__PICK(max_rows, o->wide) : ARIL__PICK(sum_rows, o->wide);
+    int operand = j->p->n_in + s->index;
+    walk w = walk_from(j->p, operand, at, 0);
+    for (int64_t done = 0; done < m;) {
+        int64_t rows = rows_here(&w, m - done), n = rows ? j->p->inner : run_length(&w, m - done);
+        int64_t outer = rows ? w.loops.stride[0][w.loops.ndim - 2] : 0;
+        take(to + w.at.offset[0], outer, w.step, from + (size_t)done * size, rows ? rows : 1, n);
+        done += rows ? rows * n : n;
+        if (rows)
+            w = walk_from(j->p, operand, at + done, 0);
+        else
+            aril__loops_move(&w.loops, &w.at, n);
     }
 }
 
@@ -239,29 +256,42 @@ static void clear_accumulators(const aril__tile_program *p, double *to)
     }
 }
 
-/* Adds up what the chunks have, in their order. */
-static double combine(const job *j, const aril__tile_reduce *o, int64_t chunks, int64_t i)
+/* What the chunks have together, in their order, of m results from `at` on. */
+static void combine(const job *j, const aril__tile_reduce *o, int64_t at, int64_t m, double *y)
 {
-    const double *at = j->accumulators + o->offset + (size_t)i;
-    double y = o->reduce == ARIL_FUSED_MAX ? -INFINITY : 0;
-    for (int64_t c = 0; c < chunks; c++, at += j->p->accumulators)
-        y = o->reduce == ARIL_FUSED_MAX ? larger_or_nan(y, *at) : y + *at;
-    return o->reduce == ARIL_FUSED_MEAN ? y / (double)o->per : y;
+    int64_t chunks = aril__parallel_chunks(j->p->n, j->p->grain);
+    const double *from = j->accumulators + o->offset + (size_t)at;
+    bool largest = o->reduce == ARIL_FUSED_MAX;
+    for (int64_t i = 0; i < m; i++) y[i] = largest ? -INFINITY : 0;
+    for (int64_t c = 0; c < chunks; c++, from += j->p->accumulators)
+        for (int64_t i = 0; i < m; i++)
+            y[i] = largest ? larger_or_nan(y[i], from[i]) : y[i] + from[i];
+    for (int64_t i = 0; i < m && o->reduce == ARIL_FUSED_MEAN; i++) y[i] /= (double)o->per;
 }
 
 static void finish_reduction(const job *j, int k)
 {
+    enum { BLOCK = 256 };
     const aril__tile_reduce *o = &j->p->reduce[k];
     const aril_tensor *t = j->r->out[k];
-    int64_t chunks = aril__parallel_chunks(j->p->n, j->p->grain);
+    aril__store_fn *store = aril__dtypes[t->dtype].store[ARIL__C_F64];
+    bool dense = aril__is_dense(t);
     aril__loops loops = aril__loops_of(t->ndim, t->dim);
     aril__loops_at at;
+    double y[BLOCK];
     aril__loops_add(&loops, t);
-    if (o->n) aril__loops_seek(&loops, &at, 0, &t->offset);
-    for (int64_t i = 0; i < o->n; i++) {
-        double y = combine(j, o, chunks, i);
-        aril__dtypes[t->dtype].store[ARIL__C_F64](aril__base(t), at.offset[0], 1, &y, 1);
-        aril__loops_move(&loops, &at, 1);
+    for (int64_t done = 0; done < o->n; done += BLOCK) {
+        int64_t m = o->n - done < BLOCK ? o->n - done : BLOCK;
+        combine(j, o, done, m, y);
+        if (dense) {
+            store(aril__base(t), t->offset + done, 1, y, m);
+            continue;
+        }
+        aril__loops_seek(&loops, &at, done, &t->offset);
+        for (int64_t i = 0; i < m; i++) {
+            store(aril__base(t), at.offset[0], 1, y + i, 1);
+            aril__loops_move(&loops, &at, 1);
+        }
     }
 }
 
