@@ -314,33 +314,40 @@ typedef struct grad_call {
     aril_fn *fn[2];
     void *ctx;
     int n_args, n_out;
-    int n_captured;
+    int n_captured, n_stops;
     bool has[ARIL__MAX_OUT]; /* results with a gradient */
     bool wants[MAX_ARGS];    /* arguments whose gradient is wanted */
-    aril_tensor **captured;  /* borrowed: of which a gradient is wanted */
+    aril_tensor **captured;  /* borrowed: of which a gradient is wanted, */
+    aril_tensor **stops;     /* and others, where the way back ends too */
 } grad_call;
 
-static aril_status run_back(const grad_call *q, aril_fn *fn, aril_tensor *const *arg,
-                            aril_tensor *const *given, aril_tensor **out)
+/* Where the way back ends: arguments, and all that comes from outside, since the graph around goes on
+ * from there. */
+static int list_targets(const grad_call *q, aril_tensor *const *arg, aril_tensor **x,
+                        aril_tensor **of)
 {
-    aril_tensor *x[MAX_ARGS], *y[ARIL__MAX_OUT], *root[ARIL__MAX_OUT], *start[ARIL__MAX_OUT];
-    aril__target target[2 * MAX_ARGS];
-    aril_tensor *of[2 * MAX_ARGS], *got[2 * MAX_ARGS] = { NULL };
-    int n = 0, n_roots = 0, g = 0;
-    ARIL_ENABLE_GRAD;
+    int n = 0;
     for (int i = 0; i < q->n_args; i++) {
         x[i] = arg[i];
         if (!q->wants[i]) continue;
-        x[i] = of[n] = aril_detach(arg[i]);
+        x[i] = of[n++] = aril_detach(arg[i]);
         aril_set_requires_grad(x[i], true);
-        target[n] = (aril__target){ x[i]->node, x[i]->node_out };
-        n++;
     }
-    for (int i = 0; i < q->n_captured; i++) {
-        of[n] = q->captured[i];
-        target[n] = (aril__target){ of[n]->node, of[n]->node_out };
-        n++;
-    }
+    for (int i = 0; i < q->n_captured; i++) of[n++] = q->captured[i];
+    for (int i = 0; i < q->n_stops; i++) of[n + i] = q->stops[i];
+    return n;
+}
+
+static aril_status run_back_in(const grad_call *q, aril_fn *fn, aril_tensor *const *arg,
+                               aril_tensor *const *given, aril_tensor **of, aril_tensor **got,
+                               aril__target *target, aril_tensor **out)
+{
+    aril_tensor *x[MAX_ARGS], *y[ARIL__MAX_OUT], *root[ARIL__MAX_OUT], *start[ARIL__MAX_OUT];
+    int n_roots = 0, g = 0;
+    ARIL_ENABLE_GRAD;
+    int n = list_targets(q, arg, x, of);
+    for (int i = 0; i < n + q->n_stops; i++)
+        target[i] = (aril__target){ of[i]->node, of[i]->node_out };
     aril_status s = call_fn("gradient", fn, q->ctx, x, q->n_out, y);
     for (int i = 0; i < q->n_out && s == ARIL_OK; i++) {
         if (!q->has[i]) continue;
@@ -351,12 +358,26 @@ static aril_status run_back(const grad_call *q, aril_fn *fn, aril_tensor *const 
         g++;
     }
     if (s == ARIL_OK && n_roots)
-        s = aril__backward_to(n_roots, root, start, n, target, got, true,
+        s = aril__backward_to(n_roots, root, start, n + q->n_stops, target, got, true,
                               (aril_grad_opts){ .create_graph = true });
-    for (int i = 0; i < n; i++) {
+    for (int i = 0; i < n + q->n_stops; i++) {
         if (got[i]) got[i] = aril__give(aril__self(), got[i]);
-        if (s == ARIL_OK) out[i] = got[i] ? got[i] : aril_zeros_like(of[i]);
+        if (s == ARIL_OK && i < n) out[i] = got[i] ? got[i] : aril_zeros_like(of[i]);
     }
+    return s;
+}
+
+static aril_status run_back(const grad_call *q, aril_fn *fn, aril_tensor *const *arg,
+                            aril_tensor *const *given, aril_tensor **out)
+{
+    size_t n = (size_t)(q->n_args + q->n_captured + q->n_stops) + 1;
+    aril_tensor **of = aril__calloc(n * sizeof *of), **got = aril__calloc(n * sizeof *got);
+    aril__target *target = aril__calloc(n * sizeof *target);
+    aril_status s = of && got && target ? run_back_in(q, fn, arg, given, of, got, target, out)
+                                        : aril__fail(ARIL_ERR_MEMORY, "gradient: out of memory");
+    free(of);
+    free(got);
+    free(target);
     return s;
 }
 
@@ -377,7 +398,7 @@ static void else_back(void *ctx, aril_tensor *const *in, aril_tensor **out)
 static grad_call *new_grad_call(aril__tracing *t, const struct control_attrs *a, int n_out,
                                 aril_tensor *const *captured, const bool *wants_captured, int n)
 {
-    grad_call *q = aril__calloc(sizeof *q + (size_t)n * sizeof(aril_tensor *));
+    grad_call *q = aril__calloc(sizeof *q + 2 * (size_t)n * sizeof(aril_tensor *));
     if (!aril__tracing_own(t, q)) {
         aril__fail(ARIL_ERR_MEMORY, "gradient: out of memory");
         return NULL;
@@ -388,8 +409,13 @@ static grad_call *new_grad_call(aril__tracing *t, const struct control_attrs *a,
     q->n_args = (int)a->n_args[0];
     q->n_out = n_out;
     q->captured = (aril_tensor **)(q + 1);
-    for (int i = 0; i < n; i++)
-        if (wants_captured[i]) q->captured[q->n_captured++] = captured[i];
+    q->stops = q->captured + n;
+    for (int i = 0; i < n; i++) {
+        if (wants_captured[i])
+            q->captured[q->n_captured++] = captured[i];
+        else if (captured[i]->node)
+            q->stops[q->n_stops++] = captured[i];
+    }
     return q;
 }
 
@@ -420,6 +446,7 @@ static void cond_vjp(aril__grad *c)
     for (int i = 0; i < c->n_out; i++)
         if ((q->has[i] = c->g[i] != NULL)) in[n++] = c->g[i];
     for (int i = 1; i < c->n_in; i++) n_out += c->wants[i];
+    if (n_out == 0) return; /* the condition has no gradient */
     if (n_out > ARIL__MAX_OUT) {
         aril__fail(ARIL_ERR_UNSUPPORTED, "cond: gradients of more than %d tensors in a trace",
                    ARIL__MAX_OUT);
