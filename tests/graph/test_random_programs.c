@@ -250,7 +250,10 @@ static bool control(execution *e, aril_tensor **v, const instruction *s, aril_te
 static bool gradients(aril_tensor **v, const instruction *s, aril_tensor **to)
 {
     aril_tensor *loss = aril_sum(aril_cast(v[s->a], ARIL_F32), ARIL_ALL), *g = NULL;
-    if (!aril_requires_grad(loss)) return true;
+    if (!aril_requires_grad(loss)) { /* perhaps by another branch than the one taken */
+        if (s->op == GRADIENTS) *to = aril_zeros_like(v[s->b]);
+        return true;
+    }
     if (s->op == BACKWARD)
         return aril_backward_with(loss, NULL, (aril_grad_opts){ .retain_graph = true }) == ARIL_OK;
     aril_grad_opts opts = { .retain_graph = true,
