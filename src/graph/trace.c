@@ -321,9 +321,10 @@ static bool is_loose(aril__tracing *t, const aril__call *c, int i, const aril__v
     const aril__op *op = c->op;
     const aril__value *values = t->g->values;
     if (ARIL__IS_VIEW(op->out[i])) return values[in[op->out[i] - 1]].flags & ARIL__VALUE_LOOSE;
-    if (c->out[i].ndim < 3) return false;
+    if (c->out[i].ndim < 2) return false;
     if (!op->number) return true; /* control flow */
-    if (c->device && !(op->flags & ELEMENTWISE) && aril__rows_prepare(c->device, op, c->type))
+    if (c->out[i].ndim > 2 && c->device && !(op->flags & ELEMENTWISE) &&
+        aril__rows_prepare(c->device, op, c->type))
         return true;
     for (int k = 0; k < c->n_in && op->flags & (KEEPS_ORDER | KEEPS_CHANNELS); k++)
         if (in[k] && values[in[k]].flags & ARIL__VALUE_LOOSE) return true;

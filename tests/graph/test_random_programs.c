@@ -724,13 +724,23 @@ static void subject_fn(void *ctx, aril_tensor *const *in, aril_tensor **out)
 
 static char complaint[1024];
 
+/* In loops and branches a graph saves and connects more than what a run takes, and adds up gradients
+ * in another order. */
+static bool has_control(const program *p)
+{
+    return p->n_blocks > 0;
+}
+
+static bool branching; /* the program that is compared has such */
+
 static bool differ(aril_tensor *got, aril_tensor *want, const char *what, int i)
 {
     if (!got != !want) {
         snprintf(complaint, sizeof complaint, "%s %d: one is missing", what, i);
         return true;
     }
-    char *why = got ? test_difference_in_value(got, want, 0, 0) : NULL;
+    double most = branching ? 1e-4 : 0;
+    char *why = got ? test_difference_in_value(got, want, most, most) : NULL;
     if (why) snprintf(complaint, sizeof complaint, "%s %d: %s", what, i, why);
     return why != NULL;
 }
@@ -753,14 +763,11 @@ static bool is_known_limit(const char *message)
         "cannot be differentiated",
         "is differentiated only if it has",
         "in a trace",
-        "of scan, ", /* all inputs of a loop or branch are saved, not only those it needs */
-        "of cond, ",
-        "of while, ",
         "did not set result", /* while shrinking */
     };
     for (size_t i = 0; i < COUNT(known); i++)
         if (strstr(message, known[i])) return true;
-    return false;
+    return branching && strstr(message, "was modified in place after it was saved");
 }
 
 typedef enum verdict { SAME, OTHER, REFUSED, INVALID } verdict;
@@ -920,6 +927,7 @@ static char fault[sizeof complaint]; /* of the latest program that was wrong */
 
 static bool is_wrong(const program *p)
 {
+    branching = has_control(p);
     for (int way = 0; way < 3; way++) {
         verdict found = way < 2 ? compare_compiled(p, way == 1) : compare_defined(p);
         if (found != OTHER) continue;
