@@ -568,19 +568,27 @@ int aril_program_traces(const aril_program *p)
     return p ? p->made : 0;
 }
 
-void aril_program_print(const aril_program *p, FILE *to)
+bool aril__program_look(const aril_program *p, void (*fn)(const aril__graph *g, void *ctx),
+                        void *ctx)
 {
-    if (!p || !to) return;
     aril_program *own = (aril_program *)(uintptr_t)p; /* to lock it */
     pthread_mutex_lock(&own->lock);
     trace *t = p->traces;
     if (t) atomic_fetch_add(&t->refs, 1);
     pthread_mutex_unlock(&own->lock);
-    if (t)
-        aril__graph_print(t->g, to);
-    else if (p->g)
-        aril__graph_print(p->g, to);
-    else
-        fprintf(to, "graph %s: not traced yet\n", p->name);
+    const aril__graph *g = t ? t->g : p->g;
+    if (g) fn(g, ctx);
     release_trace(t);
+    return g != NULL;
+}
+
+static void print_to(const aril__graph *g, void *to)
+{
+    aril__graph_print(g, to);
+}
+
+void aril_program_print(const aril_program *p, FILE *to)
+{
+    if (!p || !to) return;
+    if (!aril__program_look(p, print_to, to)) fprintf(to, "graph %s: not traced yet\n", p->name);
 }
