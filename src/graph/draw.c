@@ -19,7 +19,7 @@
 extern char **environ;
 
 /* A graph with more nodes than that is drawn by modules, in as many boxes at most. */
-enum { SMALL = 150, BOXES = 60 };
+enum { SMALL = 60, BOXES = 60 };
 
 typedef struct drawing {
     const aril__graph *g;
