@@ -68,11 +68,11 @@ ARIL_API int aril_program_traces(const aril_program *p);
  */
 ARIL_API void aril_program_print(const aril_program *p, FILE *to);
 
-/* Draws the graph of the latest trace. The path ends in .dot (Graphviz's language), or in .svg, .png
- * or .pdf, for which the program `dot` must be installed. Graphs of up to 60 operations are drawn
- * one by one, in frames of their modules; larger ones by modules. With inputs, as in a run, edges of
- * few elements show their values in green and, where the first result has one element, its gradient
- * with respect to them in red. Nothing outside changes. */
+/* Draws the graph of the latest trace. The path ends in .dot (Graphviz's language), or in .svg,
+ * .png or .pdf, for which the program `dot` must be installed. Graphs of up to 60 operations are
+ * drawn one by one, in frames of their modules; larger ones by modules. With inputs, as in a run,
+ * edges of few elements show their values in green and, where the first result has one element, its
+ * gradient with respect to them in red. Nothing outside changes. */
 ARIL_API aril_status aril_program_draw(const aril_program *p, const char *path, aril_list inputs);
 
 /* Writes a table of what the nodes of the latest trace cost: floating-point operations, bytes read

@@ -322,8 +322,9 @@ typedef struct grad_call {
     aril_tensor **stops;     /* and others, where the way back ends too */
 } grad_call;
 
-/* Tensors from outside while a function is differentiated. The way back ends at them, since the graph
- * around goes on from there: each stands for a copy of itself, whose node no other walk uses. */
+/* Tensors from outside while a function is differentiated. The way back ends at them, since the
+ * graph around goes on from there: each stands for a copy of itself, whose node no other walk
+ * uses. */
 typedef struct borrowed {
     aril_tensor *tensor;
     aril__node *node; /* its own: a reference */

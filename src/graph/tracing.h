@@ -128,8 +128,8 @@ void aril__trace_named(aril__tracer *self, const aril_tensor *t, const char *nam
 aril_status aril__trace_epilogue(aril__tracer *self, void (*fn)(void *ctx, const void *data),
                                  void *ctx, const void *data, size_t bytes);
 
-/* Remembers a tensor from outside; false with an error. And takes back what writes of the traced code
- * have recorded for it. */
+/* Remembers a tensor from outside; false with an error. And takes back what writes of the traced
+ * code have recorded for it. */
 bool aril__trace_meet(aril__tracing *t, aril_tensor *x);
 void aril__trace_restore_nodes(aril__tracing *t);
 

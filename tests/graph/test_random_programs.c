@@ -724,8 +724,8 @@ static void subject_fn(void *ctx, aril_tensor *const *in, aril_tensor **out)
 
 static char complaint[1024];
 
-/* In loops and branches a graph saves and connects more than what a run takes, and adds up gradients
- * in another order. */
+/* In loops and branches a graph saves and connects more than what a run takes, and adds up
+ * gradients in another order. */
 static bool has_control(const program *p)
 {
     return p->n_blocks > 0;
