@@ -1,4 +1,4 @@
-#include "graph/replay.h"
+#include "graph/stepwise.h"
 
 #include "aril/autograd.h"
 #include "aril/create.h"
@@ -58,7 +58,7 @@ static void want_gradient(aril_tensor *t)
         aril_set_requires_grad(t, true);
 }
 
-static aril_status run_node(const aril__graph *g, const aril__graph_node *n, aril__replay *r,
+static aril_status run_node(const aril__graph *g, const aril__graph_node *n, aril__stepwise *r,
                             bool gradients)
 {
     const aril__value_id *id = aril__graph_in(g, n);
@@ -91,13 +91,13 @@ static bool has_unknown_sizes(const aril__graph *g)
     return false;
 }
 
-aril_status aril__graph_replay(const aril__graph *g, aril_list in, bool gradients, aril__replay *r)
+aril_status aril__graph_stepwise(const aril__graph *g, aril_list in, bool gradients, aril__stepwise *r)
 {
     if (has_unknown_sizes(g) || (uint32_t)in.n != g->n_inputs)
         return aril__fail(ARIL_ERR_ARG,
                           "%s: expected values for its %u inputs, whose sizes must be known",
                           g->name ? g->name : "graph", g->n_inputs);
-    *r = (aril__replay){ .value = aril__calloc(g->n_values * sizeof *r->value),
+    *r = (aril__stepwise){ .value = aril__calloc(g->n_values * sizeof *r->value),
                          .seconds = aril__calloc(g->n_nodes * sizeof *r->seconds) };
     aril_status s = ARIL_OK;
     if (!r->value || !r->seconds) s = aril__fail(ARIL_ERR_MEMORY, "replay: out of memory");
@@ -121,9 +121,9 @@ aril_status aril__graph_replay(const aril__graph *g, aril_list in, bool gradient
     return s;
 }
 
-void aril__replay_free(aril__replay *r)
+void aril__stepwise_free(aril__stepwise *r)
 {
     free(r->value);
     free(r->seconds);
-    *r = (aril__replay){ 0 };
+    *r = (aril__stepwise){ 0 };
 }
