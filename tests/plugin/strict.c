@@ -650,6 +650,9 @@ static aril_recording *capture_end(void *self, aril_queue *q)
     aril_recording *r = q->recording;
     (void)self;
     q->recording = NULL;
+    pthread_mutex_lock(&shared.lock);
+    shared.count.recorded++;
+    pthread_mutex_unlock(&shared.lock);
     return r;
 }
 
