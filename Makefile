@@ -34,7 +34,7 @@ test: deps      ## build, then run every test
 
 test-cuda:      ## build, then run the tests on a GPU, where there is one
 	@$(MAKE) --no-print-directory build
-	@cd $(BUILD) && $(CTEST) -C Cuda -L cuda
+	@cd $(BUILD) && $(CTEST) -j$(JOBS) -C Cuda -L cuda
 
 sanitize-cuda:  ## build, then run every op's kernels under compute-sanitizer, on a GPU
 	@$(MAKE) --no-print-directory build

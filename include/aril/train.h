@@ -9,7 +9,7 @@
  *     aril_model_free(model);
  *
  * A fit is equivalent to the loop one would write by hand, with bitwise identical results: for each
- * batch aril_forward, the loss, aril_backward, aril_step. */
+ * batch aril_forward, the loss, aril_backward, aril_step. The steps are compiled (aril/graph.h). */
 #ifndef ARIL_TRAIN_H
 #define ARIL_TRAIN_H
 
@@ -80,6 +80,10 @@ typedef struct aril_model_opts {
     /* ARIL_BF16 or ARIL_F16: the module runs under ARIL_AUTOCAST in fit, evaluate and predict; its
      * outputs become f32, so that loss and metrics are computed in f32. Default: off. */
     aril_dtype autocast;
+    /* Runs every batch with single operations, as a hand-written loop does. Otherwise the steps of
+     * fit, evaluate and predict are compiled (aril_jit): C code in modules and losses runs while
+     * they are traced, not for each batch. Also ARIL_JIT=0 in the environment. */
+    bool eager;
     /* Instead of a loss and metrics, for a module with several outputs: entry k is for output k,
      * and the loss is the sum of weight * loss over them. */
     aril_output_opts outputs[ARIL_MODEL_OUTPUTS];
@@ -89,6 +93,11 @@ typedef struct aril_model_opts {
  * called again, but not during a fit: the previous configuration is freed, unless it is the same
  * optimizer. Without an optimizer the model can be evaluated but not fitted. */
 ARIL_API aril_status aril_model_compile(aril_model *model, aril_model_opts opts);
+
+/* Why steps of the model are not compiled although they should be: an operation cannot be traced, or
+ * a module has hooks. Models fall back to single operations then, with a line in the log
+ * (ARIL_LOG=trace). NULL: all that ran are compiled. Belongs to the model. */
+ARIL_API const char *aril_model_eager_reason(const aril_model *model);
 
 /* ---- fit ---- */
 

@@ -74,6 +74,32 @@ void aril__adopt_error(aril__error *e)
     if (!th->error) th->error = aril__error_keep(e);
 }
 
+aril__saved_errors aril__errors_begin(void)
+{
+    aril__thread *th = aril__self();
+    aril__saved_errors before = { th->error, th->last_error, th->quiet };
+    th->error = th->last_error = NULL;
+    return before;
+}
+
+aril__saved_errors aril__errors_begin_quiet(void)
+{
+    aril__saved_errors before = aril__errors_begin();
+    aril__self()->quiet = true;
+    return before;
+}
+
+aril__error *aril__errors_end(aril__saved_errors *before)
+{
+    aril__thread *th = aril__self();
+    aril__error *made = th->error; /* keep the first error: it is the cause */
+    aril__error_release(th->last_error);
+    th->error = before->error;
+    th->last_error = before->last_error;
+    th->quiet = before->quiet;
+    return made;
+}
+
 /* Messages quote names and labels from files, and are printed on terminals: control characters,
  * which could move the cursor or worse, become '?' (also those of U+0080 to U+009F in UTF-8). */
 static void make_printable(char *text)
@@ -119,7 +145,7 @@ aril_status aril__fail(aril_status code, const char *fmt, ...)
     aril_error_handler *fn = handler;
     void *ctx = handler_ctx;
     pthread_mutex_unlock(&handler_lock);
-    if (fn) fn(e->code, e->message, ctx);
+    if (fn && !aril__self()->quiet) fn(e->code, e->message, ctx);
     aril__error_release(e);
     return code;
 }

@@ -33,6 +33,18 @@ aril_status aril__latest_status(void);
 aril__error *aril__error_keep(aril__error *e);
 void aril__error_release(aril__error *e);
 
+/* The calling thread's error, saved while code runs that may raise another. */
+typedef struct aril__saved_errors {
+    aril__error *error, *last_error;
+    bool quiet;
+} aril__saved_errors;
+
+aril__saved_errors aril__errors_begin(void);
+/* The same for code that is tried: its errors do not reach the error handler either. */
+aril__saved_errors aril__errors_begin_quiet(void);
+/* Restores the saved errors; returns the error raised in between (to be released), or NULL. */
+aril__error *aril__errors_end(aril__saved_errors *before);
+
 /* Guards invariants of Aril itself; no input may reach one. */
 #define ARIL_ASSERT(cond) ((cond) ? (void)0 : aril__assert_failed(#cond, __FILE__, __LINE__))
 aril__cold _Noreturn void aril__assert_failed(const char *cond, const char *file, int line);

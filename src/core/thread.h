@@ -57,6 +57,7 @@ typedef struct aril__thread {
 
     aril__frame *frame; /* innermost; NULL: single operations */
     aril__error *error, *last_error;
+    bool quiet; /* errors do not reach the error handler: what fails is only tried */
     aril_generator generator;
     uint64_t sequence;             /* number of this thread's latest graph node */
     struct aril__node *dead_nodes; /* to be freed by the outermost release: autograd/node.c */

@@ -297,24 +297,6 @@ const char *aril__part_name(int k)
 
 /* ---- errors ---- */
 
-aril__saved_errors aril__errors_begin(void)
-{
-    aril__thread *th = aril__self();
-    aril__saved_errors before = { th->error, th->last_error };
-    th->error = th->last_error = NULL;
-    return before;
-}
-
-aril__error *aril__errors_end(aril__saved_errors *before)
-{
-    aril__thread *th = aril__self();
-    aril__error *made = th->error; /* keep the first error: it is the cause */
-    aril__error_release(th->last_error);
-    th->error = before->error;
-    th->last_error = before->last_error;
-    return made;
-}
-
 aril_status aril__sample_failed(aril__error *e, aril_status status, const char *dataset,
                                 const aril_sample *s)
 {

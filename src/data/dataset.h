@@ -65,15 +65,6 @@ aril_status aril__stream_finish(aril_dataset *d, aril_sample *s);
 /* "x", "y", "weight", "extra 0" ...: for error messages. */
 const char *aril__part_name(int k);
 
-/* The calling thread's error, saved while code runs that may raise another. */
-typedef struct aril__saved_errors {
-    aril__error *error, *last_error;
-} aril__saved_errors;
-
-aril__saved_errors aril__errors_begin(void);
-/* Restores the saved errors; returns the error raised in between (to be released), or NULL. */
-aril__error *aril__errors_end(aril__saved_errors *before);
-
 /* Sets this thread's error to `e`, with the sample's name added, and releases e. Returns its status
  * code. */
 aril_status aril__sample_failed(aril__error *e, aril_status status, const char *dataset,

@@ -11,6 +11,10 @@
 aril_program *aril__program_of(const aril__graph *g, aril__exec *x, int n_in,
                                const uint32_t *inputs);
 
+/* aril_program_run, except that a function that cannot be traced is no error of this thread: then
+ * *untraced gets a reference to the reason, otherwise NULL, and out[] is left alone. */
+aril_status aril__program_try(aril_program *p, aril_list in, aril_tensor **out,
+                              aril__error **untraced);
 /* A program whose function belongs to it, such as a loaded model. */
 typedef struct aril__program_kind {
     void (*free)(void *ctx);

@@ -58,7 +58,9 @@ static aril__node_id add_node(aril__tracing *t, const aril__op *op, int n_in,
                               const aril__value_id *in, const void *attrs)
 {
     aril__node_id id = aril__graph_node_add(t->g, op, n_in, in, attrs);
-    if (id) locate(t, id);
+    if (!id) return 0;
+    t->g->nodes[id].region = aril__recomputation;
+    locate(t, id);
     return id;
 }
 
@@ -191,7 +193,7 @@ static aril_tensor *whole(const aril_tensor *of)
 
 static aril__cell *state_cell(aril__tracing *t, aril_tensor *x)
 {
-    aril__value_id v = aril__graph_state(t->g, x, NULL);
+    aril__value_id v = aril__graph_state(t->g, x, aril__trace_name_of(t, x));
     return v ? aril__cell_outside(t, v, ARIL__CELL_FROM_STATE, t->g->n_states - 1) : NULL;
 }
 
@@ -605,6 +607,8 @@ aril__tracing *aril__tracing_new(const char *name, bool defines)
         t->tracer.freed = aril__trace_freed;
         t->tracer.leaf = aril__trace_leaf;
         t->tracer.watch = aril__trace_watched;
+        t->tracer.depend = aril__trace_depends;
+        t->tracer.name = aril__trace_named;
         t->tracer.after = aril__trace_epilogue;
     }
     g->sizes = &t->tracer.sizes;
@@ -635,6 +639,12 @@ static aril_status body_watch(aril__tracer *self, void *at, size_t bytes)
     return outer->tracer.watch ? outer->tracer.watch(&outer->tracer, at, bytes) : ARIL_OK;
 }
 
+static aril_status body_depend(aril__tracer *self, const void *at, size_t bytes)
+{
+    aril__tracing *outer = ((aril__tracing *)self)->outer;
+    return outer->tracer.depend ? outer->tracer.depend(&outer->tracer, at, bytes) : ARIL_OK;
+}
+
 aril__tracing *aril__tracing_body(aril__tracing *outer, const char *name)
 {
     aril__tracing *t = aril__tracing_new(name, false);
@@ -645,6 +655,7 @@ aril__tracing *aril__tracing_body(aril__tracing *outer, const char *name)
     t->tracer.drew = body_drew;
     t->tracer.freed = NULL;
     t->tracer.watch = body_watch;
+    t->tracer.depend = body_depend;
     t->tracer.after = NULL;
     return t;
 }
@@ -708,6 +719,8 @@ void aril__tracing_free(aril__tracing *t)
     free(t->kept);
     for (uint32_t i = 0; i < t->n_captured; i++) aril__tensor_release(aril__self(), t->captured[i]);
     for (uint32_t i = 0; i < t->n_memory; i++) free(t->memory[i]);
+    for (uint32_t i = 0; i < t->n_names; i++) free(t->names[i].name);
+    free(t->names);
     free(t->captured);
     free(t->memory);
     free(t);
@@ -757,6 +770,7 @@ aril_status aril__tracing_end(aril__tracing *t, aril__traced_call *c, aril_statu
     }
     s = aril__trace_finish_leaves(t, s);
     if (!t->outer) aril__trace_finish_generators(t);
+    if (s == ARIL_OK) s = aril__trace_check_host(t);
     aril__trace_restore_host(t);
     aril__trace(c->before);
     if (t->outer) aril__self()->sizes = c->before ? t->g->sizes : NULL;

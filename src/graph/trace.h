@@ -18,6 +18,7 @@ typedef struct aril__watched {
     void *at;
     size_t bytes;
     size_t copy; /* where in `copies` */
+    bool fixed;  /* the traced code must not change them */
 } aril__watched;
 
 typedef struct aril__watches {

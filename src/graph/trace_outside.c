@@ -47,7 +47,10 @@ void aril__trace_drew(aril__tracer *self, aril_generator *of, aril_rng_state bef
     aril__tracing *t = (aril__tracing *)self;
     int d = draws_of(t, of);
     if (d < 0) d = new_draws(t, of, before);
-    if (d < 0) return;
+    if (d < 0) { /* the trace fails, and the end of it does not know this generator */
+        aril_generator_set_state(of ? of : aril__default_generator(), before);
+        return;
+    }
     aril_rng_state from = t->starts[d].state;
     if (before.seed != from.seed || before.calls < from.calls) return; /* seeded: a constant */
     aril__value_id v = key_value(t, key, (uint32_t)d, before.calls - from.calls);
@@ -142,24 +145,49 @@ static bool grow_copies(aril__watches *w, size_t bytes)
     return true;
 }
 
-aril_status aril__trace_watched(aril__tracer *self, void *at, size_t bytes)
+static aril_status watch(aril__watches *w, void *at, size_t bytes, bool fixed)
 {
-    aril__watches *w = &((aril__tracing *)self)->watches;
     for (uint32_t i = 0; i < w->n; i++)
-        if (w->at[i].at == at) return ARIL_OK;
+        if (w->at[i].at == at && w->at[i].bytes == bytes) return ARIL_OK;
     if (!aril__graph_grow(&w->at, w->n, &w->cap, sizeof *w->at) || !grow_copies(w, bytes))
         return no_memory();
-    w->at[w->n++] = (aril__watched){ at, bytes, w->bytes };
+    w->at[w->n++] = (aril__watched){ at, bytes, w->bytes, fixed };
     memcpy(w->copies + w->bytes, at, bytes);
     w->bytes += bytes;
     return ARIL_OK;
 }
 
+aril_status aril__trace_watched(aril__tracer *self, void *at, size_t bytes)
+{
+    return watch(&((aril__tracing *)self)->watches, at, bytes, false);
+}
+
+aril_status aril__trace_depends(aril__tracer *self, const void *at, size_t bytes)
+{
+    return watch(&((aril__tracing *)self)->watches, (void *)(uintptr_t)at, bytes, true);
+}
+
+static bool holds(const aril__watches *w, const aril__watched *of)
+{
+    return memcmp(of->at, w->copies + of->copy, of->bytes) == 0;
+}
+
 bool aril__watches_hold(const aril__watches *w)
 {
     for (uint32_t i = 0; i < w->n; i++)
-        if (memcmp(w->at[i].at, w->copies + w->at[i].copy, w->at[i].bytes) != 0) return false;
+        if (!holds(w, &w->at[i])) return false;
     return true;
+}
+
+aril_status aril__trace_check_host(const aril__tracing *t)
+{
+    const aril__watches *w = &t->watches;
+    for (uint32_t i = 0; i < w->n; i++)
+        if (w->at[i].fixed && !holds(w, &w->at[i]))
+            return aril__fail(ARIL_ERR_STATE,
+                              "a traced function changed the data of a module, which a program "
+                              "would not do in later runs; keep what changes in a buffer");
+    return ARIL_OK;
 }
 
 void aril__watches_free(aril__watches *w)
@@ -173,7 +201,7 @@ void aril__trace_restore_host(aril__tracing *t)
 {
     const aril__watches *w = &t->watches;
     for (uint32_t i = 0; i < w->n; i++)
-        memcpy(w->at[i].at, w->copies + w->at[i].copy, w->at[i].bytes);
+        if (!w->at[i].fixed) memcpy(w->at[i].at, w->copies + w->at[i].copy, w->at[i].bytes);
 }
 
 aril_status aril__trace_epilogue(aril__tracer *self, void (*fn)(void *ctx, const void *data),
@@ -187,6 +215,32 @@ aril_status aril__trace_epilogue(aril__tracer *self, void (*fn)(void *ctx, const
     g->epilogues[g->n_epilogues++] = (aril__epilogue){ fn, ctx, copy };
     return ARIL_OK;
 }
+
+/* ---- names ---- */
+
+const char *aril__trace_name_of(const aril__tracing *t, const aril_tensor *x)
+{
+    for (uint32_t i = 0; i < t->n_names && x->storage; i++)
+        if (t->names[i].storage == x->storage) return t->names[i].name;
+    return NULL;
+}
+
+/* Names are for readers only: what does not fit has none. */
+void aril__trace_named(aril__tracer *self, const aril_tensor *x, const char *name)
+{
+    aril__tracing *t = (aril__tracing *)self;
+    while (t->outer) t = t->outer;
+    if (!x->storage || aril__trace_name_of(t, x)) return;
+    char *copy = aril__strdup(name);
+    if (!copy) return;
+    if (!aril__graph_grow(&t->names, t->n_names, &t->cap_names, sizeof *t->names)) {
+        free(copy);
+        return;
+    }
+    t->names[t->n_names++] = (aril__named_memory){ x->storage, copy };
+}
+
+/* ---- generators ---- */
 
 /* Notes what a run leaves in generators, and puts them back to where the trace began. */
 void aril__trace_finish_generators(aril__tracing *t)

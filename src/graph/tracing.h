@@ -59,6 +59,12 @@ typedef struct aril__named_size {
     int64_t given, unknown;
 } aril__named_size;
 
+/* What memory from outside is called. */
+typedef struct aril__named_memory {
+    const aril__storage *storage;
+    char *name;
+} aril__named_memory;
+
 struct aril__tracing {
     aril__tracer tracer; /* first */
     aril__graph *g;
@@ -74,6 +80,8 @@ struct aril__tracing {
     aril__watches watches;
     aril__named_size *named;
     uint32_t n_named, cap_named;
+    aril__named_memory *names;
+    uint32_t n_names, cap_names;
     aril_tensor **kept; /* symbolic tensors and keys: of a defined graph, or until the end */
     uint32_t n_kept, cap_kept;
     aril__tracing *outer;   /* of a body */
@@ -106,6 +114,8 @@ void aril__trace_drew(aril__tracer *self, aril_generator *of, aril_rng_state bef
 void aril__trace_freed(aril__tracer *self, aril_generator *of);
 aril_status aril__trace_leaf(aril__tracer *self, aril__node *n);
 aril_status aril__trace_watched(aril__tracer *self, void *at, size_t bytes);
+aril_status aril__trace_depends(aril__tracer *self, const void *at, size_t bytes);
+void aril__trace_named(aril__tracer *self, const aril_tensor *t, const char *name);
 aril_status aril__trace_epilogue(aril__tracer *self, void (*fn)(void *ctx, const void *data),
                                  void *ctx, const void *data, size_t bytes);
 
@@ -116,6 +126,11 @@ aril__value_id aril__trace_defined_key(aril__tracing *t, aril_tensor *key);
 aril_status aril__trace_finish_leaves(aril__tracing *t, aril_status so_far);
 void aril__trace_finish_generators(aril__tracing *t);
 aril_status aril__trace_fix_keys(aril__tracing *t);
+/* An error if the traced code changed what it must not. */
+aril_status aril__trace_check_host(const aril__tracing *t);
 void aril__trace_restore_host(aril__tracing *t);
+
+/* The name of a tensor from outside; NULL: none. */
+const char *aril__trace_name_of(const aril__tracing *t, const aril_tensor *x);
 
 #endif

@@ -126,6 +126,7 @@ aril_module *aril_module_keep(aril_module *m)
 void aril_module_release(aril_module *m)
 {
     if (!m || atomic_fetch_sub_explicit(&m->refs, 1, memory_order_acq_rel) != 1) return;
+    aril__module_program_free(m);
     if (m->type->destroy) m->type->destroy(m);
     aril__hooks_free(m);
     aril__lists_free(m);
@@ -440,10 +441,16 @@ static void write_frames(const aril__frame *f, char *text, size_t size)
     if (!write_path(f->up->what, f->what, text + n, size - n) && n) text[n - 1] = 0;
 }
 
-void aril__module_where(const aril__frame *frame, char *text, size_t size)
+/* The path of the running module from the outermost one. */
+static void write_module_path(const aril__frame *frame, char *text, size_t size)
 {
     text[0] = 0;
     write_frames(frame, text, size);
+}
+
+void aril__module_where(const aril__frame *frame, char *text, size_t size)
+{
+    write_module_path(frame, text, size);
     size_t n = strlen(text);
     const char *type = aril_module_type(frame->what);
     snprintf(text + n, size - n, n ? " (%s): " : "%s: ", type);
@@ -541,6 +548,23 @@ typedef struct run {
     aril_guard scope;
 } run;
 
+/* In a trace: a program is for the mode, the tensors and the data that the module has now. */
+static aril__cold aril_status note_in_trace(aril_module *m)
+{
+    char path[256], name[320];
+    write_module_path(aril__self()->frame, path, sizeof path);
+    for (int i = 0; i < m->n_own; i++) {
+        if (!m->own[i].tensor) continue;
+        snprintf(name, sizeof name, "%s%s%s", path, *path ? "." : "", m->own[i].name);
+        aril__trace_name(m->own[i].tensor, name);
+    }
+    aril_status s = aril__trace_depend(&m->training, sizeof m->training);
+    if (s == ARIL_OK) s = aril__trace_depend(&m->own, sizeof m->own); /* before what it points to */
+    if (s == ARIL_OK && m->n_own) s = aril__trace_depend(m->own, (size_t)m->n_own * sizeof *m->own);
+    if (s == ARIL_OK && !m->layer && m->type->size) s = aril__trace_depend(m->data, m->type->size);
+    return s;
+}
+
 static aril_status run_begin(run *r, aril_module *m, int n_in, aril_tensor *const *in)
 {
     r->th = aril__self();
@@ -548,6 +572,7 @@ static aril_status run_begin(run *r, aril_module *m, int n_in, aril_tensor *cons
     r->th->frame = &r->frame;
     aril_status s = check_inputs(m, n_in, in);
     if (aril__unlikely(s == ARIL_OK && !aril__is_ready(m))) s = build(m, n_in, in);
+    if (aril__unlikely(r->th->tracer != NULL) && s == ARIL_OK) s = note_in_trace(m);
     r->scope = (aril_guard){ UINT32_MAX };
     if (aril__likely(s == ARIL_OK)) {
         r->scope = aril_scope_begin();
@@ -587,8 +612,8 @@ static void fail_together(int n_out, aril_tensor **out)
     aril__fail_together(n_out, out);
 }
 
-static inline aril_status forward(aril_module *m, int n_in, aril_tensor *const *in, int n_out,
-                                  aril_tensor **out)
+static aril_status forward_plain(aril_module *m, int n_in, aril_tensor *const *in, int n_out,
+                                 aril_tensor **out)
 {
     enum { PADDED = 16 };
     run r;
@@ -602,8 +627,6 @@ static inline aril_status forward(aril_module *m, int n_in, aril_tensor *const *
         in = all;
     }
     aril_status s = run_begin(&r, m, n_in, in);
-    if (aril__unlikely(aril__self()->tracer != NULL) && s == ARIL_OK)
-        s = aril__trace_watch(&m->training, sizeof m->training); /* a program is for one mode */
     if (aril__likely(s == ARIL_OK)) {
         s = aril__likely(!m->hooks) ? aril__run_class(m, n_in, in, n_out, out)
                                     : aril__run_hooked(m, n_in, in, n_out, out);
@@ -614,6 +637,14 @@ static inline aril_status forward(aril_module *m, int n_in, aril_tensor *const *
     run_end(&r);
     if (aril__unlikely(s < 0 && n_out > 0 && !out[0])) return poison_results(n_out, out, s);
     return s;
+}
+
+static inline aril_status forward(aril_module *m, int n_in, aril_tensor *const *in, int n_out,
+                                  aril_tensor **out)
+{
+    if (aril__unlikely(m && m->program) && !aril__self()->tracer && !aril__building)
+        return aril__forward_jit(m, n_in, in, n_out, out, forward_plain);
+    return forward_plain(m, n_in, in, n_out, out);
 }
 
 aril_tensor *aril_forward(aril_module *m, aril_tensor *x)
@@ -723,7 +754,7 @@ aril_status aril_module_build(aril_module *m, aril_shape x)
     aril_shape batch = { .ndim = x.ndim + 1, .dim = { 1 } };
     memcpy(batch.dim + 1, x.dim, (size_t)x.ndim * sizeof *x.dim);
     ARIL_SCOPE;
-    aril_tensor *zeros = aril_zeros(batch, m->dtype, m->device);
+    aril_tensor *zeros = aril_zeros(batch, m->dtype, aril__module_device(m));
     return aril_module_build_n(m, (aril_list){ 1, &zeros });
 }
 

@@ -65,6 +65,7 @@ struct aril_module {
     const aril_module_class *type;
     const aril__layer *layer; /* NULL: a user-defined class */
     aril__module_hook *hooks;
+    struct aril__module_program *program; /* of aril_module_jit; NULL: none */
     aril__own_tensor *own;
     aril__child *child;
     int n_own, cap_own, n_children, cap_children;
@@ -135,6 +136,10 @@ static inline bool aril__is_training(const aril_module *m)
     return m->training && !aril__building;
 }
 
+/* Where m computes: the device of the first parameter or buffer of its tree, or, if there is none
+ * yet, the one that m or the first of its children was moved to. */
+aril_device aril__module_device(const aril_module *m);
+
 /* Where modules create their parameters until they are moved or built: the CPU. Tests change it. */
 extern aril_device aril__new_modules_on;
 
@@ -167,6 +172,13 @@ aril_status aril__run_hooked(aril_module *m, int n_in, aril_tensor *const *in, i
                              aril_tensor **out);
 void aril__hooks_free(aril_module *m);
 void aril__lists_free(aril_module *m);
+
+/* Runs a module that aril_module_jit was called for; `plain` runs it as it is. */
+typedef aril_status aril__forward_fn(aril_module *m, int n_in, aril_tensor *const *in, int n_out,
+                                     aril_tensor **out);
+aril_status aril__forward_jit(aril_module *m, int n_in, aril_tensor *const *in, int n_out,
+                              aril_tensor **out, aril__forward_fn *plain);
+void aril__module_program_free(aril_module *m);
 
 /* Calls the class's forward function and checks its results. */
 aril_status aril__run_class(aril_module *m, int n_in, aril_tensor *const *in, int n_out,

@@ -478,6 +478,26 @@ static aril_status update_all(aril_optim *opt, int n)
     return s;
 }
 
+/* In a trace: the tensors of the state, which exist now. Loading a state may replace them. */
+static aril__cold aril_status watch_state(aril_optim *opt)
+{
+    aril_status s = ARIL_OK;
+    aril__trace_name(opt->step, "step");
+    if (opt->scale) aril__trace_name(opt->scale, "loss_scale");
+    for (int i = 0; i < opt->n_groups; i++) aril__trace_name(opt->groups[i].lr, "lr");
+    for (int i = 0; i < opt->n_params && s == ARIL_OK; i++) {
+        aril__optim_param *p = &opt->params[i];
+        char name[320];
+        s = aril__trace_depend(p->slot, sizeof p->slot);
+        for (int k = 0; k < ARIL__UPDATE_SLOTS; k++) {
+            if (!p->slot[k]) continue;
+            snprintf(name, sizeof name, "%s.%s", p->name, aril__slot_of(opt, p, k).name);
+            aril__trace_name(p->slot[k], name);
+        }
+    }
+    return s;
+}
+
 /* The ops of a step. None of them waits for a device. */
 static aril_status apply_step(aril_optim *opt)
 {
@@ -489,7 +509,8 @@ static aril_status apply_step(aril_optim *opt)
     int n = gather(opt);
     if (n < 0) return n;
     if (n == 0) return no_gradient(opt);
-    aril_status s = numbers_ready(opt);
+    aril_status s = aril__unlikely(aril__self()->tracer != NULL) ? watch_state(opt) : ARIL_OK;
+    if (s == ARIL_OK) s = numbers_ready(opt);
     if (s == ARIL_OK) s = find_factor(opt, n, &factor, &finite);
     if (s < 0) return s;
     if (finite) next.step = aril_add(opt->step, aril_cast(finite, ARIL_I64));
@@ -538,7 +559,12 @@ static void after_run(void *opt, const void *took)
 /* What the recorded ops depend on besides tensors. A program is made for these values. */
 static aril_status watch_host(aril_optim *opt)
 {
-    aril_status s = aril__trace_watch(&opt->pending, sizeof opt->pending);
+    /* The lists come before their elements: others may have been allocated since. */
+    aril_status s = aril__trace_depend(&opt->groups, sizeof opt->groups);
+    if (s == ARIL_OK) s = aril__trace_depend(&opt->n_groups, sizeof opt->n_groups);
+    if (s == ARIL_OK) s = aril__trace_depend(&opt->params, sizeof opt->params);
+    if (s == ARIL_OK) s = aril__trace_depend(&opt->n_params, sizeof opt->n_params);
+    if (s == ARIL_OK) s = aril__trace_watch(&opt->pending, sizeof opt->pending);
     for (int i = 0; i < opt->n_groups && s == ARIL_OK; i++) {
         aril__optim_group *g = &opt->groups[i];
         s = aril__trace_watch(&g->attrs, sizeof g->attrs);

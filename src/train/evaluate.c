@@ -7,6 +7,7 @@
 #include "core/error.h"
 #include "core/memory.h"
 #include "core/thread.h"
+#include "train/compiled.h"
 #include "train/model.h"
 #include "train/terminal.h"
 
@@ -60,12 +61,12 @@ typedef aril_status each_batch(aril_model *m, const aril_batch *b, aril__results
 static aril_status measure_batch(aril_model *m, const aril_batch *b, aril__results *r, void *ctx)
 {
     (void)ctx;
-    aril_status status = aril__model_loss(m, b, NULL, r);
-    return status == ARIL_OK ? aril__model_count(m, b, r) : status;
+    return aril__model_count(m, b, r);
 }
 
 /* The function that an epoch runs for each batch, and its totals. */
 typedef struct epoch {
+    aril__step_kind kind;
     each_batch *each;
     void *ctx;
     int n_out;
@@ -87,7 +88,7 @@ static aril_status run(aril_model *m, aril_loader *loader, epoch *e, aril__progr
         ARIL_SCOPE;
         ARIL_INFERENCE;
         aril__results r = { 0 };
-        status = aril__model_forward(m, &b, e->n_out, &r);
+        status = aril__model_step(m, e->kind, &b, (aril__step_plan){ .n_out = e->n_out }, &r);
         if (status == ARIL_OK) status = e->each(m, &b, &r, e->ctx);
         e->batches++;
         e->samples += b.n;
@@ -102,7 +103,7 @@ static aril_status run(aril_model *m, aril_loader *loader, epoch *e, aril__progr
 aril_status aril__model_measure(aril_model *m, aril_loader *loader, aril__progress *progress,
                                 aril_fit *fit)
 {
-    epoch e = { .each = measure_batch, .n_out = m->n_outputs };
+    epoch e = { .kind = ARIL__MEASURE_STEP, .each = measure_batch, .n_out = m->n_outputs };
     aril__model_reset(m);
     aril_status status = run(m, loader, &e, progress, fit);
     if (status == ARIL_OK) status = aril_synchronize(m->device); /* errors that arrive late */
@@ -214,7 +215,7 @@ static aril_tensor *joined(const pile *p, int k)
 static aril_status run_predict(aril_model *m, aril_loader *loader, pile *all,
                                const aril_eval_opts *opts)
 {
-    epoch e = { .each = pile_up, .ctx = all, .n_out = all->n_out };
+    epoch e = { .kind = ARIL__PREDICT_STEP, .each = pile_up, .ctx = all, .n_out = all->n_out };
     aril__progress p;
     aril__progress_start(&p, opts->output, opts->verbose == 0 ? ARIL_SILENT : opts->verbose,
                          m->input.ndim == 3);

@@ -10,6 +10,7 @@
 #include "core/memory.h"
 #include "core/thread.h"
 #include "optim/optim.h"
+#include "train/compiled.h"
 #include "train/model.h"
 #include "train/signals.h"
 #include "train/terminal.h"
@@ -18,62 +19,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- one update ---- */
-
-typedef struct step {
-    aril_model *m;
-    const aril_batch *b;
-    aril_tensor *class_weight;
-    double share; /* share of the gradient in an update: 1 / accumulated batches */
-    aril__results r;
-} step;
-
-/* Forward, loss, backward, as in a hand-written loop. */
-static aril_status gradients(step *s)
-{
-    aril_status status = aril__model_forward(s->m, s->b, s->m->n_outputs, &s->r);
-    if (status == ARIL_OK) status = aril__model_loss(s->m, s->b, s->class_weight, &s->r);
-    if (status != ARIL_OK) return status;
-    aril_tensor *from = s->share != 1 ? aril_mul_scalar(s->r.loss, s->share) : s->r.loss;
-    return aril_backward(aril_scale_loss(s->m->opt, from));
-}
-
-/* Calls fn for each result of a batch. */
-static void each_result(const aril__results *r, aril_tensor *(*fn)(aril_tensor *t))
-{
-    for (int k = 0; k < ARIL_MODEL_OUTPUTS; k++) {
-        if (r->output[k] != NULL) fn(r->output[k]);
-        if (r->each[k] != NULL) fn(r->each[k]);
-    }
-    if (r->weight != NULL) fn(r->weight);
-    fn(r->loss);
-}
-
-/* For optimizers that evaluate several times (lbfgs): keeps the results of the first evaluation. */
-static aril_tensor *closure(void *ctx)
-{
-    step *s = ctx, again = *s;
-    again.r = (aril__results){ 0 };
-    if (gradients(&again) != ARIL_OK) return again.r.loss;
-    if (s->r.loss == NULL) {
-        s->r = again.r;
-        each_result(&s->r, aril_keep); /* the optimizer calls this in its own scope */
-    }
-    return again.r.loss;
-}
-
-static aril_status update(step *s, bool now)
-{
-    if (aril_optim_needs_closure(s->m->opt)) {
-        aril_tensor *loss = aril_step_closure(s->m->opt, closure, s);
-        aril_status status = loss != NULL ? aril_tensor_status(loss) : aril__latest_status();
-        if (s->r.loss == NULL) return status != ARIL_OK ? status : aril__latest_status();
-        each_result(&s->r, aril_adopt);
-        return status;
-    }
-    aril_status status = gradients(s);
-    return status == ARIL_OK && now ? aril_step(s->m->opt) : status;
-}
+/* ---- one batch ---- */
 
 /* Stores the entries of a list in *first and others[]. */
 static aril_status spread(const char *what, aril_list from, aril_tensor **first,
@@ -102,8 +48,10 @@ double aril_model_train_on_batch_n(aril_model *m, aril_list x, aril_list y, aril
     aril__model_ready(m);
     aril_module_train(m->net);
     b.n = aril_ndim(b.x) > 0 ? aril_size(b.x, 0) : 1;
-    step s = { .m = m, .b = &b, .share = 1 };
-    return update(&s, true) == ARIL_OK ? aril_item(s.r.loss) : NAN;
+    aril__step_plan plan = { .n_out = m->n_outputs, .update = true, .share = 1 };
+    aril__results r = { 0 };
+    aril_status status = aril__model_step(m, ARIL__TRAIN_STEP, &b, plan, &r);
+    return status == ARIL_OK ? aril_item(r.loss) : NAN;
 }
 
 double aril_model_train_on_batch(aril_model *m, aril_tensor *x, aril_tensor *y, aril_tensor *weight)
@@ -217,16 +165,17 @@ static bool update_now(const aril_fit *f, double *share)
 static aril_status one_batch(aril_fit *f, const aril_batch *b)
 {
     ARIL_SCOPE;
-    step s = { .m = f->model, .b = b, .class_weight = f->opts.class_weight };
-    bool now = update_now(f, &s.share);
-    aril_status status = update(&s, now);
-    if (status == ARIL_OK) status = aril__model_count(f->model, b, &s.r);
+    aril__step_plan plan = { .n_out = f->model->n_outputs, .class_weight = f->opts.class_weight };
+    plan.update = update_now(f, &plan.share);
+    aril__results r = { 0 };
+    aril_status status = aril__model_step(f->model, ARIL__TRAIN_STEP, b, plan, &r);
+    if (status == ARIL_OK) status = aril__model_count(f->model, b, &r);
     if (status != ARIL_OK) return status;
     f->batch++;
     f->step++;
     f->samples += b->n;
     if (f->opts.callbacks.n == 0) return ARIL_OK;
-    aril_set(&f->last_loss, aril_detach(s.r.loss));
+    aril_set(&f->last_loss, aril_detach(r.loss));
     return aril__callbacks_call(f, ARIL__BATCH_END);
 }
 
@@ -531,6 +480,7 @@ static aril_history *fit(aril_model *m, aril_loader *loader, aril_loader *val,
         if (status == ARIL_OK) {
             m->running = &f;
             aril__model_ready(m);
+            aril__model_try_again(m);
             f.late = aril__late_errors();
             status = run(&f);
             m->running = NULL;

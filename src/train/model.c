@@ -11,6 +11,8 @@
 #include "aril/view.h"
 #include "core/error.h"
 #include "core/memory.h"
+#include "nn/module.h"
+#include "train/compiled.h"
 
 #include <ctype.h>
 #include <math.h>
@@ -42,6 +44,7 @@ aril_model *aril_model_new(aril_module *net, aril_shape input)
 
 static void decompile(aril_model *m)
 {
+    aril__model_drop_programs(m); /* they refer to the rest */
     for (int i = 0; i < m->n_metrics; i++) aril_metric_free(m->metric[i]);
     free(m->metric);
     for (int i = 0; i < m->n_columns; i++) free(m->column[i]);
@@ -57,6 +60,7 @@ static void decompile(aril_model *m)
     m->opt = NULL;
     m->compiled = false;
     m->autocast = 0;
+    m->eager = false;
 }
 
 void aril_model_free(aril_model *m)
@@ -289,6 +293,7 @@ aril_status aril_model_compile(aril_model *m, aril_model_opts opts)
     if (m->opt == opts.optimizer) m->opt = NULL;
     decompile(m);
     m->opt = opts.optimizer;
+    m->eager = opts.eager;
     aril_status status = set_autocast(m, opts.autocast);
     if (status == ARIL_OK) status = aril__outputs_set(m, &opts);
     if (status == ARIL_OK) status = add_metrics(m, 0, opts.metrics);
@@ -321,9 +326,7 @@ aril_status aril__need_compiled(const aril_model *m, bool optimizer)
 void aril__model_ready(aril_model *m)
 {
     m->built = aril_module_built(m->net);
-    const aril_named *params = m->built ? aril_parameters(m->net) : NULL;
-    m->device =
-        params != NULL && params->n > 0 ? aril_device_of(params->at[0]) : (aril_device){ 0 };
+    m->device = aril__module_device(m->net);
 }
 
 static int inputs_of(const aril_model *m, const aril_batch *b, aril_tensor **in)

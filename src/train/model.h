@@ -30,8 +30,10 @@ struct aril_model {
     int n_outputs; /* 0 before compile */
     aril__output output[ARIL_MODEL_OUTPUTS];
     bool compiled;
-    aril_dtype autocast; /* of the module's forward pass; 0: as the caller has it */
-    bool built;          /* this and the device: cached by aril__model_ready */
+    aril_dtype autocast;             /* of the module's forward pass; 0: as the caller has it */
+    bool eager;                      /* steps are not compiled */
+    struct aril__programs *programs; /* compiled steps; NULL: none yet */
+    bool built;                      /* this and the device: cached by aril__model_ready */
     aril_device device;
     int n_metrics, n_shown; /* those without a column come last */
     aril_metric **metric;

@@ -13,10 +13,10 @@ aril_tensor *aril__rng_draw(aril_generator *g)
 {
     aril__thread *th = aril__self();
     aril_rng_state before = aril_generator_state(g ? g : &th->generator);
-    aril__rng_key key = aril__rng_next(g ? g : &th->generator);
     int64_t dim[1] = { 2 };
     aril_tensor *t = aril__tensor_new(th, ARIL_U64, 1, dim, aril__cpu_device);
-    if (t) {
+    if (t) { /* a failed call draws nothing */
+        aril__rng_key key = aril__rng_next(g ? g : &th->generator);
         uint64_t *k = t->storage->data;
         k[0] = key.seed;
         k[1] = key.call;

@@ -57,6 +57,10 @@ struct aril__tracer {
     /* The traced code depends on these bytes of the host, which a run must find as they are, and
      * may change them: they are as they were when the trace ends. */
     aril_status (*watch)(aril__tracer *self, void *at, size_t bytes);
+    /* The same for bytes that the traced code must not change: a trace that does so fails. */
+    aril_status (*depend)(aril__tracer *self, const void *at, size_t bytes);
+    /* What a tensor from outside is called in printed graphs. */
+    void (*name)(aril__tracer *self, const aril_tensor *t, const char *name);
     /* After each run, fn(ctx, data) is called, with a copy of `data`. */
     aril_status (*after)(aril__tracer *self, void (*fn)(void *ctx, const void *data), void *ctx,
                          const void *data, size_t bytes);
@@ -75,8 +79,10 @@ typedef struct aril__pause {
 aril__pause aril__trace_pause(void);
 void aril__trace_resume(aril__pause p);
 
-/* The same as tracer->watch and tracer->after of the thread's tracer; nothing outside a trace. */
+/* The same as the functions of the thread's tracer; nothing outside a trace. */
 aril_status aril__trace_watch(void *at, size_t bytes);
+aril_status aril__trace_depend(const void *at, size_t bytes);
+void aril__trace_name(const aril_tensor *t, const char *name);
 aril_status aril__trace_after(void (*fn)(void *ctx, const void *data), void *ctx, const void *data,
                               size_t bytes);
 

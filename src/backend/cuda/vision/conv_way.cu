@@ -598,7 +598,7 @@ static bool tune(const aril_run *r, const aril_cuda_conv_task *t, aril_cuda_conv
     cudaStreamCaptureStatus capturing = cudaStreamCaptureStatusNone;
     cudaStreamIsCapturing(aril_cuda_stream(r), &capturing);
     if (capturing != cudaStreamCaptureStatusNone) return false;
-    cudaDeviceSynchronize(); /* other work would disturb the times */
+    aril_cuda_synchronize(aril_cuda_device_of(r)); /* other work would disturb the times */
     if (begin_scratch(r, t, &c.memory)) {
         aril_cuda_conv_way own;
         if (make_own(t, &own)) compete(&c, &own);
