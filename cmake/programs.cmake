@@ -130,7 +130,8 @@ set(strict_programs test_ops test_ops_grad test_define test_each_row test_late_e
     test_optim_schedule test_optim_master test_numbers test_everyday test_several test_scope test_metrics
     test_checkpoint test_checkpoint_files test_resume test_train test_train_device test_train_autocast
     test_train_misuse test_train_outputs test_train_watch test_data test_splits test_tables test_transform
-    test_thread_loader test_npy test_formats test_images test_draw test_tensorboard test_hostile_files)
+    test_thread_loader test_npy test_formats test_images test_draw test_tensorboard test_hostile_files
+    test_onnx_backend)
 foreach(cases ${golden_cases})
     get_filename_component(family ${cases} NAME_WE)
     if(NOT family STREQUAL "transform")

@@ -453,6 +453,7 @@ static aril_status call_untraced(const aril_program *p, aril_list in, aril_tenso
     if (!made) return no_memory(p);
     aril_status s = call_fn(p, in.at, made, n_out);
     for (int i = 0; i < *n_out && s == ARIL_OK; i++) out[i] = aril__tensor_keep(made[i]);
+    if (s < 0) *n_out = p->n_out;
     free(made);
     return s;
 }

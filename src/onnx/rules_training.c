@@ -1,5 +1,5 @@
-/* Gradients, and the optimizers of ai.onnx.preview.training, whose inputs are the learning rate, the
- * number of updates so far, then the tensors of each kind. */
+/* Gradients, and the optimizers of ai.onnx.preview.training, whose inputs are the learning rate,
+ * the number of updates so far, then the tensors of each kind. */
 #include "onnx/rules.h"
 
 /* g + coefficient * x */

@@ -1,5 +1,6 @@
 /* ONNX's own backend tests, from the archives under ARIL_TEST_DATA. */
 #include "aril/aril.h"
+#include "support/device.h"
 #include "support/temp.h"
 #include "support/test.h"
 
@@ -55,7 +56,8 @@ static void run_suite(const char *suite, int passed)
     aril_onnx_results r;
     FILE *to = open_memstream(&text, &size);
     CHECK(to != NULL);
-    aril_status s = aril_onnx_test(folder, to, (aril_onnx_test_opts){ 0 }, &r);
+    aril_status s =
+        aril_onnx_test(folder, to, (aril_onnx_test_opts){ .device = test_device() }, &r);
     fclose(to);
     for (char *save, *line = strtok_r(text, "\n", &save); line; line = strtok_r(NULL, "\n", &save))
         if (strncmp(line, "FAIL ", 5) == 0 && !is_known(line + 5))
