@@ -25,8 +25,8 @@ typedef struct drawing {
     const aril__graph *g;
     FILE *to;
     const aril__stepwise *values; /* NULL: shapes only */
-    int depth;                  /* modules below that level are one box; -1: none is */
-    uint32_t *box;              /* of each node: the first node of its box */
+    int depth;                    /* modules below that level are one box; -1: none is */
+    uint32_t *box;                /* of each node: the first node of its box */
 } drawing;
 
 /* ---- text ---- */

@@ -91,14 +91,15 @@ static bool has_unknown_sizes(const aril__graph *g)
     return false;
 }
 
-aril_status aril__graph_stepwise(const aril__graph *g, aril_list in, bool gradients, aril__stepwise *r)
+aril_status aril__graph_stepwise(const aril__graph *g, aril_list in, bool gradients,
+                                 aril__stepwise *r)
 {
     if (has_unknown_sizes(g) || (uint32_t)in.n != g->n_inputs)
         return aril__fail(ARIL_ERR_ARG,
                           "%s: expected values for its %u inputs, whose sizes must be known",
                           g->name ? g->name : "graph", g->n_inputs);
     *r = (aril__stepwise){ .value = aril__calloc(g->n_values * sizeof *r->value),
-                         .seconds = aril__calloc(g->n_nodes * sizeof *r->seconds) };
+                           .seconds = aril__calloc(g->n_nodes * sizeof *r->seconds) };
     aril_status s = ARIL_OK;
     if (!r->value || !r->seconds) s = aril__fail(ARIL_ERR_MEMORY, "program: out of memory");
     aril_guard mode = gradients ? aril_enable_grad_begin() : aril_no_grad_begin();

@@ -11,7 +11,8 @@ typedef struct aril__stepwise {
 
 /* Runs the graph on these inputs, whose sizes it must know. With `gradients`, operations are
  * recorded, and float values keep their gradients. Results belong to the innermost scope. */
-aril_status aril__graph_stepwise(const aril__graph *g, aril_list in, bool gradients, aril__stepwise *r);
+aril_status aril__graph_stepwise(const aril__graph *g, aril_list in, bool gradients,
+                                 aril__stepwise *r);
 void aril__stepwise_free(aril__stepwise *r);
 
 #endif
