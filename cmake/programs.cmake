@@ -125,12 +125,13 @@ endif()
 # transforms of images, which compute on the host, and one case of optimizers in f32 whose rounding
 # differs by more than its tolerance; the same case in f64 agrees.
 
-set(strict_programs test_ops test_ops_grad test_each_row test_late_errors test_narrow_casts test_thread_streams test_autograd
+set(strict_programs test_ops test_ops_grad test_define test_each_row test_late_errors test_narrow_casts test_thread_streams test_autograd
     test_grad_edges test_graph_ops test_views test_nn test_nn_layers test_nn_loss test_loss test_optim test_optim_state
     test_optim_schedule test_optim_master test_numbers test_everyday test_several test_scope test_metrics
     test_checkpoint test_checkpoint_files test_resume test_train test_train_device test_train_autocast
     test_train_misuse test_train_outputs test_train_watch test_data test_splits test_tables test_transform
-    test_thread_loader test_npy test_formats test_images test_draw test_tensorboard test_hostile_files)
+    test_thread_loader test_npy test_formats test_images test_draw test_tensorboard test_hostile_files
+    test_onnx_backend)
 foreach(cases ${golden_cases})
     get_filename_component(family ${cases} NAME_WE)
     if(NOT family STREQUAL "transform")
@@ -185,7 +186,7 @@ if(have_cuda)
     endfunction()
     set(cuda_parts 16) # of the programs that go through the whole op table
     foreach(name ${strict_programs} test_precision test_coverage test_sequence_sizes test_conv test_conv_sizes
-            test_matmul test_define test_jit test_jit_state test_replay test_fused_bits)
+            test_matmul test_jit test_jit_state test_replay test_fused_bits)
         if(name MATCHES "^test_(ops|ops_grad|each_row)$")
             foreach(part RANGE 1 ${cuda_parts})
                 math(EXPR at "${part} - 1")

@@ -152,6 +152,14 @@ static aril__value_id before_reshape(const aril__graph *g, const aril__graph_nod
     return only_reshapes(inner) ? input(g, inner, 0) : 0;
 }
 
+/* A reshape copies by itself where the order in memory requires it, which only a run knows. */
+static aril__value_id before_contiguous(const aril__graph *g, const aril__graph_node *n)
+{
+    static const char *const names[] = { "reshape", "reshape_like", "flatten", NULL };
+    const aril__graph_node *inner = is_any_op(n, names) ? producer(g, input(g, n, 0)) : NULL;
+    return is_op(inner, "contiguous") ? input(g, inner, 0) : 0;
+}
+
 /* A permutation of a permutation is one; its axes are put into the node. */
 static aril__value_id before_permute(aril__graph *g, const aril__graph_node *n)
 {
@@ -173,6 +181,26 @@ static aril__value_id without_permute(const aril__graph *g, const aril__graph_no
     return input(g, n, 0);
 }
 
+/* The earliest value with the shape and dtype of v, by nodes that keep them. */
+static aril__value_id origin_of_shape(const aril__graph *g, aril__value_id v)
+{
+    static const char *const names[] = { "contiguous", "copy", NULL };
+    for (const aril__graph_node *n; (n = producer(g, v));) {
+        if (!n->op->formula && !is_any_op(n, names)) break;
+        if (!input(g, n, 0) || !aril__graph_alike(g, v, input(g, n, 0))) break;
+        v = input(g, n, 0);
+    }
+    return v;
+}
+
+/* Where only a shape is read, values are not needed; but some ops take the memory order, too. */
+static void read_shapes(aril__graph *g, const aril__graph_node *n)
+{
+    if (n->op->flags & (KEEPS_ORDER | KEEPS_CHANNELS)) return;
+    for (uint32_t i = 0; i < n->n_in && i < 31; i++)
+        if (n->op->shape_only >> i & 1) g->ids[n->in + i] = origin_of_shape(g, g->ids[n->in + i]);
+}
+
 /* ---- the pass ---- */
 
 /* Lets the node start from an earlier value, as far back as possible. */
@@ -181,6 +209,7 @@ static void shorten(aril__graph *g, const aril__graph_node *n)
     for (;;) {
         aril__value_id x = before_cast(g, n);
         if (!x) x = before_reshape(g, n);
+        if (!x) x = before_contiguous(g, n);
         if (!x) x = before_permute(g, n);
         if (!x) return;
         g->ids[n->in] = x;
@@ -210,6 +239,7 @@ aril_status aril__pass_algebra(aril__graph *g)
             aril__value_id v = g->ids[n->in + i];
             if (to[v]) g->ids[n->in + i] = to[v];
         }
+        if (n->op->shape_only) read_shapes(g, n);
         if (n->n_out != 1 || n->n_in == 0 || n->n_bodies) continue;
         shorten(g, n);
         to[n->out] = equal_value(g, n);

@@ -436,6 +436,11 @@ uint32_t aril__exec_results(const aril__exec *x)
     return x->n_outputs;
 }
 
+void aril__exec_keep_nothing(aril__exec *x)
+{
+    x->trims = true;
+}
+
 uint32_t aril__exec_steps(const aril__exec *x)
 {
     return x->n_steps;
@@ -645,7 +650,7 @@ static aril_status run_instance(aril__exec_state *r, aril_tensor **got)
 /* Plans for these inputs. Returns by how much that exceeds the limit, after changing the graph if
  * that can help; -1 with an error. */
 static int64_t try_within(aril__graph *g, const aril__exec *x, aril_tensor *const *in, int64_t max,
-                          uint32_t *chosen)
+                          bool first, uint32_t *chosen)
 {
     aril__exec_state r = { .x = x, .g = g, .th = aril__self(), .n_sizes = g->sizes->n, .in = in };
     r.size = aril__malloc((r.n_sizes + 1) * sizeof *r.size);
@@ -660,9 +665,12 @@ static int64_t try_within(aril__graph *g, const aril__exec *x, aril_tensor *cons
     const aril__device *device = NULL;
     aril_memory_plan m;
     int64_t more = excess(r.n, max, &device, &m);
+    bool divided = false;
     *chosen = 0;
-    if (more > 0) s = aril__recompute(g, x, r.n, device, (size_t)more, chosen);
-    if (s == ARIL_OK && more > 0 && !*chosen) s = too_large(g, more, device, &m);
+    if (more > 0 && first) s = aril__spread_updates(g, &divided);
+    if (s == ARIL_OK && more > 0 && !divided)
+        s = aril__recompute(g, x, r.n, device, (size_t)more, chosen);
+    if (s == ARIL_OK && more > 0 && !*chosen && !divided) s = too_large(g, more, device, &m);
     return_instance(x, r.n);
     return s < 0 ? -1 : more;
 }
@@ -673,15 +681,16 @@ aril__exec *aril__exec_within(aril__graph *g, aril_tensor *const *in, int64_t ma
     for (int round = 0; round < ROUNDS; round++) {
         uint32_t chosen;
         aril__exec *x = aril__exec_whole(g);
-        int64_t more = x ? try_within(g, x, in, max_memory, &chosen) : -1;
+        int64_t more = x ? try_within(g, x, in, max_memory, round == 0, &chosen) : -1;
         if (more == 0) {
             x->max_memory = max_memory;
             return x;
         }
         aril__exec_free(x);
         if (more < 0) return NULL;
-        aril__log(ARIL__LOG_TRACE, "%s: %lld bytes too many, %u values are recomputed",
-                  graph_name(g), (long long)more, chosen);
+        aril__log(ARIL__LOG_TRACE, "%s: %lld bytes too many, %u values are recomputed%s",
+                  graph_name(g), (long long)more, chosen,
+                  chosen ? "" : ", updates follow their gradients");
     }
     aril__fail(ARIL_ERR_MEMORY, "%s: does not fit into .max_memory", graph_name(g));
     return NULL;

@@ -34,6 +34,10 @@ aril_status aril__exec_run(const aril__exec *x, aril_tensor *const *in, aril_ten
 aril_status aril__exec_run_body(const aril__exec *x, aril_tensor *const *in, const int64_t *size,
                                 aril_tensor **out);
 
+/* From now on, no memory stays allocated between runs: for runs that are recorded, whose memory
+ * belongs to the recording. */
+void aril__exec_keep_nothing(aril__exec *x);
+
 /* The memory plan of the latest instance that no run uses now; zeros if there is none. */
 aril_memory_plan aril__exec_memory(const aril__exec *x, const aril__device *device);
 

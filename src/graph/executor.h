@@ -54,6 +54,7 @@ struct aril__exec {
     uint32_t *slot_of;     /* of each value of the graph; 0: not used */
     aril__pool *pool;
     int64_t max_memory; /* bytes that a run may allocate on a device; 0: any */
+    bool trims;         /* no arena stays allocated between runs */
     bool apart;         /* values do not share memory, unless that takes too much */
     uint32_t n_steps, n_slots, n_ends, n_sources, n_outputs, n_effects, n_values;
 };
@@ -201,6 +202,10 @@ enum { ARIL__PLACE_ALIGN = 64, ARIL__PLACE_ALIGN_DEVICE = 256 };
  * number. The executor and the instance are those of the graph as it is before. */
 aril_status aril__recompute(aril__graph *g, const aril__exec *x, const aril__instance *n,
                             const aril__device *device, size_t wanted, uint32_t *chosen);
+
+/* spread.c: divides updates of many parameters, such that each follows its gradient. *changed:
+ * whether there was one. */
+aril_status aril__spread_updates(aril__graph *g, bool *changed);
 
 /* run.c: runs an instance that is for this run. got[] gets references to the outputs, on failure
  * some of them. */

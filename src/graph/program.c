@@ -52,6 +52,7 @@ struct aril_program {
     aril__exec *x;
     uint32_t *inputs;
     int n_in;
+    const aril__program_kind *kind; /* of a function that belongs to the program, or NULL */
 };
 
 static aril__cold aril_status no_memory(const aril_program *p)
@@ -439,6 +440,24 @@ static trace *try_trace(const aril_program *p, aril_list in, const int64_t *word
     return t;
 }
 
+static bool is_untraced(const aril_program *p)
+{
+    return p->kind && p->kind->untraced(p->ctx);
+}
+
+/* Calls the function itself. out[] gets references. */
+static aril_status call_untraced(const aril_program *p, aril_list in, aril_tensor **out, int *n_out)
+{
+    ARIL_SCOPE;
+    aril_tensor **made = aril__calloc((size_t)p->max_results * sizeof *made);
+    if (!made) return no_memory(p);
+    aril_status s = call_fn(p, in.at, made, n_out);
+    for (int i = 0; i < *n_out && s == ARIL_OK; i++) out[i] = aril__tensor_keep(made[i]);
+    if (s < 0) *n_out = p->n_out;
+    free(made);
+    return s;
+}
+
 static aril_status run_function(aril_program *p, aril_list in, aril_tensor **out, int *n_out,
                                 aril__error **untraced)
 {
@@ -447,12 +466,20 @@ static aril_status run_function(aril_program *p, aril_list in, aril_tensor **out
     size_t n = MODE_WORDS + (size_t)in.n * INPUT_WORDS;
     aril_status s = check_inputs(p, in);
     if (s < 0) return s;
+    if (p->kind && in.n != p->n_in)
+        return aril__fail(ARIL_ERR_ARG, "%s: got %d inputs, expected %d", p->name, in.n, p->n_in);
+    if (is_untraced(p)) return call_untraced(p, in, out, n_out);
     if (n > FEW && !(word = aril__malloc(n * sizeof *word))) return no_memory(p);
     describe_call(p, in, word);
     const char *why;
     trace *t = find_trace(p, in, word, n, &why);
     if (!t) {
         t = try_trace(p, in, word, n, &s, n_out, untraced);
+        if (is_untraced(p)) {
+            release_trace(t);
+            if (word != few) free(word);
+            return call_untraced(p, in, out, n_out);
+        }
         aril__log(ARIL__LOG_TRACE, "%s: %s, because of %s", p->name,
                   t ? "traced" : "tracing failed", why);
         if (t) keep_trace(p, t);
@@ -572,9 +599,29 @@ aril_program *aril__program_of(const aril__graph *g, aril__exec *x, int n_in,
     return p;
 }
 
+aril_program *aril__program_own(aril_fn *fn, void *ctx, const aril__program_kind *kind,
+                                const char *name, int n_in, int n_out)
+{
+    aril_program *p = aril_jit(fn, ctx, (aril_jit_opts){ .name = name, .max_results = n_out });
+    if (!p) {
+        kind->free(ctx);
+        return NULL;
+    }
+    p->kind = kind;
+    p->n_in = n_in;
+    p->n_out = n_out;
+    return p;
+}
+
+void *aril__program_owned(const aril_program *p, const aril__program_kind *kind)
+{
+    return p && p->kind == kind ? p->ctx : NULL;
+}
+
 void aril_program_free(aril_program *p)
 {
     if (!p) return;
+    if (p->kind) p->kind->free(p->ctx);
     for (trace *next; p->traces; p->traces = next) {
         next = p->traces->next;
         release_trace(p->traces);
@@ -620,15 +667,23 @@ aril_memory_plan aril_program_memory(const aril_program *p, aril_device device)
     return m;
 }
 
+bool aril__program_look(const aril_program *p, void (*fn)(const aril__graph *g, void *ctx),
+                        void *ctx)
+{
+    trace *t = latest(p);
+    const aril__graph *g = t ? t->g : p->g;
+    if (g) fn(g, ctx);
+    release_trace(t);
+    return g != NULL;
+}
+
+static void print_to(const aril__graph *g, void *to)
+{
+    aril__graph_print(g, to);
+}
+
 void aril_program_print(const aril_program *p, FILE *to)
 {
     if (!p || !to) return;
-    trace *t = latest(p);
-    if (t)
-        aril__graph_print(t->g, to);
-    else if (p->g)
-        aril__graph_print(p->g, to);
-    else
-        fprintf(to, "graph %s: not traced yet\n", p->name);
-    release_trace(t);
+    if (!aril__program_look(p, print_to, to)) fprintf(to, "graph %s: not traced yet\n", p->name);
 }

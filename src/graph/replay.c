@@ -3,6 +3,7 @@
 #include "aril/parallel.h"
 #include "aril/profile.h"
 #include "core/clock.h"
+#include "core/environment.h"
 #include "core/log.h"
 #include "core/profile.h"
 #include "core/queues.h"
@@ -276,16 +277,18 @@ static size_t key_words(const aril__replay *r)
 
 /* ---- lifetime ---- */
 
-static const char *setting(void)
+/* 0: never record; 1: always ("serial": one operation after the other); 2: where it pays. */
+static int setting(void)
 {
     const char *given = getenv("ARIL_CUDA_GRAPHS");
-    return given ? given : "";
+    if (given && strcmp(given, "serial") == 0) return 1;
+    return aril__env_switch("ARIL_CUDA_GRAPHS", 2);
 }
 
 aril__replay *aril__replay_new(const aril__graph *g, const aril__exec *x)
 {
     (void)x;
-    if (strcmp(setting(), "0") == 0) return NULL;
+    if (setting() == 0) return NULL;
     aril__replay *r = aril__calloc(sizeof *r);
     divider d = { .r = r, .g = g };
     d.needed = aril__calloc((size_t)g->n_nodes + 1);
@@ -491,7 +494,10 @@ static recorded *new_recorded(const aril__replay *r, aril_tensor *const *in, con
     pthread_mutex_init(&c->lock, NULL);
     c->bound = bound;
     c->x = aril__exec_whole(&r->part);
-    if (c->x) aril__exec_keep_apart(c->x);
+    if (c->x) {
+        aril__exec_keep_apart(c->x);
+        aril__exec_keep_nothing(c->x); /* a recording that fails takes its memory with it */
+    }
     c->key = copy_of(key, r->key_words, r->key_words, sizeof *key);
     c->in = aril__calloc((r->part.n_inputs + (size_t)1) * sizeof *c->in);
     c->out = aril__calloc((r->n_device_out + (size_t)1) * sizeof *c->out);
@@ -712,7 +718,7 @@ enum choice { PLAIN, MEASURED, RECORD, RECORD_BOUND, REPLAY };
 static enum choice choose(aril__replay *r, const int64_t *key, recorded **c)
 {
     enum choice what = PLAIN;
-    bool always = strcmp(setting(), "1") == 0 || strcmp(setting(), "serial") == 0, busy;
+    bool always = setting() == 1, busy;
     *c = NULL;
     pthread_mutex_lock(&r->lock);
     if (r->refused) {

@@ -172,7 +172,7 @@ static void release_memory(aril__exec_state *r)
     }
     size_t bytes = 0;
     for (int i = 0; i < n->n_arenas; i++) bytes += n->arena[i].bytes;
-    if (bytes > KEPT_ARENA) aril__instance_trim(n);
+    if (bytes > KEPT_ARENA || r->x->trims) aril__instance_trim(n);
 }
 
 /* ---- poison ---- */

@@ -95,6 +95,22 @@ void aril_average_free(aril_average *a)
     free(a);
 }
 
+/* Moves and casts the means to where the parameters are now, as the state of an optimizer is. */
+static aril_status follow(aril_average *a)
+{
+    for (int i = 0; i < a->n; i++) {
+        const aril_tensor *p = a->params[i], *mean = a->means[i];
+        if (!p->storage || (p->dtype == mean->dtype && p->storage->device == mean->storage->device))
+            continue;
+        ARIL_SCOPE;
+        aril_tensor *moved = aril_to(a->means[i], aril_device_of(p));
+        moved = aril_cast(moved, (aril_dtype)p->dtype);
+        if (aril_tensor_status(moved) < 0) return aril_tensor_status(moved);
+        aril_set(&a->means[i], moved);
+    }
+    return ARIL_OK;
+}
+
 aril_status aril_average_update(aril_average *a)
 {
     if (!a) return aril__fail(ARIL_ERR_ARG, "average_update: the average is NULL");
@@ -103,6 +119,8 @@ aril_status aril_average_update(aril_average *a)
                                           "aril_average_swap first");
     ARIL_SCOPE;
     ARIL_NO_GRAD;
+    aril_status s = follow(a);
+    if (s < 0) return s;
     int64_t n = *(int64_t *)aril__ptr(a->count);
     aril__number_set(a->weight, n == 0          ? 1
                                 : a->opts.equal ? 1 / (double)(n + 1)
@@ -111,7 +129,7 @@ aril_status aril_average_update(aril_average *a)
         a->updates[i] = (aril__update){
             .p = a->means[i], .grad = a->params[i], .lr = a->weight, .attrs = &a->attrs
         };
-    aril_status s = aril__update_all(a->n, a->updates, a->updates + a->n);
+    s = aril__update_all(a->n, a->updates, a->updates + a->n);
     if (s == ARIL_OK) aril__number_set(a->count, (double)(n + 1));
     return s;
 }
@@ -121,7 +139,7 @@ aril_status aril_average_swap(aril_average *a)
     if (!a) return aril__fail(ARIL_ERR_ARG, "average_swap: the average is NULL");
     ARIL_SCOPE;
     ARIL_NO_GRAD;
-    aril_status s = ARIL_OK;
+    aril_status s = follow(a);
     int done = 0;
     for (; done < a->n && s == ARIL_OK; done++) {
         ARIL_SCOPE;

@@ -136,6 +136,46 @@ TEST(what_does_not_fit_is_said_before_the_run)
     net_free(&same);
 }
 
+/* A wide layer: gradients take more memory than all else, until each is used up at once. */
+static void train_wide(void *ctx, aril_tensor *const *in, aril_tensor **out)
+{
+    net *n = ctx;
+    out[0] = aril_mean(aril_square(aril_forward(n->module, in[0])), ARIL_ALL);
+    aril_backward(out[0]);
+    aril_step(n->opt);
+}
+
+static net wide_net(void)
+{
+    aril_seed(4);
+    aril_module *m =
+        aril_nn_sequential(aril_nn_linear(64, 512), aril_nn_tanh(), aril_nn_linear(512, 512),
+                           aril_nn_tanh(), aril_nn_linear(512, 512), aril_nn_tanh(),
+                           aril_nn_linear(512, 512));
+    return (net){ m, aril_adam(aril_parameters(m), (aril_adam_opts){ .lr = 0.01 }) };
+}
+
+TEST(updates_follow_their_gradients)
+{
+    ARIL_SCOPE;
+    net eager = wide_net(), jit = wide_net();
+    aril_tensor *x = aril_ones(ARIL_SHAPE(4, 64), ARIL_F32, aril_cpu()), *got[1], *want[1];
+    const int64_t layer = 512 * 512 * 4; /* bytes of a gradient */
+    aril_program *p = aril_jit(train_wide, &jit, (aril_jit_opts){ .max_memory = 2 * layer });
+    for (int i = 0; i < 4; i++) {
+        CHECK_INT(aril_program_run(p, ARIL_LIST(x), got), ARIL_OK);
+        CHECK_MSG(aril_ok(), "%s", aril_error());
+        train_wide(&eager, &x, want);
+        check_equal(got[0], want[0], "loss");
+    }
+    CHECK(aril_program_memory(p, aril_cpu()).peak <= 2 * layer);
+    const aril_named *a = aril_parameters(jit.module), *b = aril_parameters(eager.module);
+    for (int i = 0; i < a->n; i++) check_equal(a->at[i], b->at[i], a->name[i]);
+    aril_program_free(p);
+    net_free(&eager);
+    net_free(&jit);
+}
+
 /* A larger size than that of the trace. */
 TEST(a_size_that_does_not_fit_is_an_error)
 {

@@ -1,5 +1,6 @@
 #include "ops/table/planned.h"
 
+#include "core/environment.h"
 #include "core/parallel.h"
 
 #include <pthread.h>
@@ -337,8 +338,7 @@ bool aril_tf32_allowed(void)
 {
     int allowed = atomic_load_explicit(&tf32, memory_order_relaxed);
     if (aril__likely(allowed >= 0)) return allowed;
-    const char *value = getenv("ARIL_TF32");
-    int from_environment = value && value[0] && strcmp(value, "0") != 0;
+    int from_environment = aril__env_switch("ARIL_TF32", 0);
     if (atomic_compare_exchange_strong(&tf32, &allowed, from_environment)) return from_environment;
     return allowed; /* another thread has set it */
 }

@@ -38,7 +38,8 @@ enum aril__tile_kind {
     ARIL__TILE_GATHER, /* reads input `index`, with any strides, into `to` */
     ARIL__TILE_KERNEL, /* to = fn(in) */
     ARIL__TILE_LOAD,   /* to = in[0] in a compute type */
-    ARIL__TILE_STORE,  /* to = in[0], which is in a compute type, rounded to a dtype */
+    ARIL__TILE_STORE,  /* to = in[0], which is in a compute type, rounded to a dtype; or the same
+                          in the compute type again */
     ARIL__TILE_WRITE,  /* copies in[0] to output `index`, which is contiguous */
     ARIL__TILE_SPREAD, /* writes in[0], in a compute type, to output `index`, with any strides */
     ARIL__TILE_REDUCE, /* adds in[0], float or double, to the accumulators of output `index` */
@@ -100,6 +101,9 @@ aril__tile_program *aril__tile_program_new(const aril__run *r, const aril_fused 
 
 /* Which inputs result 0 may overwrite: bit i. */
 uint32_t aril__tile_overlay(const aril__tile_program *p, const aril__run *r);
+
+/* Rounds contiguous elements of a compute type to values of a dtype; NULL if there is none. */
+aril__store_fn *aril__tile_round(aril_dtype to, aril__ctype c);
 
 /* ---- the row ---- */
 

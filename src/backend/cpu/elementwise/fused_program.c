@@ -34,6 +34,7 @@ typedef struct maker {
     aril__tile_step step[TILE_STEPS];
     int last[PLACES];                    /* the last step that reads a place */
     uint16_t form[VALUES][FORMS];        /* places of values; 0 is none, k is place k - 1 */
+    uint16_t raw[ARIL_FUSED_STEPS];      /* the same of results that are not rounded yet */
     uint8_t output_of[ARIL_FUSED_STEPS]; /* 1 + the output that a step may be written to as it is */
 } maker;
 
@@ -119,6 +120,23 @@ static uint16_t input_place(maker *m, int i, aril__ctype c)
     return to;
 }
 
+static uint16_t in_dtype(maker *m, int s);
+
+/* The result of a step in a compute type: rounded there, or converted from its dtype. */
+static uint16_t step_place(maker *m, int s, aril__ctype c)
+{
+    const aril_fused_step *step = &m->f->step[s];
+    aril__store_fn *round = aril__tile_round((aril_dtype)step->dtype, c);
+    if (!m->raw[s] || m->form[s][0] || !round || aril__dtypes[step->type].ctype != c)
+        return loaded(m, in_dtype(m, s), c);
+    aril__place like = { .kind = ARIL__PLACE_BUFFER, .dtype = native_dtype[c] };
+    uint16_t to = new_place(m, like);
+    aril__tile_step *t = new_step(m, ARIL__TILE_STORE, to);
+    t->fn.store = round;
+    read_place(m, t, (uint16_t)(m->raw[s] - 1));
+    return to;
+}
+
 /* The place of an operand in a compute type; steps that make one are added. */
 static uint16_t in_ctype(maker *m, int operand, aril__ctype c)
 {
@@ -135,7 +153,7 @@ static uint16_t in_ctype(maker *m, int operand, aril__ctype c)
                                             .index = (uint8_t)i,
                                             .fill = ARIL__FILL_NUMBER });
         break;
-    default: place = loaded(m, (uint16_t)(form[0] - 1), c); break;
+    default: place = step_place(m, i, c); break;
     }
     form[1 + c] = (uint16_t)(place + 1);
     return place;
@@ -160,6 +178,22 @@ static void add_store(maker *m, int s, uint16_t from, aril__ctype c)
     store->fn.store = aril__dtypes[m->f->step[s].dtype].store[c];
     read_place(m, store, from);
     m->form[s][0] = (uint16_t)(to + 1);
+}
+
+/* The place of a result in its dtype. */
+static uint16_t in_dtype(maker *m, int s)
+{
+    if (!m->form[s][0])
+        add_store(m, s, (uint16_t)(m->raw[s] - 1), aril__dtypes[m->f->step[s].type].ctype);
+    return (uint16_t)(m->form[s][0] - 1);
+}
+
+/* Whether a result is an output as it is. */
+static bool is_output(const maker *m, int s)
+{
+    for (int k = 0; k < m->f->n_out; k++)
+        if (m->f->out[k].step == s && m->f->out[k].reduce == ARIL_FUSED_EACH) return true;
+    return false;
 }
 
 /* Notes that the final form of a step is that of a compute type. */
@@ -195,8 +229,9 @@ static void add_kernel(maker *m, int s, const aril__op *op)
     if (final)
         m->form[s][0] = (uint16_t)(to + 1);
     else
-        add_store(m, s, to, c);
-    note_native(m, s);
+        m->raw[s] = (uint16_t)(to + 1);
+    if (is_output(m, s)) in_dtype(m, s);
+    if (final) note_native(m, s);
 }
 
 /* ---- outputs ---- */
@@ -233,8 +268,8 @@ static void add_output(maker *m, int k)
                : is_linear_output(m, k) ? ARIL__TILE_WRITE
                                         : ARIL__TILE_SPREAD;
     if (kind == ARIL__TILE_WRITE && m->output_of[o->step] == k + 1) return;
-    uint16_t from = kind == ARIL__TILE_WRITE ? (uint16_t)(m->form[o->step][0] - 1)
-                                             : in_ctype(m, ARIL_FUSED_STEP(o->step), c);
+    uint16_t from =
+        kind == ARIL__TILE_WRITE ? in_dtype(m, o->step) : in_ctype(m, ARIL_FUSED_STEP(o->step), c);
     aril__tile_step *s = new_step(m, kind, ARIL__NO_PLACE);
     s->index = (uint8_t)k;
     s->ctype = (uint8_t)c;

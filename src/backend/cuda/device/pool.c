@@ -9,6 +9,7 @@
  * ARIL_CUDA_CACHE=0 turns all this off: each tensor is one cudaMalloc of its exact size, so that
  * compute-sanitizer sees every access beyond it. */
 #include "backend/cuda/device/device.h"
+#include "core/environment.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -55,11 +56,10 @@ struct aril_cuda_pool {
 
 aril_cuda_pool *aril_cuda_pool_new(aril_cuda_device *d)
 {
-    const char *cache = getenv("ARIL_CUDA_CACHE");
     aril_cuda_pool *p = calloc(1, sizeof *p);
     if (!p) return NULL;
     p->device = d;
-    p->plain = cache && strcmp(cache, "0") == 0;
+    p->plain = !aril__env_switch("ARIL_CUDA_CACHE", 1);
     pthread_mutex_init(&p->lock, NULL);
     return p;
 }
@@ -200,8 +200,10 @@ static void *driver_alloc(aril_cuda_pool *p, size_t bytes)
         p->stats.cached = p->stats.reserved - p->stats.in_use;
         e = cudaMalloc(&memory, bytes);
     }
-    p->stats.driver_allocations++;
-    if (e != cudaSuccess) cudaGetLastError();
+    if (e == cudaSuccess)
+        p->stats.driver_allocations++;
+    else
+        cudaGetLastError();
     return e == cudaSuccess ? memory : NULL;
 }
 

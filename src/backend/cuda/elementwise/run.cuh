@@ -58,7 +58,8 @@ static aril_status aril_cuda_ew_start(const aril_run *r, const void *kernel, int
         bool tensor = j == 0 || a->feed[j] == ARIL_CUDA_EW_TENSOR;
         a->size[j] = (uint8_t)aril_cuda_size(a->dtype[j]);
         a->bytes[j] = (uint8_t)(a->splat[j] ? a->size[j] : a->size[j] * chunk);
-        if (tensor && !a->splat[j] && a->bytes[j] != 32) a->spread = false;
+        bool fits = a->splat[j] ? a->nest.ndim == 1 : a->bytes[j] == 32;
+        if (tensor && !fits) a->spread = false;
     }
     void *args[] = { a };
     cudaLaunchKernel(kernel, dim3((unsigned)((a->n + tile - 1) / tile)), dim3(ARIL_CUDA_EW_THREADS),
