@@ -316,7 +316,7 @@ static aril_status make_exec(const aril_program *p, trace *t, aril_list in)
         free(given);
     } else {
         t->x = aril__exec_whole(t->g);
-        if (t->x) t->replay = aril__replay_new(t->g, t->x);
+        if (t->x) t->replay = aril__replay_new(t->g);
     }
     return t->x ? ARIL_OK : aril__latest_status();
 }
