@@ -302,11 +302,21 @@ static aril_tensor *moved(onnx_call *c, int i)
     onnx_model *m = c->run->model;
     aril_tensor *t = c->in[i].tensor;
     onnx_slot slot = c->node->in[i];
-    bool initial = m->initial[slot].kind == ONNX_TENSOR && m->initial[slot].tensor == t;
-    if (initial && m->moved[slot]) return m->moved[slot];
+    bool keeps =
+        m->initial[slot].kind == ONNX_TENSOR && m->initial[slot].tensor == t && !m->parameters;
+    aril_tensor *there = keeps ? __atomic_load_n(&m->moved[slot], __ATOMIC_ACQUIRE) : NULL;
+    if (there) return there;
     aril__pause pause = aril__onnx_pause(c);
-    aril_tensor *there = aril_to(t, m->device);
-    if (initial && aril_tensor_status(there) == ARIL_OK) m->moved[slot] = aril_keep(there);
+    there = aril_to(t, m->device);
+    if (keeps && aril_tensor_status(there) == ARIL_OK) {
+        aril_tensor *other = NULL; /* another thread may have been faster */
+        aril_keep(there);
+        if (!__atomic_compare_exchange_n(&m->moved[slot], &other, there, false, __ATOMIC_ACQ_REL,
+                                         __ATOMIC_ACQUIRE)) {
+            aril_release(there);
+            there = other;
+        }
+    }
     aril__onnx_resume(c, pause);
     return there;
 }

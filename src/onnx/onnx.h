@@ -158,7 +158,6 @@ typedef struct onnx_run {
     onnx_arena arena;
     onnx_value *slot; /* tensors: references */
     bool tracing;
-    int depth;
 } onnx_run;
 
 /* Computes the outputs from the inputs: n_in values in the order of model->in, of which the last
