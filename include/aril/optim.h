@@ -247,7 +247,8 @@ ARIL_API aril_average *aril_average_new(const aril_named *params, aril_average_o
 ARIL_API void aril_average_free(aril_average *a);
 /* Adds the current values to the average. An error while the averages are swapped in. */
 ARIL_API aril_status aril_average_update(aril_average *a);
-/* Swaps the values of the parameters with their averages; a second call swaps them back. */
+/* Swaps the values of the parameters with their averages; a second call swaps them back. A swap
+ * that fails for lack of memory changes nothing; it needs as much as the parameters have. */
 ARIL_API aril_status aril_average_swap(aril_average *a);
 /* As for optimizers. */
 ARIL_API const aril_named *aril_average_state(aril_average *a);

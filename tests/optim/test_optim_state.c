@@ -381,6 +381,45 @@ TEST(a_step_without_memory_can_be_repeated)
     check_repeated("muon", 40);
 }
 
+/* Whether each parameter has the value that `scale` times its number gives. */
+static bool has_values(aril_tensor *const *p, int n, double scale)
+{
+    ARIL_SCOPE;
+    for (int i = 0; i < n; i++)
+        if (aril_item(aril_amax(aril_detach(p[i]), ARIL_ALL)) != scale * (i + 1)) return false;
+    return true;
+}
+
+TEST(a_swap_of_averages_without_memory_changes_nothing)
+{
+    ONLY_ON_CPU("allocations of the host");
+    int failures = 0;
+    for (int64_t n = 1;; n++) {
+        ARIL_SCOPE;
+        ARIL_NO_GRAD;
+        aril_tensor *p[4];
+        for (int i = 0; i < 4; i++)
+            p[i] = aril_parameter(aril_full(ARIL_SHAPE(100), i + 1, ARIL_F32, test_device()));
+        aril_average *a = aril_average_new(&(aril_named){ 4, p, NULL }, (aril_average_opts){ 0 });
+        CHECK_INT(aril_average_update(a), ARIL_OK);
+        for (int i = 0; i < 4; i++) aril_fill_(p[i], 10 * (i + 1));
+        aril_fail_allocation(n);
+        aril_status s = aril_average_swap(a);
+        bool failed = aril_allocation_failed();
+        aril_fail_allocation(0);
+        aril_clear_error();
+        failures += s < 0;
+        CHECK_MSG(has_values(p, 4, s < 0 ? 10 : 1), "half swapped after allocation %lld",
+                  (long long)n);
+        CHECK_INT(aril_average_swap(a), ARIL_OK);
+        CHECK(has_values(p, 4, s < 0 ? 1 : 10));
+        aril_average_free(a);
+        for (int i = 0; i < 4; i++) aril_release(p[i]);
+        if (!failed) break;
+    }
+    CHECK(failures >= 4);
+}
+
 /* ---- many parameters ---- */
 
 enum { MANY = 20000 };
