@@ -170,8 +170,10 @@ ARIL_API int aril_optim_add_group(aril_optim *opt, const aril_named *params, ari
 /* ---- stepping ---- */
 
 /* Updates every parameter that has a gradient and clears the gradients. Several aril_backward calls
- * before a step sum their gradients. It is an error if no parameter has a gradient. Not recorded
- * for gradients. */
+ * before a step sum their gradients. It is an error if no parameter has a gradient. A step that
+ * fails for lack of memory can be repeated. It changed nothing, unless several groups use lars or
+ * lamb or a plug-in's kernels: then it may have updated some parameters, which its repetition
+ * skips. Not recorded for gradients. */
 ARIL_API aril_status aril_step(aril_optim *opt);
 
 /* Calls fn, which computes the loss, calls aril_backward and returns the loss, as often as the
