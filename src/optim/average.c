@@ -134,21 +134,37 @@ aril_status aril_average_update(aril_average *a)
     return s;
 }
 
+/* Copies of all values come first: writing them within a device needs no memory, so the swap is
+ * all or nothing. copies: n parameters, then n averages. */
+static aril_status swap(aril_average *a, aril_tensor **copies)
+{
+    aril_status s = ARIL_OK;
+    for (int i = 0; i < a->n && s == ARIL_OK; i++) {
+        aril_tensor *p = a->params[i], *mean = a->means[i];
+        aril_tensor *value = aril_copy(aril_detach(p));
+        copies[i] = aril_to(value, aril_device_of(mean));
+        copies[a->n + i] = aril_to(mean, aril_device_of(p));
+        s = aril_tensor_status(copies[i]);
+        if (s == ARIL_OK) s = aril_tensor_status(copies[a->n + i]);
+    }
+    for (int i = 0; i < a->n && s == ARIL_OK; i++) {
+        s = aril_tensor_status(aril_copy_(a->params[i], copies[a->n + i]));
+        if (s == ARIL_OK) s = aril_tensor_status(aril_copy_(a->means[i], copies[i]));
+    }
+    return s;
+}
+
 aril_status aril_average_swap(aril_average *a)
 {
     if (!a) return aril__fail(ARIL_ERR_ARG, "average_swap: the average is NULL");
     ARIL_SCOPE;
     ARIL_NO_GRAD;
+    aril_tensor **copies = aril__calloc((2 * (size_t)a->n + 1) * sizeof *copies);
+    if (!copies) return aril__fail(ARIL_ERR_MEMORY, "average_swap: out of memory");
     aril_status s = follow(a);
-    int done = 0;
-    for (; done < a->n && s == ARIL_OK; done++) {
-        ARIL_SCOPE;
-        aril_tensor *copy = aril_copy(aril_detach(a->params[done]));
-        s = aril_tensor_status(copy);
-        if (s == ARIL_OK) s = aril_tensor_status(aril_copy_(a->params[done], a->means[done]));
-        if (s == ARIL_OK) s = aril_tensor_status(aril_copy_(a->means[done], copy));
-    }
+    if (s == ARIL_OK) s = swap(a, copies);
     if (s == ARIL_OK) a->swapped = !a->swapped;
+    free(copies);
     return s;
 }
 
