@@ -34,7 +34,7 @@ test: deps      ## build, then run every test
 
 test-cuda:      ## build, then run the tests on a GPU, where there is one
 	@$(MAKE) --no-print-directory build
-	@cd $(BUILD) && $(CTEST) -C Cuda -L cuda
+	@cd $(BUILD) && $(CTEST) -j$(JOBS) -C Cuda -L cuda
 
 sanitize-cuda:  ## build, then run every op's kernels under compute-sanitizer, on a GPU
 	@$(MAKE) --no-print-directory build
@@ -61,6 +61,7 @@ docs: build     ## write the generated pages of docs/, and the API reference int
 	@[ ! -e $(BUILD)/lib/aril/libaril_cuda.so ] || { scripts/cuda-rows $(BUILD)/lib/aril/libaril_cuda.so && \
 		$(MAKE) --no-print-directory tool; }
 	@$(BUILD)/bin/aril ops --markdown > $(BUILD)/ops.md && mv $(BUILD)/ops.md docs/ops.md
+	@$(BUILD)/bin/aril test-onnx --operators > $(BUILD)/onnx.md && mv $(BUILD)/onnx.md docs/onnx-operators.md
 	@scripts/tables $(BUILD)/bin/aril docs/*.md
 	@scripts/rooms write
 	@[ ! -e $(BUILD)/reference/html/index.html ] || echo "API reference: $(BUILD)/reference/html/index.html"

@@ -46,6 +46,7 @@ static const struct form {
     { "avgpool", BENCH_AVGPOOL, 0, false, false },
     { "maxpool", BENCH_MAXPOOL, 1, true, false },
     { "rnn", BENCH_RNN, 1, false, false },
+    { "rnnloop", BENCH_RNN_LOOP, 1, false, false },
     { "lstm", BENCH_LSTM, 2, false, false },
     { "residual", BENCH_RESIDUAL, 0, false, false },
     { "shortcut", BENCH_SHORTCUT, 0, false, false },

@@ -18,6 +18,7 @@ typedef enum bench_layer_type {
     BENCH_AVGPOOL,
     BENCH_MAXPOOL,
     BENCH_RNN,
+    BENCH_RNN_LOOP,
     BENCH_LSTM,
     BENCH_RESIDUAL,
     BENCH_SHORTCUT,

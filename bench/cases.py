@@ -15,6 +15,7 @@ LAYERS = {
     "avgpool": (0, False, False),
     "maxpool": (1, True, False),
     "rnn": (1, False, False),
+    "rnnloop": (1, False, False),
     "lstm": (2, False, False),
     "residual": (0, False, False),
     "shortcut": (0, False, False),
@@ -260,7 +261,7 @@ class Reader:
                 self.fail(f"case '{case.name}': sgd without backward")
             if case.infer and case.backward:
                 self.fail(f"case '{case.name}': backward in inference mode")
-            if case.modules and any(layer.kind in ("rnn", "lstm", "residual", "shortcut", "end")
+            if case.modules and any(layer.kind in ("rnn", "rnnloop", "lstm", "residual", "shortcut", "end")
                                     for call in case.nets for layer in self.nets[call.net]):
                 self.fail(f"case '{case.name}': modules support plain layers only")
             for result in [c.out for c in case.calls]:

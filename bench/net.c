@@ -222,6 +222,7 @@ bench_model *bench_model_new(bench_maker *m, const bench_net *net, aril_shape *s
             }
             break;
         case BENCH_RNN:
+        case BENCH_RNN_LOOP:
         case BENCH_LSTM: make_recurrent(m, model, b, &s); break;
         case BENCH_RESIDUAL: before[depth++] = s; break;
         case BENCH_SHORTCUT: s = before[depth - 1]; break;
@@ -340,6 +341,22 @@ static aril_tensor *recurrent(const built *b, aril_tensor *x)
     return aril_lstm(x, NULL, NULL, weights, opts, NULL, NULL);
 }
 
+/* What aril_rnn computes, as users write it who need something else in the loop. */
+static aril_tensor *rnn_loop(const built *b, aril_tensor *x)
+{
+    enum { STEPS = 1024 };
+    aril_tensor *h[STEPS];
+    int64_t n = aril_size(x, 0);
+    if (n > STEPS) return NULL;
+    aril_tensor *in = aril_linear(x, b->w[0], aril_add(b->w[2], b->w[3]));
+    for (int64_t t = 0; t < n; t++) {
+        aril_tensor *step = aril_select(in, 0, t);
+        if (t) step = aril_add(step, aril_linear(h[t - 1], b->w[1], NULL));
+        h[t] = aril_tanh(step);
+    }
+    return aril_stack((aril_list){ (int)n, h }, 0);
+}
+
 /* In inference the convolution's output is not needed again: normalize it in place. */
 static aril_tensor *batch_norm(const bench_model *m, const built *b, aril_tensor *x,
                                aril_tensor *residual)
@@ -381,6 +398,7 @@ static aril_tensor *apply(const bench_model *m, const built *b, aril_tensor *x,
         break;
     case BENCH_RNN:
     case BENCH_LSTM: y = recurrent(b, x); break;
+    case BENCH_RNN_LOOP: y = rnn_loop(b, x); break;
     case BENCH_RESIDUAL:
     case BENCH_SHORTCUT:
     case BENCH_END: break;

@@ -71,7 +71,7 @@ class Maker:
         if layer.kind == "bn":
             c = [channels]
             return [self.fill(c, 1, 0.2), self.fill(c, 0, 0.1)], [self.fill(c, 0, 0.1), self.fill(c, 1, 0.5)]
-        if layer.kind in ("rnn", "lstm"):
+        if layer.kind in ("rnn", "rnnloop", "lstm"):
             h, gates = layer.numbers[0], 4 if layer.kind == "lstm" else 1
             made, scale = [], 1 / h**0.5
             for i in range(layer.numbers[1] if layer.kind == "lstm" else 1):
@@ -90,7 +90,7 @@ def shape_after(layer, shape, stack):
         shape[2:] = [(n + 2 * layer.pad - k) // stride + 1 for n in shape[2:]]
         if layer.kind == "conv":
             shape[1] = layer.numbers[0]
-    elif layer.kind in ("linear", "rnn", "lstm"):
+    elif layer.kind in ("linear", "rnn", "rnnloop", "lstm"):
         shape[-1] = layer.numbers[0]
     elif layer.kind == "avgpool":
         shape[2:] = [1] * len(shape[2:])

@@ -1,6 +1,8 @@
 """PyTorch's side of bench/cases, written as its users write it. Run by bench/compare:
 
-    python peer_torch.py CASES THREADS [--compile] [--device cuda:0]
+    python peer_torch.py CASES THREADS [--compile | --reduce-overhead | --graph] [--device cuda:0]
+
+--graph captures a whole step, as users do by hand, as a CUDA graph and replays it.
 """
 import gc
 import sys
@@ -93,6 +95,8 @@ def layer_module(layer, channels, loop):
     if layer.kind == "rnn":
         inner = nn.RNN(channels, n[0])
         return LoopRNN(inner) if loop else Recurrent(inner)
+    if layer.kind == "rnnloop":
+        return LoopRNN(nn.RNN(channels, n[0]))
     if layer.kind == "lstm":
         return Recurrent(nn.LSTM(channels, n[0], n[1]))
     return {
@@ -194,11 +198,29 @@ def peak_memory(device):
     return peer.status_mb("VmHWM") if device.type == "cpu" else torch.cuda.max_memory_allocated(device) / 2**20
 
 
+def captured(steps, device):
+    """A step captured as a CUDA graph, after runs on a stream of its own."""
+    side = torch.cuda.Stream(device)
+    side.wait_stream(torch.cuda.current_stream(device))
+    with torch.cuda.stream(side):
+        steps(3)
+    torch.cuda.current_stream(device).wait_stream(side)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        steps(1)
+
+    def replay(n):
+        for _ in range(n):
+            graph.replay()
+
+    return replay
+
+
 class Program:
     """A case as Python source, made for one setting."""
 
     def __init__(
-        self, read, case, device, order="contiguous", optimizer="fused", loop=False, compiled=False, small=False
+        self, read, case, device, order="contiguous", optimizer="fused", loop=False, compiled=None, small=False
     ):
         self.case, self.device, maker = case, device, peer.Maker()
         torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = case.dtype == "tf32"
@@ -258,11 +280,11 @@ class Program:
             forward += [f"del v_{name}" for name in call.dead if name != call.out]
         result = "v_" + (case.backward or case.calls[-1].out)
         self.result = "v_" + case.calls[-1].out
-        if compiled:
+        if compiled in ("default", "reduce-overhead"):
             arguments = ", ".join("v_" + t.name for t in case.tensors)
             lines = [f"def forward({arguments}):"] + ["    " + line for line in forward] + [f"    return {result}"]
             exec("\n".join(lines), scope)
-            scope["compiled"] = torch.compile(scope["forward"])
+            scope["compiled"] = torch.compile(scope["forward"], mode=compiled)
             forward = [f"{result} = compiled({arguments})"]
         self.forward = forward
         step = list(forward)
@@ -276,6 +298,8 @@ class Program:
         steps = scope["steps"]
         if case.infer:
             steps = torch.inference_mode()(steps) if not compiled else torch.no_grad()(steps)
+        if compiled == "graph":
+            steps = captured(steps, self.device)
         self.steps = steps if self.device.type == "cpu" else until_done(steps, self.device)
 
     def update(self, optimizer):
@@ -320,7 +344,7 @@ class Torch(peer.Peer):
         super().__init__(threads)
         self.compiled, self.device = compiled, torch.device(device)
         torch.set_num_threads(threads)
-        if compiled:
+        if compiled in ("default", "reduce-overhead"):
             from torch._inductor import config
 
             config.freezing = True
@@ -390,4 +414,6 @@ class Torch(peer.Peer):
 
 if __name__ == "__main__":
     on = sys.argv[sys.argv.index("--device") + 1] if "--device" in sys.argv else "cpu"
-    Torch(int(sys.argv[2]), "--compile" in sys.argv, on).serve(sys.argv[1])
+    ways = {"--compile": "default", "--reduce-overhead": "reduce-overhead", "--graph": "graph"}
+    way = next((ways[word] for word in sys.argv if word in ways), None)
+    Torch(int(sys.argv[2]), way, on).serve(sys.argv[1])

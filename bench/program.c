@@ -67,17 +67,73 @@ static void update(bench_run *r)
     for (int i = 0; i < r->maker.n_params; i++) aril_zero_grad(r->maker.params[i]);
 }
 
+static void step(bench_run *r)
+{
+    forward(r);
+    if (r->at->backward < 0) return;
+    aril_backward(r->slot[r->at->backward]);
+    update(r);
+}
+
+/* ---- compiled steps ---- */
+
+static bool is_input(const bench_slot *s)
+{
+    return s->role == BENCH_INPUT || s->role == BENCH_LABELS;
+}
+
+/* The inputs of a case, in order. */
+static int inputs(const bench_run *r, aril_tensor **to)
+{
+    int n = 0;
+    for (int i = 0; i < r->at->n_slots; i++)
+        if (is_input(&r->at->slot[i])) to[n++] = r->slot[i];
+    return n;
+}
+
+/* A step as a function: returns its last result and, if they are not used up by an update, the
+ * gradients. */
+static void traced_step(void *ctx, aril_tensor *const *in, aril_tensor **out)
+{
+    bench_run *r = ctx;
+    aril_tensor *given[BENCH_SLOTS];
+    int n = 0, n_out = 0;
+    memcpy(given, r->slot, sizeof given);
+    for (int i = 0; i < r->at->n_slots; i++)
+        if (is_input(&r->at->slot[i])) r->slot[i] = in[n++];
+    forward(r);
+    out[n_out++] = r->slot[r->at->call[r->at->n_calls - 1].out];
+    if (r->at->backward >= 0) {
+        aril_backward(r->slot[r->at->backward]);
+        for (int i = 0; i < r->maker.n_params && !r->optim && !r->rate; i++)
+            out[n_out++] = aril_grad(r->maker.params[i]);
+        update(r);
+    }
+    memcpy(r->slot, given, sizeof given);
+}
+
+bool bench_run_compile(bench_run *r)
+{
+    aril_jit_opts opts = { .name = r->at->name, .max_results = 1 + r->maker.n_params };
+    if (r->task) return true;
+    r->results = calloc((size_t)opts.max_results, sizeof *r->results);
+    r->program = r->results ? aril_jit(traced_step, r, opts) : NULL;
+    if (!r->results) aril_fail(ARIL_ERR_MEMORY, "%s: out of memory", r->at->name);
+    return r->program != NULL;
+}
+
 void bench_run_step(bench_run *r)
 {
     ARIL_SCOPE;
     if (r->task) {
         r->task->step(r->state);
-        return;
+    } else if (r->program) {
+        aril_tensor *in[BENCH_SLOTS];
+        int n = inputs(r, in);
+        aril_program_run(r->program, (aril_list){ n, in }, r->results);
+    } else {
+        step(r);
     }
-    forward(r);
-    if (r->at->backward < 0) return;
-    aril_backward(r->slot[r->at->backward]);
-    update(r);
 }
 
 /* ---- setup ---- */
@@ -187,6 +243,8 @@ void bench_run_end(bench_run *r)
 {
     if (!r->at) return;
     if (r->state) r->task->end(r->state);
+    aril_program_free(r->program);
+    free(r->results);
     for (int i = 0; i < r->at->n_slots; i++) {
         bench_role role = r->at->slot[i].role;
         if (role == BENCH_INPUT || role == BENCH_LABELS) aril_release(r->slot[i]);

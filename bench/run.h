@@ -51,6 +51,8 @@ typedef struct bench_run {
     aril_optim *optim;               /* the optimizer, for modules */
     const bench_task *task;          /* run instead of calls, or NULL */
     void *state;                     /* state of the task */
+    aril_program *program;           /* the compiled step, or NULL */
+    aril_tensor **results;           /* room for its results */
     double flops, bytes; /* per step: FLOPs of products; bytes that operations read and write */
 } bench_run;
 
@@ -58,6 +60,10 @@ typedef struct bench_run {
  * timing. False, with an Aril error, on failure; bench_run_end releases everything. */
 bool bench_run_begin(bench_run *r, const bench_case *c, aril_device device, bool compare);
 void bench_run_end(bench_run *r);
+
+/* Lets steps run compiled, by aril_jit. Tasks stay as they are. False, with an Aril error, on
+ * failure. */
+bool bench_run_compile(bench_run *r);
 
 /* Runs one step. */
 void bench_run_step(bench_run *r);

@@ -11,7 +11,7 @@ typedef struct options {
     double seconds;
     const char *cases, *json, *device;
     aril_device on; /* what `device` names */
-    bool list, serve, check, profile, shapes;
+    bool list, serve, check, profile, shapes, jit;
     char **pattern;
     int n_patterns;
 } options;
@@ -97,12 +97,14 @@ static void allow_tuning(bool on)
 }
 
 /* Creates the case and warms it up. */
-static bool load(session *s, const bench_case *c, aril_device on)
+static bool load(session *s, const bench_case *c, const options *o)
 {
+    aril_device on = o->on;
     bench_memory_reset(on);
     s->before = bench_memory_now(on);
     allow_tuning(false);
     if (!bench_run_begin(&s->run, c, on, false)) return false;
+    if (o->jit && !bench_run_compile(&s->run)) return false;
     allow_tuning(true);
     bench_memory_reset(on); /* ignore temporary memory of creating the tensors */
     s->together = bench_warm_up(&s->run);
@@ -225,7 +227,7 @@ static int run_all(const options *o, const bench_cases *cases)
         session s = { 0 };
         bench_samples samples = { 0 };
         double faults, peak = peak_of(cases->at[i], &limits);
-        if (load(&s, cases->at[i], o->on)) {
+        if (load(&s, cases->at[i], o)) {
             measure(&s, o->seconds, 3, &samples, &faults);
             print_row(&s, &samples, faults, peak);
             if (json) json_row(json, first, &s, &samples, faults, peak);
@@ -275,13 +277,13 @@ static void answer_error(const char *text)
     puts("\"}");
 }
 
-static void serve_load(session *s, const bench_cases *cases, const char *name, aril_device on)
+static void serve_load(session *s, const bench_cases *cases, const char *name, const options *o)
 {
-    aril_limits limits = aril_device_limits(on);
+    aril_limits limits = aril_device_limits(o->on);
     unload(s);
     for (int i = 0; i < cases->n_cases; i++) {
         if (strcmp(cases->at[i]->name, name) != 0) continue;
-        if (load(s, cases->at[i], on))
+        if (load(s, cases->at[i], o))
             printf("{\"flops\": %.6g, \"bytes\": %.6g, \"peak_mb\": %.1f, \"peak\": %.6g}\n",
                    s->run.flops, s->run.bytes, s->peak_mb, peak_of(cases->at[i], &limits));
         return;
@@ -306,18 +308,18 @@ static void serve_run(session *s, double seconds)
     free(samples.ms);
 }
 
-static int serve(const bench_cases *cases, aril_device on)
+static int serve(const bench_cases *cases, const options *o)
 {
     char line[256], word[256];
     session s = { 0 };
     while (fgets(line, sizeof line, stdin)) {
         double seconds;
         if (sscanf(line, "load %255s", word) == 1)
-            serve_load(&s, cases, word, on);
+            serve_load(&s, cases, word, o);
         else if (sscanf(line, "run %lf", &seconds) == 1)
             serve_run(&s, seconds);
         else if (strcmp(line, "peak\n") == 0)
-            printf("{\"gflops\": %.6g}\n", 1e-9 * aril_device_limits(on).f32);
+            printf("{\"gflops\": %.6g}\n", 1e-9 * aril_device_limits(o->on).f32);
         else if (strcmp(line, "drop\n") == 0)
             unload(&s), puts("{}");
         else
@@ -350,7 +352,7 @@ static int run(void *values, int n, char **argument)
         use_threads(o->threads);
         status = o->list    ? print_list(o, cases)
                  : o->check ? check_all(o, cases)
-                 : o->serve ? serve(cases, o->on)
+                 : o->serve ? serve(cases, o)
                             : run_all(o, cases);
     }
     bench_cases_free(cases);
@@ -376,6 +378,9 @@ static const option table[] = {
       .kind = OPTION_FILE,
       OPTION_AT(json),
       .help = "write the results to this file, too" },
+    { .name = "jit",
+      OPTION_AT(jit),
+      .help = "compile each step by aril_jit; tasks run as they are" },
     { .name = "profile", OPTION_AT(profile), .help = "profile each case: time by operation" },
     { .name = "shapes", OPTION_AT(shapes), .help = "profile by operation and shape" },
     { .name = "cases",

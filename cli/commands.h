@@ -3,6 +3,7 @@
 #ifndef ARIL_CLI_COMMANDS_H
 #define ARIL_CLI_COMMANDS_H
 
+#include <aril/device.h>
 #include <aril/metrics.h>
 
 #include <stdbool.h>
@@ -96,7 +97,7 @@ typedef struct command {
 } command;
 
 extern const command command_train, command_test, command_predict, command_show, command_data,
-    command_zoo, command_bench, command_devices, command_ops;
+    command_zoo, command_bench, command_devices, command_ops, command_test_onnx;
 
 /* Tables of names that options take: `aril help NAME` prints one. Ends with a NULL name. */
 typedef struct topic {
@@ -140,6 +141,10 @@ int report(const char *name);
 /* True if there is a device of that name (the value of --device), or none is named; otherwise
  * records an error. */
 bool check_device(const char *name);
+
+/* Why there is no such device, as its plug-in says it; "" if it does not say. */
+void explain_missing(aril_device device, char *to, size_t size);
+
 /* That device; NULL: the CPU. */
 aril_device device_option(const char *name);
 

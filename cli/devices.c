@@ -4,14 +4,13 @@
 
 #include <string.h>
 
-/* Says why there are no GPUs; the error names the cause before what is available. */
+/* Says why there are no GPUs. */
 static void explain_cuda(void)
 {
     if (aril_device_available(aril_cuda(0))) return;
-    aril_synchronize(aril_cuda(0));
-    const char *why = strstr(aril_error(), "': "), *end = why ? strstr(why, " (available") : NULL;
-    if (end) printf("cuda: not available: %.*s\n", (int)(end - why - 3), why + 3);
-    aril_clear_error();
+    char why[400];
+    explain_missing(aril_cuda(0), why, sizeof why);
+    if (*why) printf("cuda: not available: %s\n", why);
 }
 
 static int run(void *values, int n, char **argument)

@@ -10,7 +10,7 @@
 
 static const command *const commands[] = {
     &command_train, &command_test,  &command_predict, &command_show, &command_data,
-    &command_zoo,   &command_bench, &command_devices, &command_ops,
+    &command_zoo,   &command_bench, &command_devices, &command_ops,  &command_test_onnx,
 };
 enum { COMMANDS = sizeof commands / sizeof *commands };
 

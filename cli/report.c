@@ -60,13 +60,28 @@ int report(const char *name)
     return EXIT_FAILED;
 }
 
+void explain_missing(aril_device device, char *to, size_t size)
+{
+    char name[48];
+    aril_synchronize(device); /* fails: the error names the cause before what is available */
+    const char *why = strstr(aril_error(), "': "), *end = why ? strstr(why, " (available") : NULL;
+    why = end ? why + 3 : "";
+    size_t kind = strcspn(aril_device_name(device, name, sizeof name), ":");
+    if (strncmp(why, name, kind) == 0 && strncmp(why + kind, ": ", 2) == 0) why += kind + 2;
+    snprintf(to, size, "%.*s", end ? (int)(end - why) : 0, why);
+    aril_clear_error();
+}
+
 bool check_device(const char *name)
 {
     if (!name) return true;
     aril_device device = aril_device_named(name);
     if (aril_ok() && aril_device_available(device)) return true;
+    char why[400] = "";
+    if (aril_ok()) explain_missing(device, why, sizeof why);
     aril_clear_error();
-    aril_fail(ARIL_ERR_ARG, "--device: no device '%s'; `aril devices` lists them", name);
+    aril_fail(ARIL_ERR_ARG, "--device: no device '%s'%s%s; `aril devices` lists them", name,
+              *why ? ": " : "", why);
     return false;
 }
 

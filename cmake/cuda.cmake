@@ -46,10 +46,26 @@ string(REPLACE ";" ", " cuda_archs "${CMAKE_CUDA_ARCHITECTURES}")
 aril_summary_row("CUDA" "${have_cuda}" "${CMAKE_CUDA_COMPILER_VERSION} for ${cuda_archs}"
     "NVIDIA GPUs, by a plug-in (the CUDA toolkit, 12 or newer)")
 
+# Texts that kernels compiled at run time consist of: see fused/source.c.
+set(cuda_texts "")
+foreach(text "fused_prelude;src/backend/cuda/fused/prelude.cuh" "fused_arguments;src/backend/cuda/fused/arguments.h"
+        "fused_loop;src/backend/cuda/fused/loop.cuh" "convert;src/backend/cuda/convert.cuh"
+        "special;src/backend/cuda/special.cuh" "special_inc;src/ops/elementwise/special.inc"
+        "formulas;src/backend/cuda/formulas.cuh")
+    list(GET text 0 name)
+    list(GET text 1 path)
+    set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/${path})
+    file(READ ${PROJECT_SOURCE_DIR}/${path} bytes HEX)
+    string(REGEX REPLACE "([0-9a-f][0-9a-f])" "0x\\1," bytes "${bytes}")
+    string(APPEND cuda_texts "extern const char aril_cuda_${name}_text[];\nconst char aril_cuda_${name}_text[] = { ${bytes} 0 };\n")
+endforeach()
+file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/cuda_texts.c @ONLY CONTENT "@cuda_texts@")
+
 if(have_cuda)
     file(GLOB_RECURSE cuda_sources CONFIGURE_DEPENDS
         ${PROJECT_SOURCE_DIR}/src/backend/cuda/*.cu ${PROJECT_SOURCE_DIR}/src/backend/cuda/*.c
         ${PROJECT_SOURCE_DIR}/src/backend/cuda/*.cpp)
+    list(APPEND cuda_sources ${PROJECT_BINARY_DIR}/cuda_texts.c)
 
     # Warpgroups' products exist on compute capability 9.0 alone: these files have code for nothing else.
     set(hopper_sources ${cuda_sources})

@@ -44,7 +44,7 @@ foreach(linker lld gold)
         check_linker_flag(C -fuse-ld=${linker} ARIL_LINKS_WITH_${linker})
     endif()
     if(ARIL_LINKS_WITH_${linker})
-        target_link_options(aril_test_support INTERFACE -fuse-ld=${linker})
+        target_link_options(aril_test_support INTERFACE $<$<LINK_LANGUAGE:C>:-fuse-ld=${linker}>)
         break()
     endif()
 endforeach()
@@ -67,6 +67,11 @@ foreach(language ${test_languages})
         endif()
     endforeach()
 endforeach()
+
+# The generator of CUDA source needs no CUDA.
+
+target_sources(test_fused_source PRIVATE ${PROJECT_SOURCE_DIR}/src/backend/cuda/fused/source.c
+    ${PROJECT_BINARY_DIR}/cuda_texts.c)
 
 # The plug-in test again with libaril.so: a plug-in works with both.
 
@@ -120,8 +125,8 @@ endif()
 # transforms of images, which compute on the host, and one case of optimizers in f32 whose rounding
 # differs by more than its tolerance; the same case in f64 agrees.
 
-set(strict_programs test_ops test_ops_grad test_each_row test_late_errors test_narrow_casts test_thread_streams test_autograd
-    test_grad_edges test_views test_nn test_nn_layers test_nn_loss test_loss test_optim test_optim_state
+set(strict_programs test_ops test_ops_grad test_define test_each_row test_late_errors test_narrow_casts test_thread_streams test_autograd
+    test_grad_edges test_graph_ops test_views test_nn test_nn_layers test_nn_loss test_loss test_optim test_optim_state
     test_optim_schedule test_optim_master test_numbers test_everyday test_several test_scope test_metrics
     test_checkpoint test_checkpoint_files test_resume test_train test_train_device test_train_autocast
     test_train_misuse test_train_outputs test_train_watch test_data test_splits test_tables test_transform
@@ -152,6 +157,12 @@ foreach(name golden_nn golden_vision test_optim) # and with rows for some ops on
         ENVIRONMENT "ARIL_TEST_DEVICE=strict;ARIL_STRICT_ROWS=some;${aril_test_environment}")
 endforeach()
 
+foreach(name test_jit test_jit_state) # compiled programs, recorded by the device and replayed
+    add_test(NAME strict_recorded_${name} COMMAND ${name})
+    set_tests_properties(strict_recorded_${name} PROPERTIES TIMEOUT 600
+        ENVIRONMENT "ARIL_TEST_DEVICE=strict;ARIL_CUDA_GRAPHS=1;${aril_test_environment}")
+endforeach()
+
 # And on the example of a plug-in, as docs/plugins.md recommends to authors of others: it has three rows,
 # so that nearly all ops are decomposed or fall back.
 
@@ -167,10 +178,25 @@ endforeach()
 
 if(have_cuda)
     set(cuda_environment "ARIL_PLUGINS=$<TARGET_FILE:aril_cuda>;${aril_test_environment}")
-    foreach(name ${strict_programs} test_precision test_coverage test_sequence_sizes)
-        add_test(NAME cuda_${name} COMMAND ${name} ${strict_arguments_${name}} CONFIGURATIONS Cuda)
+    function(aril_cuda_test name program)
+        add_test(NAME cuda_${name} COMMAND ${program} ${strict_arguments_${program}} CONFIGURATIONS Cuda)
         set_tests_properties(cuda_${name} PROPERTIES TIMEOUT 600 SKIP_RETURN_CODE 77 LABELS cuda
-            ENVIRONMENT "ARIL_TEST_DEVICE=cuda:0;${cuda_environment}")
+            ENVIRONMENT "ARIL_TEST_DEVICE=cuda:0;${cuda_environment};${ARGN}")
+    endfunction()
+    set(cuda_parts 16) # of the programs that go through the whole op table
+    foreach(name ${strict_programs} test_precision test_coverage test_sequence_sizes test_conv test_conv_sizes
+            test_matmul test_jit test_jit_state)
+        if(name MATCHES "^test_(ops|ops_grad|each_row)$")
+            foreach(part RANGE 1 ${cuda_parts})
+                math(EXPR at "${part} - 1")
+                aril_cuda_test(${name}_${part} ${name} ARIL_TEST_PART=${at}/${cuda_parts})
+            endforeach()
+        else()
+            aril_cuda_test(${name} ${name})
+        endif()
+    endforeach()
+    foreach(name test_jit test_jit_state)
+        aril_cuda_test(recorded_${name} ${name} ARIL_CUDA_GRAPHS=1)
     endforeach()
     if(TARGET test_cuda)
         add_dependencies(test_cuda aril_cuda)

@@ -26,6 +26,7 @@
 #include "aril/nn.h"
 #include "aril/nn_loss.h"
 #include "aril/nn_sequence.h"
+#include "aril/onnx.h"
 #include "aril/ops.h"
 #include "aril/optable.h"
 #include "aril/optim.h"

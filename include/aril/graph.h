@@ -29,6 +29,10 @@ typedef struct aril_jit_opts {
     int n_sizes;
     int max_results; /* room in out[] that fn may use; default 64 */
     int max_traces;  /* the oldest trace is dropped beyond that; default 64 */
+    /* Bytes that a run may allocate on each device (aril_program_memory); 0: any number. Where that
+     * is not enough, values that are cheap to compute are computed again instead of kept. A run
+     * that does not fit even so fails before it begins, and the error tells how much is missing. */
+    int64_t max_memory;
 } aril_jit_opts;
 
 /* A program that runs fn(ctx, in, out) from a recording of its operations. Tracing happens at the
@@ -71,14 +75,28 @@ ARIL_API void aril_program_print(const aril_program *p, FILE *to);
 /* Draws the graph of the latest trace. The path ends in .dot (Graphviz's language), or in .svg,
  * .png or .pdf, for which the program `dot` must be installed. Graphs of up to 60 operations are
  * drawn one by one, in frames of their modules; larger ones by modules. With inputs, as in a run,
- * edges of few elements show their values in green and, where the first result has one element, its
- * gradient with respect to them in red. Nothing outside changes. */
+ * the operations are those of the function, before they are fused, and edges of few elements show
+ * their values in green and, where the first result has one element, its gradient with respect to
+ * them in red. Nothing outside changes. */
 ARIL_API aril_status aril_program_draw(const aril_program *p, const char *path, aril_list inputs);
 
 /* Writes a table of what the nodes of the latest trace cost: floating-point operations, bytes read
  * and written, and the time of each one alone, the most expensive first. Runs them on copies of the
  * inputs and states. */
 ARIL_API aril_status aril_program_costs(const aril_program *p, aril_list inputs, FILE *to);
+
+/* Memory that a run of a program allocates on a device, in bytes as aril_memory counts them.
+ * Inputs, parameters and other tensors outside the program are not part of it. */
+typedef struct aril_memory_plan {
+    int64_t arena;   /* values inside the program, and scratch memory of kernels */
+    int64_t results; /* results, which belong to the caller, and gradients that it leaves */
+    int64_t peak;    /* the most that is allocated at once: the sum of both */
+    int unplanned;   /* operations whose memory only the run knows; 0: `peak` is exact */
+} aril_memory_plan;
+
+/* The plan of the latest run of the latest trace, which is made before that run begins; all zeros
+ * before the first run. An arena of up to 16 MiB stays allocated between runs. */
+ARIL_API aril_memory_plan aril_program_memory(const aril_program *p, aril_device device);
 
 /* Frees a program; NULL is allowed. */
 ARIL_API void aril_program_free(aril_program *p);

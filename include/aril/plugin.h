@@ -14,7 +14,7 @@
 ARIL_C_BEGIN
 
 /* The version of the interface below; a plug-in built for another version is rejected. */
-#define ARIL_PLUGIN_VERSION 3
+#define ARIL_PLUGIN_VERSION 4
 
 /* One run of an op's kernel. Opaque: read it through the host table. */
 typedef struct aril__run aril_run;
@@ -182,8 +182,12 @@ typedef struct aril_device_ops {
                           const uint32_t grid[3], const uint32_t block[3], size_t shared_bytes,
                           void *const *args, int n_args);
 
-    /* Capturing: work queued between begin and end is recorded instead of done, and each replay
-     * queues all of it. */
+    /* Capturing: what the calling thread puts into the queue between begin and end is recorded
+     * instead of done, and each replay queues all of it; work of other threads is done as always.
+     * Memory that the thread allocates meanwhile has the same addresses in each replay, and nothing
+     * else gets it, also when it was freed, until the recording is. Bytes from the host are kept as
+     * they are. Functions that would make the host wait, or order queues, fail while the thread
+     * records. `capture_end` returns NULL, with an error, if the work cannot be recorded. */
     aril_status (*capture_begin)(void *self, aril_queue *queue);
     aril_recording *(*capture_end)(void *self, aril_queue *queue);
     aril_status (*replay)(void *self, aril_queue *queue, aril_recording *recording);
@@ -202,6 +206,13 @@ typedef struct aril_device_ops {
     void (*profile_end)(void *self, void (*found)(void *ctx, const aril_work *work), void *ctx);
 } aril_device_ops;
 
+/* What a run does with an input. */
+typedef enum aril_access {
+    ARIL_ACCESS_NONE, /* its elements are not used, it is missing, or comes by value */
+    ARIL_ACCESS_READ,
+    ARIL_ACCESS_CHANGE
+} aril_access;
+
 /* What kind of number an input is. */
 typedef enum aril_number_kind {
     ARIL_NUMBER_CONSTANT, /* the same in every call that repeats this one */
@@ -216,6 +227,77 @@ typedef struct aril_host_number {
     int64_t i64;     /* saturated where the value is out of range; 0 for NaN */
     uint64_t key[2]; /* ARIL_NUMBER_KEY: seed and call number (f64 and i64 are 0) */
 } aril_host_number;
+
+/* ---- fused ops ----
+ *
+ * The graph's pass `fuse` replaces neighbouring elementwise ops by one op that computes all of them
+ * in one loop: "fused", or "fused_2" to "fused_4" with as many results. A row of these ops reads
+ * the recipe (host->fused). Without a row, a device runs the steps of a recipe one by one.
+ * The loop goes over `dim`, the shape to which all inputs broadcast. Step s computes its formula on
+ * its operands, converted to `type`, in float for f16, bf16 and f32, double for f64, uint64_t for
+ * u64, int64_t for other integers and bool (host->formula), and rounds the result to `dtype`: so
+ * the bits are those of the single ops. */
+
+/* How many parts a recipe has at most. */
+enum {
+    ARIL_FUSED_INPUTS = 16,
+    ARIL_FUSED_CONSTANTS = 16,
+    ARIL_FUSED_STEPS = 32,
+    ARIL_FUSED_OUTPUTS = 4,
+    ARIL_FUSED_OPERANDS = 5
+};
+
+/* An operand is one of these: */
+#define ARIL_FUSED_STEP(s)        (s)        /* the result of an earlier step */
+#define ARIL_FUSED_INPUT(i)       (64 + (i)) /* input i of the op, broadcast; it may be a number */
+#define ARIL_FUSED_CONSTANT(k)    (128 + (k))
+#define ARIL_FUSED_NONE           255             /* absent, and not used by the formula */
+#define ARIL_FUSED_KIND(operand)  ((operand)&192) /* of ARIL_FUSED_STEP(0), INPUT(0) ... */
+#define ARIL_FUSED_INDEX(operand) ((operand)&63)
+
+typedef struct aril_fused_step {
+    const char *op;      /* its name: "mul"; "cast" */
+    const char *formula; /* as host->formula: "a * b"; of a cast, "a" */
+    const char *names;   /* the variable of each operand: "ab"; in a gradient op "gay" */
+    uint8_t in[ARIL_FUSED_OPERANDS];
+    uint8_t n_in;
+    uint8_t type, dtype; /* aril_dtype */
+    bool compares;       /* the formula's result is a truth value */
+    double p[3];         /* p0, p1, p2 */
+} aril_fused_step;
+
+/* A number that is part of the recipe. */
+typedef struct aril_fused_constant {
+    uint8_t dtype;
+    bool weak;   /* for Aril's own use */
+    double f64;  /* the value of a float */
+    int64_t i64; /* the value of an integer or bool; of u64, its bits */
+} aril_fused_constant;
+
+typedef enum aril_fused_reduce {
+    ARIL_FUSED_EACH, /* an element for each element of the loop */
+    ARIL_FUSED_SUM,
+    ARIL_FUSED_MEAN,
+    ARIL_FUSED_MAX /* NaN if one is NaN */
+} aril_fused_reduce;
+
+/* A result: the value of a step, or its reduction, in float or wider, over some axes. */
+typedef struct aril_fused_output {
+    uint8_t step, dtype;
+    uint8_t reduce;   /* aril_fused_reduce */
+    uint32_t axes;    /* bit d: reduced over axis d of the loop ... */
+    uint32_t dropped; /* ... and the axis is dropped, otherwise it stays with size 1 */
+} aril_fused_output;
+
+typedef struct aril_fused {
+    uint64_t id; /* the same in this process for the same steps; types and shapes may differ */
+    int n_in, n_constants, n_steps, n_out;
+    int ndim;
+    int64_t dim[ARIL_MAX_DIMS];
+    aril_fused_constant constant[ARIL_FUSED_CONSTANTS];
+    aril_fused_step step[ARIL_FUSED_STEPS];
+    aril_fused_output out[ARIL_FUSED_OUTPUTS];
+} aril_fused;
 
 /* The functions Aril provides to a plug-in. New entries are added at the end; `size` tells which
  * exist. */
@@ -283,6 +365,13 @@ typedef struct aril_host {
     bool (*tuning)(void);
     bool (*tuned)(const char *key, char *choice, size_t size);
     void (*tune)(const char *key, const char *choice);
+    /* The recipe of a run of a fused op, with the types that follow from its inputs. False for
+     * other ops. */
+    bool (*fused)(const aril_run *r, aril_fused *to);
+    /* What a run does with input i: which work depends on which follows from this. */
+    aril_access (*access)(const aril_run *r, int i);
+    /* The bytes of its workspace. */
+    size_t (*workspace_bytes)(const aril_run *r);
 } aril_host;
 
 /* Filled in by the plug-in. Everything it points to must stay valid for the life of the process. */

@@ -286,10 +286,15 @@ struct checkpoint_attrs {
     uint16_t autocast;        /* of the forward pass */
 };
 
+_Thread_local uint32_t aril__recomputation;
+
 static void run_again(const struct checkpoint_attrs *a, aril_tensor *const *in, aril_tensor **out)
 {
+    static _Thread_local uint32_t last;
     aril__thread *th = aril__self();
     aril_generator now = th->generator;
+    uint32_t outer = aril__recomputation;
+    aril__recomputation = ++last;
     th->generator = a->generator;
     {
         ARIL_ENABLE_GRAD; /* restores the mode */
@@ -298,6 +303,7 @@ static void run_again(const struct checkpoint_attrs *a, aril_tensor *const *in, 
         a->fn(a->ctx, in, out);
     }
     th->generator = now;
+    aril__recomputation = outer;
 }
 
 static void checkpoint_vjp(aril__grad *c)

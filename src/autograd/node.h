@@ -116,4 +116,8 @@ static inline unsigned aril__writes_to(const aril_tensor *t)
 /* Binds `t` to output `out` of `n` (taking a reference), replacing its previous node. */
 void aril__bind(aril__thread *th, aril_tensor *t, aril__node *n, uint32_t out);
 
+/* While this thread computes a checkpoint again: the number of that; 0 otherwise. A trace notes it,
+ * so that what is computed again is not taken for what was computed before. */
+extern _Thread_local uint32_t aril__recomputation;
+
 #endif

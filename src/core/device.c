@@ -1,6 +1,7 @@
 #include "core/device.h"
 
 #include "core/arena.h"
+#include "core/blocks.h"
 #include "core/foreign.h"
 #include "core/log.h"
 #include "core/memory.h"
@@ -319,6 +320,20 @@ static size_t bin_of(size_t bytes, size_t *rounded)
     return units < 8 ? units : (size_t)(log - 3) * 8 + up;
 }
 
+static size_t whole_pages(size_t bytes)
+{
+    return (bytes + ARIL__ARENA_PAGE - 1) / ARIL__ARENA_PAGE * ARIL__ARENA_PAGE;
+}
+
+size_t aril__device_block(const aril__device *d, size_t bytes)
+{
+    size_t rounded;
+    if (d->arena && bytes >= ARIL__ARENA_MIN) return whole_pages(bytes);
+    if (d->ops.own_pool) return bytes;
+    bin_of(bytes, &rounded);
+    return rounded;
+}
+
 static void free_cached(aril__device *d, size_t bin)
 {
     cached_block *b = d->bins[bin];
@@ -354,7 +369,7 @@ static void *alloc_in_arena(aril__device *d, size_t bytes, size_t *size)
     size_t fresh;
     void *p = aril__arena_alloc(d->arena, bytes, &fresh);
     if (!p) return NULL;
-    *size = (bytes + ARIL__ARENA_PAGE - 1) / ARIL__ARENA_PAGE * ARIL__ARENA_PAGE;
+    *size = whole_pages(bytes);
     d->stats.live += (int64_t)*size;
     d->stats.cached -= (int64_t)(*size - fresh);
     d->stats.misses += fresh > 0;
@@ -409,6 +424,33 @@ static void free_in_pool(aril__device *d, int queue, void *p, size_t bytes)
     pthread_mutex_unlock(&d->lock);
 }
 
+/* What the device's own pool says; nothing if it has none. */
+static aril_pool_info pool_info(aril__device *d)
+{
+    aril_pool_info info = { 0 };
+    if (d->ops.own_pool && d->ops.pool_info) d->ops.pool_info(d->self, &info);
+    const int most = (int)(sizeof info.largest / sizeof *info.largest);
+    if (info.n_largest > most) info.n_largest = most;
+    return info;
+}
+
+/* The request would exceed the limit that was set. */
+static aril__cold void report_limit(aril__device *d, size_t bytes)
+{
+    char name[48], largest[160] = "";
+    aril_pool_info info = pool_info(d);
+    for (int i = 0; i < info.n_largest && i < 3; i++) {
+        size_t at = strlen(largest);
+        snprintf(largest + at, sizeof largest - at, "%s%lld x %lld",
+                 i ? ", " : " (the largest: ", (long long)info.largest[i].count,
+                 (long long)info.largest[i].bytes);
+    }
+    aril__fail(ARIL_ERR_MEMORY,
+               "out of memory: %zu bytes on %s, with %lld in use%s%s, exceed the limit of %lld",
+               bytes, aril_device_name(d->id, name, sizeof name), (long long)d->stats.live, largest,
+               *largest ? ")" : "", (long long)d->limit);
+}
+
 static void *alloc(aril__device *d, size_t bytes)
 {
     size_t size;
@@ -438,9 +480,7 @@ fail:
     if (d->ops.alloc == cpu_closed)
         aril__fail(ARIL_ERR_MEMORY, "out of memory starting the library");
     else if (refused)
-        aril__fail(ARIL_ERR_MEMORY,
-                   "out of memory: %zu bytes on %s, with %lld in use, exceed the limit of %lld",
-                   bytes, d->kind_name, (long long)d->stats.live, (long long)d->limit);
+        report_limit(d, bytes);
     else if (aril__self()->last_error == before) /* the device's pool may have said more */
         aril__fail(ARIL_ERR_MEMORY, "out of memory: %zu bytes on %s (%lld in use)", bytes,
                    d->kind_name, (long long)d->stats.live);
@@ -510,16 +550,6 @@ void aril__device_free_for(aril__device *d, int queue, void *p, size_t bytes)
     if (aril__unlikely(aril__log_on(ARIL__LOG_MEMORY)))
         aril__log(ARIL__LOG_MEMORY, "%s: -%zu bytes, live %lld, cached %lld", d->kind_name, size,
                   (long long)d->stats.live, (long long)d->stats.cached);
-}
-
-/* What the device's own pool says; nothing if it has none. */
-static aril_pool_info pool_info(aril__device *d)
-{
-    aril_pool_info info = { 0 };
-    if (d->ops.own_pool && d->ops.pool_info) d->ops.pool_info(d->self, &info);
-    const int most = (int)(sizeof info.largest / sizeof *info.largest);
-    if (info.n_largest > most) info.n_largest = most;
-    return info;
 }
 
 aril_memory_stats aril_memory(aril_device device)
@@ -620,7 +650,8 @@ aril_device aril_device_named(const char *name)
         kind[n] = '\0';
         if (aril__device_kind(kind) < 0 && aril__open_plugins) aril__open_plugins(kind);
         int k = aril__device_kind(kind);
-        if (k >= 0) return (aril_device){ (int16_t)k, (int16_t)index };
+        if (k >= 0 && (k != ARIL__CPU || index == 0)) /* the CPU is one device */
+            return (aril_device){ (int16_t)k, (int16_t)index };
     }
     aril__fail(
         ARIL_ERR_DEVICE,

@@ -1,15 +1,10 @@
 #include "core/loops.h"
 
-static void swap_dims(aril__loops *n, int a, int b)
+static void swap(int64_t *a, int64_t *b)
 {
-    int64_t t = n->dim[a];
-    n->dim[a] = n->dim[b];
-    n->dim[b] = t;
-    for (int k = 0; k < n->n; k++) {
-        t = n->stride[k][a];
-        n->stride[k][a] = n->stride[k][b];
-        n->stride[k][b] = t;
-    }
+    int64_t t = *a;
+    *a = *b;
+    *b = t;
 }
 
 static int64_t magnitude(int64_t v)
@@ -17,23 +12,29 @@ static int64_t magnitude(int64_t v)
     return v < 0 ? -v : v;
 }
 
+int aril__strides_merge(int ndim, int64_t *dim, int n, int64_t (*stride)[ARIL_MAX_DIMS], int by)
+{
+    const int64_t *key = stride[by];
+    int kept = 0;
+    for (int i = 1; i < ndim; i++)
+        for (int d = i; d > 0 && magnitude(key[d]) > magnitude(key[d - 1]); d--) {
+            swap(&dim[d], &dim[d - 1]);
+            for (int k = 0; k < n; k++) swap(&stride[k][d], &stride[k][d - 1]);
+        }
+    for (int i = 0; i < ndim; i++) {
+        if (dim[i] == 1) continue;
+        bool merges = kept > 0;
+        for (int k = 0; k < n && merges; k++) merges = stride[k][kept - 1] == dim[i] * stride[k][i];
+        int to = merges ? kept - 1 : kept++;
+        dim[to] = merges ? dim[to] * dim[i] : dim[i];
+        for (int k = 0; k < n; k++) stride[k][to] = stride[k][i];
+    }
+    return kept;
+}
+
 void aril__loops_merge(aril__loops *n, int by)
 {
-    const int64_t *key = n->stride[by];
-    int kept = 0;
-    for (int i = 1; i < n->ndim; i++)
-        for (int k = i; k > 0 && magnitude(key[k]) > magnitude(key[k - 1]); k--)
-            swap_dims(n, k, k - 1);
-    for (int i = 0; i < n->ndim; i++) {
-        if (n->dim[i] == 1) continue;
-        bool merges = kept > 0;
-        for (int k = 0; k < n->n && merges; k++)
-            merges = n->stride[k][kept - 1] == n->dim[i] * n->stride[k][i];
-        int to = merges ? kept - 1 : kept++;
-        n->dim[to] = merges ? n->dim[to] * n->dim[i] : n->dim[i];
-        for (int k = 0; k < n->n; k++) n->stride[k][to] = n->stride[k][i];
-    }
-    n->ndim = kept;
+    n->ndim = aril__strides_merge(n->ndim, n->dim, n->n, n->stride, by);
 }
 
 void aril__loops_seek(const aril__loops *n, aril__loops_at *p, int64_t at, const int64_t *base)

@@ -13,6 +13,18 @@ typedef struct aril__loops {
     int64_t stride[ARIL__NEST_OPERANDS][ARIL_MAX_DIMS];
 } aril__loops;
 
+/* The strides of `t` broadcast to the given sizes: 0 where it has size 1 or no such dimension, and
+ * everywhere for NULL. */
+static inline void aril__broadcast_strides(int ndim, const int64_t *dim, const aril_tensor *t,
+                                           int64_t *stride)
+{
+    int lead = t ? ndim - t->ndim : 0;
+    for (int d = 0; d < ndim; d++) {
+        bool there = t && d >= lead && t->dim[d - lead] == dim[d] && dim[d] > 1;
+        stride[d] = there ? t->stride[d - lead] : 0;
+    }
+}
+
 /* Nested loops of the given sizes, without operands. */
 static inline aril__loops aril__loops_of(int ndim, const int64_t *dim)
 {
@@ -21,21 +33,17 @@ static inline aril__loops aril__loops_of(int ndim, const int64_t *dim)
     return n;
 }
 
-/* Adds an operand: `t` broadcast to the loops' sizes (stride 0 where it has size 1 or no such
- * dimension), or an absent one (NULL: all strides 0). */
+/* Adds an operand: `t` broadcast to the loops' sizes, or an absent one (NULL: all strides 0). */
 static inline void aril__loops_add(aril__loops *n, const aril_tensor *t)
 {
-    int64_t *stride = n->stride[n->n++];
-    int lead = t ? n->ndim - t->ndim : 0;
-    for (int d = 0; d < n->ndim; d++) {
-        bool there = t && d >= lead && t->dim[d - lead] == n->dim[d] && n->dim[d] > 1;
-        stride[d] = there ? t->stride[d - lead] : 0;
-    }
+    aril__broadcast_strides(n->ndim, n->dim, t, n->stride[n->n++]);
 }
 
 /* Drops dimensions of size 1, sorts the rest by the strides of operand `by`, largest first, and
  * merges adjacent dimensions. */
 void aril__loops_merge(aril__loops *n, int by);
+/* The same for any number of operands; returns how many dimensions are left. */
+int aril__strides_merge(int ndim, int64_t *dim, int n, int64_t (*stride)[ARIL_MAX_DIMS], int by);
 
 /* True when operand k is contiguous in loop order. */
 static inline bool aril__loops_linear(const aril__loops *n, int k)

@@ -8,6 +8,7 @@
 #include "core/cpu.h"
 #include "core/device.h"
 #include "core/ended.h"
+#include "core/environment.h"
 #include "core/log.h"
 #include "core/parallel.h"
 #include "core/source_location.h"
@@ -66,8 +67,7 @@ static void library_once(void)
     aril__log_init();
     aril__debug_init();
     aril__cpu_read();
-    const char *anomaly = getenv("ARIL_ANOMALY");
-    aril__anomaly_default = anomaly && *anomaly && *anomaly != '0';
+    aril__anomaly_default = aril__env_switch("ARIL_ANOMALY", 0);
     aril__library_start();
     atexit(process_end);
 }

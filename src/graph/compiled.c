@@ -1,5 +1,6 @@
 #include "graph/compiled.h"
 
+#include "core/environment.h"
 #include "core/log.h"
 #include "core/memory.h"
 #include "core/thread.h"
@@ -37,8 +38,7 @@ struct aril__compiled {
 
 bool aril__compiling(void)
 {
-    const char *given = getenv("ARIL_JIT");
-    return !given || strcmp(given, "0") != 0;
+    return aril__env_switch("ARIL_JIT", 1);
 }
 
 static aril__cold void no_memory(const char *name)

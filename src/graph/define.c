@@ -133,7 +133,7 @@ aril_tensor *aril_variable(aril_graph *g, const char *name, aril_tensor *initial
     if (!g || aril__check_value("variable", initial) < 0) return aril__poison();
     if (!aril__graph_grow(&g->variables, g->n_variables, &g->cap_variables, sizeof *g->variables))
         return aril__poison();
-    aril__device *device = th->mode.placed ? device_now() : initial->storage->device;
+    aril__device *device = device_now();
     if (!device) {
         aril__fail(ARIL_ERR_DEVICE, "variable: the device of ARIL_DEVICE does not exist");
         return aril__poison();
@@ -148,6 +148,14 @@ aril_tensor *aril_variable(aril_graph *g, const char *name, aril_tensor *initial
     state->flags &= (uint16_t) ~(ARIL__WEAK | ARIL__NUMBER);
     aril_tensor *x = aril__give(th, aril__tracing_variable(g->t, state, name));
     if (aril__is_poison(x)) return aril_escape(x);
+    /* The graph has no device, as its placeholders have none: the value is where it was given,
+     * until a session moves it. */
+    if (!th->mode.placed && initial->storage->device != device) {
+        ARIL_NO_GRAD;
+        aril_tensor *there = aril_to(state, initial->storage->device->id);
+        if (aril__is_poison(there)) return aril_escape(there);
+        aril__tensor_exchange(state, there);
+    }
     g->variables[g->n_variables++] = (kept){ .symbol = x,
                                              .initial = aril__tensor_keep(initial),
                                              .state = aril__tracing_graph(g->t)->n_states - 1,

@@ -1,48 +1,11 @@
-#include "graph/exec.h"
-
-#include "aril/create.h"
 #include "autograd/node.h"
 #include "core/log.h"
-#include "graph/control.h"
-#include "ops/shape/copy.h"
+#include "graph/executor.h"
 #include "ops/shape/view.h"
 #include "ops/table/apply.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-/* What happens to the value of an operand after a step. */
-enum { RELEASE, SHAPE_ONLY };
-typedef struct ended {
-    uint32_t slot;
-    uint8_t how;
-} ended;
-
-/* A node that a run executes. Its operands are slots: values are numbered anew, without gaps. */
-typedef struct step {
-    aril__node_id node;
-    uint32_t in, out;     /* x->slots[in ...], x->slots[out ...]; slot 0: none */
-    uint32_t end, n_ends; /* x->ends[end ...]: values that are not used after it */
-    uint32_t home;        /* 1 + the effect into whose tensor result 0 is written; 0: none */
-    bool reshapes;        /* a view that may need a copy, depending on the order of its input */
-} step;
-
-struct aril__exec {
-    const aril__graph *g;
-    step *steps;
-    uint32_t *slots;
-    int32_t *changed; /* for each slot of a result: the input that it is a new value of, or -1 */
-    ended *ends;
-    aril__value_id *value; /* of each slot */
-    uint32_t *source;      /* slots of values that no node produces */
-    uint32_t *outputs;     /* slots */
-    uint32_t *effects;     /* numbers of effects, */
-    uint32_t *effect_slot; /* and the slots of their values */
-    bool *stored;          /* whether the value is in its tensor when the last step ends */
-    bool *in_place;        /* by slot: the op changes its input where it is */
-    uint32_t *slot_of;     /* of each value of the graph; 0: not used */
-    uint32_t n_steps, n_slots, n_ends, n_sources, n_outputs, n_effects, n_values;
-};
 
 /* ---- which nodes are needed ---- */
 
@@ -56,7 +19,6 @@ typedef struct maker {
     uint32_t *home;  /* by slot: 1 + the source slot whose memory it is in; 0: its own */
     uint32_t *read;  /* by source slot: 1 + the last step that reads its memory, */
     bool *returned;  /* and whether an output or an effect is in it */
-    uint32_t *uses;  /* by slot: how many outputs and effects it is */
     uint32_t n_ids;
 } maker;
 
@@ -121,8 +83,8 @@ static void add_step(maker *m, aril__node_id id, uint32_t at, uint32_t *n_ids)
     aril__exec *x = m->x;
     const aril__graph_node *n = &m->g->nodes[id];
     const aril__value_id *in = aril__graph_in(m->g, n);
-    step *s = &x->steps[at];
-    *s = (step){ .node = id, .in = *n_ids, .out = *n_ids + n->n_in };
+    aril__step *s = &x->steps[at];
+    *s = (aril__step){ .node = id, .in = *n_ids, .out = *n_ids + n->n_in };
     s->reshapes = ARIL__IS_VIEW(n->op->out[0]) && is_reshape(n->op);
     for (int i = 0; i < n->n_in; i++) {
         uint32_t slot = slot_for(m, in[i]);
@@ -155,13 +117,13 @@ static void find_readers(maker *m)
     }
     for (uint32_t i = 0; i < x->n_outputs + x->n_effects; i++) {
         uint32_t s = i < x->n_outputs ? x->outputs[i] : x->effect_slot[i - x->n_outputs];
-        m->uses[s]++;
+        if (x->wanted[s] < 2) x->wanted[s]++;
         if (m->home[s]) m->returned[m->home[s] - 1] = true;
     }
 }
 
 /* The step that produces a slot; NULL for sources. Steps are in the order of nodes. */
-static step *producer(const maker *m, uint32_t slot)
+static aril__step *producer(const maker *m, uint32_t slot)
 {
     const aril__value *v = &m->g->values[m->x->value[slot]];
     if (v->kind != ARIL__FROM_NODE) return NULL;
@@ -177,7 +139,7 @@ static step *producer(const maker *m, uint32_t slot)
 }
 
 /* Whether result 0 of a step can be written to a tensor like the value `like`. */
-static bool fits_home(const maker *m, const step *s, aril__value_id like)
+static bool fits_home(const maker *m, const aril__step *s, aril__value_id like)
 {
     const aril__graph *g = m->g;
     const aril__graph_node *n = &g->nodes[s->node];
@@ -204,8 +166,8 @@ static void find_home(maker *m, uint32_t i)
     aril__exec *x = m->x;
     const aril__effect *e = &m->g->effects[x->effects[i]];
     uint32_t source = source_of_effect(m, e), slot = x->effect_slot[i];
-    if (e->kind == ARIL__WRITE_GRAD || m->uses[slot] > 1) return;
-    step *s = producer(m, slot);
+    if (e->kind == ARIL__WRITE_GRAD || x->wanted[slot] > 1) return;
+    aril__step *s = producer(m, slot);
     if (!s || m->home[slot]) return;
     uint32_t at = (uint32_t)(s - x->steps);
     if (source && (m->returned[source] || m->read[source] > at + 1)) return;
@@ -255,17 +217,91 @@ static bool find_ends(maker *m)
         if (last == UINT32_MAX) continue;
         bool later = shape > last;
         if (last) {
-            step *to = &x->steps[last - 1];
-            x->ends[to->end + to->n_ends++] = (ended){ s, later ? SHAPE_ONLY : RELEASE };
+            aril__step *to = &x->steps[last - 1];
+            x->ends[to->end + to->n_ends++] =
+                (aril__ended_value){ s, later ? ARIL__KEEP_SHAPE : ARIL__RELEASE };
         }
         if (later) {
-            step *to = &x->steps[shape - 1];
-            x->ends[to->end + to->n_ends++] = (ended){ s, RELEASE };
+            aril__step *to = &x->steps[shape - 1];
+            x->ends[to->end + to->n_ends++] = (aril__ended_value){ s, ARIL__RELEASE };
         }
     }
     x->n_ends = n;
     free(count);
     return x->ends != NULL;
+}
+
+/* ---- instances ---- */
+
+enum { MAX_IDLE = 16 };
+
+static aril__pool *new_pool(void)
+{
+    aril__pool *p = aril__calloc(sizeof *p);
+    if (p) pthread_mutex_init(&p->lock, NULL);
+    return p;
+}
+
+static void free_pool(aril__pool *p)
+{
+    if (!p) return;
+    for (aril__instance *next; p->idle; p->idle = next) {
+        next = p->idle->next;
+        aril__instance_free(p->idle);
+    }
+    pthread_mutex_destroy(&p->lock);
+    free(p);
+}
+
+/* Takes an instance for the run out of the pool; NULL if there is none, and *why then tells how the
+ * latest differs. */
+static aril__instance *take_instance(const aril__exec_state *r, const char **why)
+{
+    aril__pool *p = r->x->pool;
+    *why = NULL;
+    pthread_mutex_lock(&p->lock);
+    aril__instance **at = &p->idle, *found = NULL;
+    for (; *at && !found; at = &(*at)->next) {
+        const char *differs = aril__instance_differs(*at, r);
+        if (!*why) *why = differs;
+        if (differs) continue;
+        found = *at;
+        *at = found->next;
+        p->n_idle--;
+        break;
+    }
+    if (!found && !*why) *why = p->made ? "another run at the same time" : "its first run";
+    p->made += !found;
+    pthread_mutex_unlock(&p->lock);
+    return found;
+}
+
+/* Puts an instance back; the one that was not used for longest is freed beyond a limit. */
+static void return_instance(const aril__exec *x, aril__instance *n)
+{
+    aril__pool *p = x->pool;
+    aril__instance *dropped = NULL;
+    pthread_mutex_lock(&p->lock);
+    n->next = p->idle;
+    p->idle = n;
+    if (++p->n_idle > MAX_IDLE) {
+        aril__instance **last = &p->idle;
+        while ((*last)->next) last = &(*last)->next;
+        dropped = *last;
+        *last = NULL;
+        p->n_idle--;
+    }
+    pthread_mutex_unlock(&p->lock);
+    aril__instance_free(dropped);
+}
+
+aril_memory_plan aril__exec_memory(const aril__exec *x, const aril__device *device)
+{
+    aril_memory_plan m = { 0 };
+    pthread_mutex_lock(&x->pool->lock);
+    if (x->pool->idle) m = aril__instance_memory(x->pool->idle, device);
+    pthread_mutex_unlock(&x->pool->lock);
+    return m;
 }
 
 /* ---- lifetime ---- */
@@ -279,6 +315,7 @@ static bool allocate(maker *m, uint32_t n_out, uint32_t n_effects)
     x->slots = aril__malloc((m->n_ids + 1) * sizeof *x->slots);
     x->changed = aril__malloc((m->n_ids + 1) * sizeof *x->changed);
     x->in_place = aril__calloc(slots);
+    x->wanted = aril__calloc(slots);
     x->slot_of = aril__calloc(values * sizeof *x->slot_of);
     x->value = aril__calloc(slots * sizeof *x->value);
     x->source = aril__malloc(slots * sizeof *x->source);
@@ -288,11 +325,10 @@ static bool allocate(maker *m, uint32_t n_out, uint32_t n_effects)
     m->shape = aril__calloc(slots * sizeof *m->shape);
     m->home = aril__calloc(slots * sizeof *m->home);
     m->read = aril__calloc(slots * sizeof *m->read);
-    m->uses = aril__calloc(slots * sizeof *m->uses);
     m->returned = aril__calloc(slots);
-    return m->read && m->uses && m->returned && x->changed && x->in_place && x->steps && x->slots &&
-           x->slot_of && x->value && x->source && x->effect_slot && x->stored && m->last &&
-           m->shape && m->home;
+    return m->read && x->wanted && m->returned && x->changed && x->in_place && x->steps &&
+           x->slots && x->slot_of && x->value && x->source && x->effect_slot && x->stored &&
+           m->last && m->shape && m->home;
 }
 
 /* Bodies of needed nodes get executors of their own. */
@@ -359,14 +395,14 @@ aril__exec *aril__exec_new(const aril__graph *g, uint32_t n_out, const aril__val
         x->n_values = g->n_values;
         x->outputs = aril__malloc(((size_t)n_out + 1) * sizeof *x->outputs);
         x->effects = copy_of(effects, n_effects * sizeof *effects);
-        fits = x->outputs && x->effects && make(&m, n_out, out, n_effects);
+        x->pool = new_pool();
+        fits = x->outputs && x->effects && x->pool && make(&m, n_out, out, n_effects);
     }
     free(m.needed);
     free(m.last);
     free(m.shape);
     free(m.home);
     free(m.read);
-    free(m.uses);
     free(m.returned);
     if (fits) return x;
     aril__exec_free(x);
@@ -377,11 +413,17 @@ aril__exec *aril__exec_new(const aril__graph *g, uint32_t n_out, const aril__val
 void aril__exec_free(aril__exec *x)
 {
     if (!x) return;
-    void *const lists[] = { x->steps,  x->slots,   x->ends,    x->value,
-                            x->source, x->outputs, x->effects, x->effect_slot,
-                            x->stored, x->slot_of, x->changed, x->in_place };
+    free_pool(x->pool);
+    void *const lists[] = { x->steps,   x->slots,    x->ends,        x->value,  x->source,
+                            x->outputs, x->effects,  x->effect_slot, x->stored, x->slot_of,
+                            x->changed, x->in_place, x->wanted };
     for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) free(lists[i]);
     free(x);
+}
+
+void aril__exec_keep_apart(aril__exec *x)
+{
+    x->apart = true;
 }
 
 bool aril__exec_needs(const aril__exec *x, aril__value_id v)
@@ -394,28 +436,21 @@ uint32_t aril__exec_results(const aril__exec *x)
     return x->n_outputs;
 }
 
+void aril__exec_keep_nothing(aril__exec *x)
+{
+    x->trims = true;
+}
+
 uint32_t aril__exec_steps(const aril__exec *x)
 {
     return x->n_steps;
 }
 
-/* ---- a run ---- */
-
-typedef struct run {
-    const aril__exec *x;
-    const aril__graph *g;
-    aril__thread *th;
-    aril_tensor **slot; /* references */
-    int64_t *size;      /* of each unknown; -1: not known yet */
-    size_t n_sizes;
-    aril_tensor *const *in;
-} run;
-
 /* ---- unknown sizes ---- */
 
-static int64_t known_size(void *ctx, int64_t unknown)
+int64_t aril__exec_size(void *ctx, int64_t unknown)
 {
-    const run *r = ctx;
+    const aril__exec_state *r = ctx;
     size_t k = aril__size_index(unknown);
     return k < r->n_sizes && r->size[k] >= 0 ? r->size[k] : unknown;
 }
@@ -438,7 +473,8 @@ static const char *name_of(const aril__graph *g, aril__value_id v, char *text, s
     return text;
 }
 
-static aril_status wrong_size(const run *r, aril__value_id v, const aril_tensor *t)
+static aril_status wrong_size(const aril__exec_state *r, aril__value_id v, int ndim,
+                              const int64_t *dim)
 {
     char name[160], want[ARIL__SHAPE_TEXT], got[ARIL__SHAPE_TEXT];
     struct aril__sizes *before = r->th->sizes;
@@ -446,361 +482,218 @@ static aril_status wrong_size(const run *r, aril__value_id v, const aril_tensor 
     aril__shape_text(want, r->g->values[v].ndim, aril__graph_dims(r->g, v));
     r->th->sizes = before;
     return aril__fail(ARIL_ERR_SHAPE, "run: %s has shape %s, but the graph was built for %s%s",
-                      name_of(r->g, v, name, sizeof name), aril__text(got, t), want,
+                      name_of(r->g, v, name, sizeof name), aril__shape_text(got, ndim, dim), want,
                       r->g->values[v].flags & ARIL__VALUE_UNKNOWN
                           ? " (the same unknown size must be equal everywhere)"
                           : "");
 }
 
-/* Learns unknown sizes from a value, and checks the others. */
-static aril_status bind(run *r, aril__value_id v, const aril_tensor *t)
+aril_status aril__exec_bind(aril__exec_state *r, aril__value_id v, int ndim, const int64_t *dim)
 {
-    const int64_t *dim = aril__graph_dims(r->g, v);
-    bool fits = t->ndim == r->g->values[v].ndim;
-    for (int d = 0; d < t->ndim && fits; d++) {
-        if (dim[d] >= 0) {
-            fits = dim[d] == t->dim[d];
+    const int64_t *want = aril__graph_dims(r->g, v);
+    bool fits = ndim == r->g->values[v].ndim;
+    for (int d = 0; d < ndim && fits; d++) {
+        if (want[d] >= 0) {
+            fits = want[d] == dim[d];
             continue;
         }
-        size_t k = aril__size_index(dim[d]);
+        size_t k = aril__size_index(want[d]);
         if (k >= r->n_sizes) continue;
-        fits = r->size[k] < 0 || r->size[k] == t->dim[d];
-        r->size[k] = t->dim[d];
+        fits = r->size[k] < 0 || r->size[k] == dim[d];
+        r->size[k] = dim[d];
     }
-    return fits ? ARIL_OK : wrong_size(r, v, t);
+    return fits ? ARIL_OK : wrong_size(r, v, ndim, dim);
 }
 
-/* ---- sources ---- */
-
-static aril_tensor *new_key(run *r, const aril__key *k)
-{
-    const aril_generator *of = r->g->draws[k->generator].generator;
-    if (!of) of = &r->th->generator;
-    int64_t two = 2;
-    aril_tensor *t = aril__tensor_new(r->th, ARIL_U64, 1, &two, aril__cpu_device);
-    if (!t) return NULL;
-    memcpy(t->storage->data, (uint64_t[]){ of->seed, of->calls + k->offset }, 16);
-    t->flags |= ARIL__KEY;
-    return t;
-}
-
-static aril_tensor *lacks(const run *r, aril__value_id v, const char *what)
-{
-    char name[160];
-    aril__fail(ARIL_ERR_ARG, "run: %s %s", name_of(r->g, v, name, sizeof name), what);
-    return NULL;
-}
-
-/* A reference to the tensor of a source; NULL with an error. */
-static aril_tensor *source(run *r, aril__value_id v)
-{
-    const aril__graph *g = r->g;
-    const aril__value *x = &g->values[v];
-    aril_tensor *t = NULL;
-    switch (x->kind) {
-    case ARIL__FROM_INPUT:
-        t = r->in[x->from];
-        if (!t) return lacks(r, v, "was not given a value");
-        break;
-    case ARIL__FROM_STATE:
-        t = g->states[x->from].tensor;
-        if (!t) return lacks(r, v, "is not initialized");
-        break;
-    case ARIL__FROM_GRAD:
-        t = g->grads[x->from].leaf->grad[0];
-        if (!t) return lacks(r, v, "is the gradient of a leaf that has none");
-        break;
-    case ARIL__FROM_KEY: return new_key(r, &g->keys[x->from]);
-    default: t = g->constants[x->from]; break;
-    }
-    return aril__tensor_keep(t);
-}
-
-/* Sizes may be needed of inputs whose values are not. */
-static aril_status bind_inputs(run *r)
-{
-    aril_status s = ARIL_OK;
-    for (uint32_t i = 0; i < r->g->n_inputs && s == ARIL_OK; i++)
-        if (r->in[i]) s = bind(r, r->g->inputs[i].value, r->in[i]);
-    return s;
-}
-
-static aril_status load_sources(run *r)
-{
-    const aril__exec *x = r->x;
-    aril_status s = bind_inputs(r);
-    for (uint32_t i = 0; i < x->n_sources && s == ARIL_OK; i++) {
-        uint32_t slot = x->source[i];
-        aril__value_id v = x->value[slot];
-        aril_tensor *t = r->slot[slot] = source(r, v);
-        if (!t) s = aril__latest_status();
-    }
-    return s;
-}
-
-/* ---- steps ---- */
-
-static bool is_ours(const aril_tensor *t)
-{
-    return atomic_load_explicit(&t->refs, memory_order_relaxed) == 1 && t->storage &&
-           atomic_load_explicit(&t->storage->refs, memory_order_relaxed) == 1 &&
-           !t->storage->deleter && !(t->flags & ARIL__IMMORTAL);
-}
-
-static bool ends_at(const run *r, const step *s, uint32_t slot)
-{
-    for (uint32_t i = 0; i < s->n_ends; i++)
-        if (r->x->ends[s->end + i].slot == slot) return true;
-    return false;
-}
-
-/* A tensor that the step may change in place of input i: itself, or a copy. */
-static aril_tensor *changeable(run *r, const step *s, const aril__graph_node *n, int i, int k)
-{
-    const aril__exec *x = r->x;
-    uint32_t slot = x->slots[s->in + (uint32_t)i];
-    aril_tensor *t = r->slot[slot];
-    if (x->in_place[x->slots[s->out + (uint32_t)k]]) return t;
-    int uses = 0;
-    for (int u = 0; u < n->n_in; u++) uses += x->slots[s->in + (uint32_t)u] == slot;
-    bool inside = r->g->values[x->value[slot]].kind == ARIL__FROM_NODE;
-    if (inside && uses == 1 && ends_at(r, s, slot) && is_ours(t)) return t;
-    aril_tensor *copy = aril_copy(t);
-    if (!(copy->flags & ARIL__POISON)) copy->flags |= t->flags & (ARIL__WEAK | ARIL__NUMBER);
-    return copy;
-}
-
-/* Whether a reshape of t to the sizes of value v is a view. */
-static bool is_viewable(run *r, const aril_tensor *t, aril__value_id v)
+bool aril__exec_viewable(aril__exec_state *r, const aril_tensor *t, aril__value_id v)
 {
     aril__meta o = { .ndim = r->g->values[v].ndim };
     const int64_t *dim = aril__graph_dims(r->g, v);
     int64_t n = 1;
     for (int d = 0; d < o.ndim; d++) {
-        o.dim[d] = dim[d] < 0 ? aril__size_value(r->g->sizes, dim[d], known_size, r) : dim[d];
+        o.dim[d] = dim[d] < 0 ? aril__size_value(r->g->sizes, dim[d], aril__exec_size, r) : dim[d];
         if (o.dim[d] < 0) return false;
         n *= o.dim[d];
     }
     return n == t->numel && aril__view_strides(t, &o);
 }
 
-static aril_tensor *home_of(const run *r, const step *s)
+static bool has_unknown(const aril__op *op, const void *attrs)
 {
-    if (!s->home) return NULL;
-    const aril__effect *e = &r->g->effects[r->x->effects[s->home - 1]];
-    return e->kind == ARIL__WRITE_STATE ? r->g->states[e->to].tensor : r->in[e->to];
-}
-
-/* Puts the results of a step into their slots. */
-static aril_status take_results(run *r, const step *s, const aril__graph_node *n,
-                                aril_tensor *const *in, aril_tensor **out)
-{
-    aril_status status = ARIL_OK;
-    for (int k = 0; k < n->n_out; k++) {
-        uint32_t slot = r->x->slots[s->out + (uint32_t)k];
-        int changed = r->x->changed[s->out + (uint32_t)k];
-        aril_tensor *t = changed >= 0 ? in[changed] : out[k];
-        if (!slot || !t) continue;
-        aril__value_id v = r->x->value[slot];
-        const aril__value *value = &r->g->values[v];
-        r->slot[slot] = aril__tensor_keep(t);
-        if (aril__unlikely(value->tensor_flags) && !s->home && changed < 0)
-            t->flags |= value->tensor_flags;
-        if (value->flags & ARIL__VALUE_UNKNOWN && status == ARIL_OK) status = bind(r, v, t);
+    for (int i = 0; i < op->n_attrs; i++) {
+        const aril__attr *a = &op->attrs[i];
+        const int64_t *at = (const int64_t *)(const void *)((const char *)attrs + a->offset);
+        for (int k = 0; a->type == ARIL__I64 && k < a->count; k++)
+            if (aril__size_is_named(at[k])) return true;
     }
-    return status;
-}
-
-/* Names the node in the log: the error has the source location of the run. */
-static aril_status at_node(aril_status s, const aril__graph *g, const aril__graph_node *n)
-{
-    char where[256];
-    if (aril__unlikely(s < 0) && aril__log_on(ARIL__LOG_TRACE))
-        aril__log(ARIL__LOG_TRACE, "%s, called at %s, failed", n->op->name,
-                  aril__graph_where(g, n, where, sizeof where));
-    return s;
-}
-
-/* The results belong to the scope, as those of an op. */
-static aril_status run_control(run *r, const aril__graph_node *n, aril_tensor *const *in,
-                               aril_tensor **out)
-{
-    aril_status s = aril__control_run(r->g, n, in, r->size, out);
-    for (int k = 0; k < n->n_out && s == ARIL_OK; k++) out[k] = aril__give(r->th, out[k]);
-    return s;
-}
-
-static aril_status run_op(run *r, const step *s, const aril__graph_node *n, aril_tensor **in)
-{
-    enum { WORDS = 64 };
-    int64_t few[WORDS], *attrs = few;
-    const void *given = aril__graph_attrs(r->g, n);
-    aril_tensor *out[ARIL__MAX_OUT] = { NULL }, *home = home_of(r, s);
-    if (n->sized) {
-        if (n->op->attr_size > sizeof few && !(attrs = aril__malloc(n->op->attr_size)))
-            return aril__fail(ARIL_ERR_MEMORY, "%s: out of memory", n->op->name);
-        memcpy(attrs, given, n->op->attr_size);
-        aril__symbolic_attrs(r->g->sizes, n->op, attrs, known_size, r);
-        given = attrs;
-    }
-    aril_status status;
-    if (n->n_bodies) {
-        status = run_control(r, n, in, out);
-    } else if (home) {
-        out[0] = aril__apply_to(home, n->op, n->n_in, in, given);
-        status = aril_tensor_status(out[0]);
-    } else {
-        status = aril__apply(n->op, n->n_in, in, given, out);
-    }
-    if (attrs != few) free(attrs);
-    return status < 0 ? status : take_results(r, s, n, in, out);
-}
-
-static void end_values(run *r, const step *s)
-{
-    for (uint32_t i = 0; i < s->n_ends; i++) {
-        const ended *e = &r->x->ends[s->end + i];
-        aril_tensor *t = r->slot[e->slot];
-        if (!t) continue;
-        r->slot[e->slot] = e->how == SHAPE_ONLY ? aril__tensor_shape_only(r->th, t) : NULL;
-        aril__tensor_release(r->th, t);
-    }
-}
-
-static aril_status run_step(run *r, const step *s)
-{
-    enum { FEW = 16 };
-    const aril__graph_node *n = &r->g->nodes[s->node];
-    aril_tensor *few[FEW], **in = few;
-    ARIL_SCOPE;
-    if (n->n_in > FEW && !(in = aril__malloc(n->n_in * sizeof *in)))
-        return aril__fail(ARIL_ERR_MEMORY, "%s: out of memory", n->op->name);
-    for (int i = 0; i < n->n_in; i++) in[i] = r->slot[r->x->slots[s->in + (uint32_t)i]];
-    if (s->reshapes && !is_viewable(r, in[0], n->out)) in[0] = aril_contiguous(in[0]);
-    for (int k = 0; k < n->n_out; k++) {
-        int i = r->x->changed[s->out + (uint32_t)k];
-        if (i >= 0 && in[i]) in[i] = changeable(r, s, n, i, k);
-    }
-    aril_status status = run_op(r, s, n, in);
-    if (in != few) free(in);
-    if (status == ARIL_OK) end_values(r, s);
-    return at_node(status, r->g, n);
-}
-
-/* ---- results ---- */
-
-/* A tensor that nobody else has, with the value of a slot: takes it out if it can. */
-static aril_tensor *own_value(run *r, uint32_t slot, bool again)
-{
-    aril_tensor *t = r->slot[slot];
-    if (!again && is_ours(t) && aril__is_packed(t)) {
-        r->slot[slot] = NULL;
-        t->flags &= (uint16_t) ~(ARIL__INFERENCE | ARIL__LOOSE_VIEW | ARIL__WEAK | ARIL__NUMBER);
-        return t;
-    }
-    ARIL_SCOPE;
-    aril_tensor *copy = aril_copy(t);
-    copy->flags &= (uint16_t) ~(ARIL__INFERENCE | ARIL__LOOSE_VIEW);
-    return aril__tensor_keep(copy);
-}
-
-static bool is_wanted_again(const aril__exec *x, uint32_t i, uint32_t slot)
-{
-    for (uint32_t k = i + 1; k < x->n_outputs; k++)
-        if (x->outputs[k] == slot) return true;
-    for (uint32_t k = 0; k < x->n_effects; k++)
-        if (x->effect_slot[k] == slot) return true;
     return false;
 }
 
-static aril_status take_outputs(run *r, aril_tensor **got)
+bool aril__exec_attrs(aril__exec_state *r, const aril__graph_node *n, void *room,
+                      const void **attrs)
 {
-    const aril__exec *x = r->x;
-    aril_status s = ARIL_OK;
-    for (uint32_t i = 0; i < x->n_outputs && s == ARIL_OK; i++) {
-        got[i] = own_value(r, x->outputs[i], is_wanted_again(x, i, x->outputs[i]));
-        s = aril_tensor_status(got[i]);
+    *attrs = room;
+    memcpy(room, aril__graph_attrs(r->g, n), n->op->attr_size);
+    if (!n->sized) return true;
+    aril__symbolic_attrs(r->g->sizes, n->op, room, aril__exec_size, r);
+    return !has_unknown(n->op, room);
+}
+
+/* ---- sources ---- */
+
+static aril_tensor *lacks(const aril__exec_state *r, aril__value_id v, const char *what)
+{
+    char name[160];
+    aril__fail(ARIL_ERR_ARG, "run: %s %s", name_of(r->g, v, name, sizeof name), what);
+    return NULL;
+}
+
+aril_tensor *aril__exec_find(const aril__exec_state *r, uint8_t kind, uint32_t index)
+{
+    switch (kind) {
+    case ARIL__FROM_INPUT: return r->in[index];
+    case ARIL__FROM_STATE: return r->g->states[index].tensor;
+    case ARIL__FROM_GRAD: return r->g->grads[index].leaf->grad[0];
+    default: return r->g->constants[index];
     }
+}
+
+aril_tensor *aril__exec_source(const aril__exec_state *r, uint8_t kind, uint32_t index,
+                               uint32_t slot)
+{
+    aril_tensor *t = aril__exec_find(r, kind, index);
+    aril__value_id v = r->x->value[slot];
+    if (t) return t;
+    return lacks(r, v,
+                 kind == ARIL__FROM_INPUT   ? "was not given a value"
+                 : kind == ARIL__FROM_STATE ? "is not initialized"
+                                            : "is the gradient of a leaf that has none");
+}
+
+/* Sizes may be needed of inputs whose values are not. */
+static aril_status bind_inputs(aril__exec_state *r)
+{
+    aril_status s = ARIL_OK;
+    for (uint32_t i = 0; i < r->g->n_inputs && s == ARIL_OK; i++)
+        if (r->in[i]) s = aril__exec_bind(r, r->g->inputs[i].value, r->in[i]->ndim, r->in[i]->dim);
     return s;
 }
 
-static aril_status set_grad(run *r, const aril__effect *e, uint32_t slot)
+/* ---- a run ---- */
+
+static const char *graph_name(const aril__graph *g)
 {
-    aril__node *leaf = r->g->grads[e->to].leaf;
-    aril_tensor *t = slot ? own_value(r, slot, false) : NULL;
-    if (t && aril_tensor_status(t) < 0) {
-        aril_status s = aril_tensor_status(t);
-        aril__tensor_release(r->th, t);
-        return s;
-    }
-    if (leaf->grad[0]) aril__tensor_release(r->th, leaf->grad[0]);
-    leaf->grad[0] = t;
-    return ARIL_OK;
+    return g->name ? g->name : "graph";
 }
 
-/* Effects in order: what is read by one is not yet changed by another, as values are copies or the
- * tensors themselves only where nobody else reads them. */
-static aril_status perform_effects(run *r)
+/* The device on which an instance exceeds a limit by most, and by how much; 0: on none. */
+static int64_t excess(const aril__instance *n, int64_t max, const aril__device **device,
+                      aril_memory_plan *of)
 {
-    const aril__exec *x = r->x;
-    aril_status s = ARIL_OK;
-    for (uint32_t i = 0; i < x->n_effects && s == ARIL_OK; i++) {
-        const aril__effect *e = &r->g->effects[x->effects[i]];
-        uint32_t slot = x->effect_slot[i];
-        if (e->kind == ARIL__WRITE_GRAD) {
-            s = set_grad(r, e, slot);
-        } else if (!x->stored[i]) {
-            ARIL_SCOPE;
-            aril_tensor *to =
-                e->kind == ARIL__WRITE_STATE ? r->g->states[e->to].tensor : r->in[e->to];
-            s = aril_tensor_status(aril_copy_(to, r->slot[slot]));
+    int64_t most = 0;
+    for (uint32_t i = 0; i < (uint32_t)n->n_arenas + n->n_results && max > 0; i++) {
+        uint32_t k = i - (uint32_t)n->n_arenas;
+        const aril__device *d =
+            i < (uint32_t)n->n_arenas ? n->arena[i].device : n->places[n->results[k]].device;
+        if (i > 0 && d == *device) continue;
+        aril_memory_plan m = aril__instance_memory(n, d);
+        *device = most ? *device : d;
+        if (m.peak - max <= most) continue;
+        most = m.peak - max;
+        *device = d;
+        *of = m;
+    }
+    return most;
+}
+
+static aril_status too_large(const aril__graph *g, int64_t more, const aril__device *device,
+                             const aril_memory_plan *m)
+{
+    char name[48];
+    return aril__fail(ARIL_ERR_MEMORY,
+                      "%s: a run allocates %lld bytes on %s, %lld more than .max_memory",
+                      graph_name(g), (long long)m->peak,
+                      aril_device_name(device->id, name, sizeof name), (long long)more);
+}
+
+/* Finds or makes the instance for a run. */
+static aril_status find_instance(aril__exec_state *r)
+{
+    const char *why;
+    aril_status s = bind_inputs(r);
+    if (s < 0) return s;
+    r->n = take_instance(r, &why);
+    if (aril__likely(r->n != NULL)) return ARIL_OK;
+    r->n = aril__instance_new(r);
+    aril__log(ARIL__LOG_TRACE, "%s: %s, because of %s", graph_name(r->g),
+              r->n ? "planned" : "planning failed", why);
+    if (!r->n) return aril__latest_status();
+    const aril__device *device = NULL;
+    aril_memory_plan m;
+    int64_t more = excess(r->n, r->x->max_memory, &device, &m);
+    if (more <= 0) return ARIL_OK;
+    aril__instance_free(r->n);
+    return too_large(r->g, more, device, &m);
+}
+
+static aril_status run_instance(aril__exec_state *r, aril_tensor **got)
+{
+    aril_status s = find_instance(r);
+    if (s < 0) return s;
+    s = aril__instance_run(r, got);
+    return_instance(r->x, r->n);
+    return s;
+}
+
+/* ---- within a limit of memory ---- */
+
+/* Plans for these inputs. Returns by how much that exceeds the limit, after changing the graph if
+ * that can help; -1 with an error. */
+static int64_t try_within(aril__graph *g, const aril__exec *x, aril_tensor *const *in, int64_t max,
+                          bool first, uint32_t *chosen)
+{
+    aril__exec_state r = { .x = x, .g = g, .th = aril__self(), .n_sizes = g->sizes->n, .in = in };
+    r.size = aril__malloc((r.n_sizes + 1) * sizeof *r.size);
+    if (!r.size) {
+        aril__fail(ARIL_ERR_MEMORY, "%s: out of memory", graph_name(g));
+        return -1;
+    }
+    for (size_t i = 0; i < r.n_sizes; i++) r.size[i] = -1;
+    aril_status s = find_instance(&r);
+    free(r.size);
+    if (s < 0) return -1;
+    const aril__device *device = NULL;
+    aril_memory_plan m;
+    int64_t more = excess(r.n, max, &device, &m);
+    bool divided = false;
+    *chosen = 0;
+    if (more > 0 && first) s = aril__spread_updates(g, &divided);
+    if (s == ARIL_OK && more > 0 && !divided)
+        s = aril__recompute(g, x, r.n, device, (size_t)more, chosen);
+    if (s == ARIL_OK && more > 0 && !*chosen && !divided) s = too_large(g, more, device, &m);
+    return_instance(x, r.n);
+    return s < 0 ? -1 : more;
+}
+
+aril__exec *aril__exec_within(aril__graph *g, aril_tensor *const *in, int64_t max_memory)
+{
+    enum { ROUNDS = 64 };
+    for (int round = 0; round < ROUNDS; round++) {
+        uint32_t chosen;
+        aril__exec *x = aril__exec_whole(g);
+        int64_t more = x ? try_within(g, x, in, max_memory, round == 0, &chosen) : -1;
+        if (more == 0) {
+            x->max_memory = max_memory;
+            return x;
         }
+        aril__exec_free(x);
+        if (more < 0) return NULL;
+        aril__log(ARIL__LOG_TRACE, "%s: %lld bytes too many, %u values are recomputed%s",
+                  graph_name(g), (long long)more, chosen,
+                  chosen ? "" : ", updates follow their gradients");
     }
-    return s;
-}
-
-/* Values that effects write, but that are the memory of a tensor that another effect changes, are
- * copied first. */
-static aril_status unshare_effects(run *r)
-{
-    const aril__exec *x = r->x;
-    for (uint32_t i = 0; i < x->n_effects && x->n_effects > 1; i++) {
-        uint32_t slot = x->effect_slot[i];
-        if (!slot || x->stored[i] || !r->slot[slot]) continue;
-        if (r->g->values[x->value[slot]].kind == ARIL__FROM_NODE && is_ours(r->slot[slot]))
-            continue;
-        ARIL_SCOPE;
-        aril_tensor *copy = aril_copy(r->slot[slot]);
-        if (aril_tensor_status(copy) < 0) return aril_tensor_status(copy);
-        aril__tensor_release(r->th, r->slot[slot]);
-        r->slot[slot] = aril__tensor_keep(copy);
-    }
-    return ARIL_OK;
-}
-
-static void advance_generators(run *r)
-{
-    for (uint32_t i = 0; i < r->g->n_draws; i++) {
-        const aril__draws *d = &r->g->draws[i];
-        if (d->ended) continue;
-        aril_generator *of = d->generator ? d->generator : &r->th->generator;
-        if (d->reset)
-            aril_generator_set_state(of, d->end);
-        else
-            of->calls += d->calls;
-    }
-}
-
-static aril_status run_all(run *r, aril_tensor **got)
-{
-    const aril__exec *x = r->x;
-    aril_status s = load_sources(r);
-    for (uint32_t i = 0; i < x->n_steps && s == ARIL_OK; i++) s = run_step(r, &x->steps[i]);
-    if (s == ARIL_OK) s = take_outputs(r, got);
-    if (s == ARIL_OK) s = unshare_effects(r);
-    if (s == ARIL_OK) s = perform_effects(r);
-    if (s == ARIL_OK) advance_generators(r);
-    return s;
+    aril__fail(ARIL_ERR_MEMORY, "%s: does not fit into .max_memory", graph_name(g));
+    return NULL;
 }
 
 aril_status aril__exec_run(const aril__exec *x, aril_tensor *const *in, aril_tensor **out)
@@ -811,28 +704,31 @@ aril_status aril__exec_run(const aril__exec *x, aril_tensor *const *in, aril_ten
 aril_status aril__exec_run_body(const aril__exec *x, aril_tensor *const *in, const int64_t *known,
                                 aril_tensor **out)
 {
+    enum { FEW = 32 };
     const aril__graph *g = x->g;
     size_t n_sizes = g->sizes->n;
-    aril_tensor **slot = aril__calloc((x->n_slots + (size_t)x->n_outputs) * sizeof *slot);
-    int64_t *size = aril__malloc((n_sizes + 1) * sizeof *size);
-    if (!slot || !size) {
-        free(slot);
-        free(size);
+    aril_tensor *few[FEW], **got = few;
+    int64_t few_sizes[FEW], *size = few_sizes;
+    if (x->n_outputs > FEW) got = aril__malloc(x->n_outputs * sizeof *got);
+    if (n_sizes > FEW) size = aril__malloc(n_sizes * sizeof *size);
+    if (!got || !size) {
+        if (got != few) free(got);
+        if (size != few_sizes) free(size);
         return aril__fail(ARIL_ERR_MEMORY, "run: out of memory");
     }
+    memset(got, 0, x->n_outputs * sizeof *got);
     for (size_t i = 0; i < n_sizes; i++) size[i] = known ? known[i] : -1;
-    run r = { x, g, aril__self(), slot, size, n_sizes, in };
-    aril_tensor **got = slot + x->n_slots;
+    aril__exec_state r = {
+        .x = x, .g = g, .th = aril__self(), .size = size, .n_sizes = n_sizes, .in = in
+    };
     aril__tracer *before = aril__trace(NULL);
     aril_status s;
     {
-        ARIL_INFERENCE;
+        ARIL_SCOPE;              /* saves the mode, too */
         r.th->mode.autocast = 0; /* casts are part of the graph */
-        s = run_all(&r, got);
+        s = run_instance(&r, got);
     }
     aril__trace(before);
-    for (uint32_t i = 0; i < x->n_slots; i++)
-        if (slot[i]) aril__tensor_release(r.th, slot[i]);
     for (uint32_t i = 0; i < x->n_outputs; i++) {
         if (s == ARIL_OK)
             out[i] = got[i];
@@ -841,7 +737,7 @@ aril_status aril__exec_run_body(const aril__exec *x, aril_tensor *const *in, con
     }
     for (uint32_t i = 0; i < g->n_epilogues && s == ARIL_OK; i++)
         g->epilogues[i].fn(g->epilogues[i].ctx, g->epilogues[i].data);
-    free(slot);
-    free(size);
+    if (got != few) free(got);
+    if (size != few_sizes) free(size);
     return s;
 }

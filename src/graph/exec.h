@@ -6,6 +6,7 @@
 #ifndef ARIL_GRAPH_EXEC_H
 #define ARIL_GRAPH_EXEC_H
 
+#include "aril/graph.h"
 #include "graph/graph.h"
 
 typedef struct aril__exec aril__exec;
@@ -33,7 +34,23 @@ aril_status aril__exec_run(const aril__exec *x, aril_tensor *const *in, aril_ten
 aril_status aril__exec_run_body(const aril__exec *x, aril_tensor *const *in, const int64_t *size,
                                 aril_tensor **out);
 
+/* From now on, no memory stays allocated between runs: for runs that are recorded, whose memory
+ * belongs to the recording. */
+void aril__exec_keep_nothing(aril__exec *x);
+
+/* The memory plan of the latest instance that no run uses now; zeros if there is none. */
+aril_memory_plan aril__exec_memory(const aril__exec *x, const aril__device *device);
+
+/* Lets every value have memory of its own, up to some MB, so that a device can run steps side by
+ * side. Before the first run. */
+void aril__exec_keep_apart(aril__exec *x);
+
 /* An executor for all outputs and effects of a graph. */
 aril__exec *aril__exec_whole(const aril__graph *g);
+
+/* The same for runs that allocate at most max_memory bytes on a device: changes the graph to
+ * recompute values where that is not enough with these inputs. NULL, with an error that tells how
+ * much is missing, if that does not help. */
+aril__exec *aril__exec_within(aril__graph *g, aril_tensor *const *in, int64_t max_memory);
 
 #endif

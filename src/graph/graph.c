@@ -75,12 +75,14 @@ void aril__graph_free(aril__graph *g)
     for (uint32_t i = 0; i < g->n_grads; i++) aril__node_release(th, g->grads[i].leaf);
     for (uint32_t i = 0; i < g->n_epilogues; i++) free(g->epilogues[i].data);
     for (uint32_t i = 0; i < g->n_bodies; i++) aril__graph_free(g->bodies[i]);
+    for (uint32_t i = 0; i < g->n_recipes; i++) aril__recipe_release(g->recipes[i]);
     aril__exec_free(g->exec);
     aril__sizes_free(&g->own_sizes);
     void *const lists[] = { g->nodes,  g->values, g->ids,    g->words, g->text,
                             g->inputs, g->states, g->grads,  g->keys,  g->draws,
                             g->name,   g->bodies, g->effects };
     for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) free(lists[i]);
+    free(g->recipes);
     free(g->constants);
     free(g->outputs);
     free(g->epilogues);
@@ -90,21 +92,27 @@ void aril__graph_free(aril__graph *g)
 
 /* ---- building ---- */
 
+bool aril__graph_sizes(aril__graph *g, aril__value_id v, int ndim, const int64_t *dim)
+{
+    aril__value *to = &g->values[v];
+    if (!RESERVE(g, words, (uint32_t)ndim)) return false;
+    to->ndim = (uint8_t)ndim;
+    to->shape = g->n_words;
+    to->flags &= (uint8_t)~ARIL__VALUE_UNKNOWN;
+    for (int d = 0; d < ndim; d++) {
+        g->words[g->n_words++] = dim[d];
+        if (dim[d] < 0) to->flags |= ARIL__VALUE_UNKNOWN;
+    }
+    return true;
+}
+
 bool aril__graph_describe(aril__graph *g, aril__value_id v, const aril_tensor *like)
 {
     aril__value *to = &g->values[v];
-    if (!RESERVE(g, words, like->ndim)) return false;
     to->dtype = like->dtype;
-    to->ndim = like->ndim;
     to->tensor_flags = like->flags & (ARIL__WEAK | ARIL__NUMBER);
     to->device = aril__tensor_device(like);
-    to->shape = g->n_words;
-    to->flags &= (uint8_t)~ARIL__VALUE_UNKNOWN;
-    for (int d = 0; d < like->ndim; d++) {
-        g->words[g->n_words++] = like->dim[d];
-        if (like->dim[d] < 0) to->flags |= ARIL__VALUE_UNKNOWN;
-    }
-    return true;
+    return aril__graph_sizes(g, v, like->ndim, like->dim);
 }
 
 /* `n` new values without dtype and shape. */
@@ -154,6 +162,14 @@ aril__value_id aril__graph_state(aril__graph *g, aril_tensor *t, const char *nam
     s.tensor = aril__tensor_keep(t);
     g->states[g->n_states++] = s;
     return s.value;
+}
+
+const aril__recipe *aril__graph_recipe(aril__graph *g, const aril__recipe *r)
+{
+    if (!ARIL__GROW(g, recipes)) return NULL;
+    aril__recipe *shared = aril__recipe_share(r);
+    if (shared) g->recipes[g->n_recipes++] = shared;
+    return shared;
 }
 
 bool aril__graph_output(aril__graph *g, aril__value_id v)
@@ -265,6 +281,13 @@ aril__node_id aril__graph_node_add(aril__graph *g, const aril__op *op, int n_in,
     g->n_words += words;
     g->nodes[g->n_nodes++] = n;
     return id;
+}
+
+bool aril__graph_alike(const aril__graph *g, aril__value_id a, aril__value_id b)
+{
+    const aril__value *x = &g->values[a], *y = &g->values[b];
+    return x->dtype == y->dtype && x->device == y->device &&
+           aril__same_dims(x->ndim, aril__graph_dims(g, a), y->ndim, aril__graph_dims(g, b));
 }
 
 /* ---- checking ---- */

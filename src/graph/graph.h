@@ -11,6 +11,7 @@
 
 #include "core/rng.h"
 #include "core/sizes.h"
+#include "ops/elementwise/fused.h"
 #include "ops/table/op.h"
 
 typedef uint32_t aril__value_id;
@@ -57,8 +58,9 @@ typedef struct aril__graph_node {
     bool sized;        /* attributes contain unknown sizes */
     uint16_t n_bodies; /* graphs of a control-flow op: g->bodies[body ...] */
     uint32_t body;
-    uint32_t scope; /* g->text + scope: the module that applied it; 0: none */
-    uint32_t where; /* g->frames[where ...]: the stack of the call, ended by NULL; 0: unknown */
+    uint32_t region; /* nodes of a checkpoint that is computed again have a number; 0: others */
+    uint32_t scope;  /* g->text + scope: the module that applied it; 0: none */
+    uint32_t where;  /* g->frames[where ...]: the stack of the call, ended by NULL; 0: unknown */
 } aril__graph_node;
 
 /* A tensor outside the graph that the program reads or changes. A run looks up its memory. */
@@ -133,12 +135,13 @@ typedef struct aril__graph {
     aril__effect *effects;
     aril__epilogue *epilogues;
     struct aril__graph **bodies; /* owned */
+    aril__recipe **recipes;      /* of fused ops: references */
     struct aril__exec *exec;     /* of a body: runs it; made with the executor of the whole */
     uint32_t n_nodes, n_values, n_ids, n_words, n_text, n_frames, n_constants, n_inputs, n_outputs,
-        n_states, n_grads, n_keys, n_draws, n_effects, n_epilogues, n_bodies;
+        n_states, n_grads, n_keys, n_draws, n_effects, n_epilogues, n_bodies, n_recipes;
     uint32_t cap_nodes, cap_values, cap_ids, cap_words, cap_text, cap_frames, cap_constants,
         cap_inputs, cap_outputs, cap_states, cap_grads, cap_keys, cap_draws, cap_effects,
-        cap_epilogues, cap_bodies;
+        cap_epilogues, cap_bodies, cap_recipes;
     aril__sizes *sizes; /* unknown sizes; of the tracer, or `own_sizes` */
     aril__sizes own_sizes;
 } aril__graph;
@@ -164,6 +167,8 @@ aril__value_id aril__graph_input(aril__graph *g, const aril_tensor *like, const 
 /* Takes a reference to t. */
 aril__value_id aril__graph_constant(aril__graph *g, aril_tensor *t);
 aril__value_id aril__graph_state(aril__graph *g, aril_tensor *t, const char *name);
+/* The shared form of a recipe, for nodes of this graph; NULL with an error. */
+const aril__recipe *aril__graph_recipe(aril__graph *g, const aril__recipe *r);
 bool aril__graph_output(aril__graph *g, aril__value_id v);
 bool aril__graph_effect(aril__graph *g, enum aril__effect_kind kind, uint32_t to,
                         aril__value_id value);
@@ -178,6 +183,8 @@ aril__node_id aril__graph_node_add(aril__graph *g, const aril__op *op, int n_in,
                                    const aril__value_id *in, const void *attrs);
 /* Gives a value the dtype, sizes, device and number flags of a header. */
 bool aril__graph_describe(aril__graph *g, aril__value_id v, const aril_tensor *like);
+/* Gives a value other sizes. */
+bool aril__graph_sizes(aril__graph *g, aril__value_id v, int ndim, const int64_t *dim);
 /* Stores a text; returns its place in g->text. The same text as the last time is stored once. */
 uint32_t aril__graph_text(aril__graph *g, const char *text);
 /* Remembers the stack of the present call as that of a node; only of the first ARIL__LOCATED nodes
@@ -199,6 +206,9 @@ static inline const int64_t *aril__graph_dims(const aril__graph *g, aril__value_
 {
     return g->words + g->values[v].shape;
 }
+
+/* Whether two values have the same dtype, sizes and device. */
+bool aril__graph_alike(const aril__graph *g, aril__value_id a, aril__value_id b);
 
 static inline const void *aril__graph_attrs(const aril__graph *g, const aril__graph_node *n)
 {

@@ -8,8 +8,13 @@
 
 const aril__pass aril__pass_list[] = {
     { "fold", "nodes whose inputs are constants are computed once", aril__pass_fold },
+    { "algebra", "nodes that change nothing, or undo others, are left out", aril__pass_algebra },
     { "cse", "equal nodes are computed once", aril__pass_cse },
     { "dead", "nodes that nothing needs are removed", aril__pass_dead },
+    { "attention", "softmax(q k^T) v becomes one op", aril__pass_attention },
+    { "batchnorm", "normalization is folded into convolutions in inference", aril__pass_batchnorm },
+    { "epilogue", "bias, residual and activation join the op before", aril__pass_epilogue },
+    { "fuse", "neighbouring elementwise nodes run in one loop", aril__pass_fuse },
 };
 const int aril__n_passes = sizeof aril__pass_list / sizeof *aril__pass_list;
 
@@ -48,19 +53,39 @@ bool aril__pass_is_on(const char *name)
     return !is_selection(list) || has_word(list, name, '+');
 }
 
-aril_status aril__passes(aril__graph *g)
+static const char *name_of(const aril__graph *g)
+{
+    return g->name ? g->name : "graph";
+}
+
+static void log_graph(const aril__graph *g, const char *when)
+{
+    if (!aril__log_on(ARIL__LOG_PASSES)) return;
+    aril__log(ARIL__LOG_PASSES, "%s %s passes:", name_of(g), when);
+    aril__graph_print(g, stderr);
+}
+
+static aril_status run_passes(aril__graph *g)
 {
     aril_status s = ARIL_OK;
-    for (uint32_t i = 0; i < g->n_bodies && s == ARIL_OK; i++) s = aril__passes(g->bodies[i]);
+    for (uint32_t i = 0; i < g->n_bodies && s == ARIL_OK; i++) s = run_passes(g->bodies[i]);
     for (int i = 0; i < aril__n_passes && s == ARIL_OK; i++) {
         const aril__pass *p = &aril__pass_list[i];
         uint32_t before = g->n_nodes;
         if (!aril__pass_is_on(p->name)) continue;
         s = p->run(g);
         if (aril__log_on(ARIL__LOG_PASSES))
-            aril__log(ARIL__LOG_PASSES, "%s: %s: %u nodes, %u before", g->name ? g->name : "graph",
-                      p->name, g->n_nodes - 1, before - 1);
+            aril__log(ARIL__LOG_PASSES, "%s: %s: %u nodes, %u before", name_of(g), p->name,
+                      g->n_nodes - 1, before - 1);
     }
+    return s;
+}
+
+aril_status aril__passes(aril__graph *g)
+{
+    log_graph(g, "before");
+    aril_status s = run_passes(g);
+    if (s == ARIL_OK) log_graph(g, "after");
     return s;
 }
 
@@ -112,7 +137,7 @@ static uint64_t stir(uint64_t h, uint64_t word)
 
 static uint64_t hash_node(const aril__graph *g, const aril__graph_node *n)
 {
-    uint64_t h = stir((uintptr_t)n->op, n->n_in);
+    uint64_t h = stir(stir((uintptr_t)n->op, n->region), n->n_in);
     for (int i = 0; i < n->n_in; i++) h = stir(h, aril__graph_in(g, n)[i]);
     const int64_t *words = aril__graph_attrs(g, n);
     for (size_t k = 0; words && k < n->op->attr_size / sizeof *words; k++)
@@ -122,7 +147,9 @@ static uint64_t hash_node(const aril__graph *g, const aril__graph_node *n)
 
 static bool are_equal(const aril__graph *g, const aril__graph_node *a, const aril__graph_node *b)
 {
-    if (a->op != b->op || a->n_in != b->n_in || a->has_attrs != b->has_attrs) return false;
+    if (a->op != b->op || a->n_in != b->n_in || a->has_attrs != b->has_attrs ||
+        a->region != b->region)
+        return false;
     if (memcmp(aril__graph_in(g, a), aril__graph_in(g, b), a->n_in * sizeof *g->ids) != 0)
         return false;
     if (a->has_attrs &&
@@ -207,21 +234,45 @@ static bool is_small(const aril__graph *g, aril__value_id v)
     return n <= FOLD_BYTES && aril__dtype_bytes((aril_dtype)g->values[v].dtype, n) <= FOLD_BYTES;
 }
 
+static bool needs_shape_only(const aril__graph_node *n, int i)
+{
+    return i < 31 && n->op->shape_only >> i & 1;
+}
+
+/* Whether an input is known before a run: a constant, or a shape without unknown sizes. */
+static bool is_known(const aril__graph *g, const aril__graph_node *n, int i)
+{
+    aril__value_id v = aril__graph_in(g, n)[i];
+    bool shape = needs_shape_only(n, i);
+    if (!v) return true;
+    if (g->values[v].kind == ARIL__FROM_CONSTANT)
+        return shape || g->constants[g->values[v].from]->storage;
+    return shape && !(g->values[v].flags & ARIL__VALUE_UNKNOWN);
+}
+
 static bool can_fold(const aril__graph *g, const aril__graph_node *n)
 {
-    const aril__value_id *in = aril__graph_in(g, n);
+    bool view = ARIL__IS_VIEW(n->op->out[0]); /* needs no memory */
     if (!is_plain(n) || n->sized || n->n_out != 1 || n->n_in == 0 || n->op->flags & RANDOM ||
-        !is_small(g, n->out) || n->n_in > 8)
+        !(view || is_small(g, n->out)) || n->n_in > 8)
         return false;
-    for (int i = 0; i < n->n_in; i++) {
-        if (!in[i]) continue;
-        const aril__value *v = &g->values[in[i]];
-        if (v->kind != ARIL__FROM_CONSTANT) return false;
-        const aril_tensor *t = g->constants[v->from];
-        bool shape = i < 31 && n->op->shape_only >> i & 1;
-        if (!t->storage && !shape) return false;
-    }
+    for (int i = 0; i < n->n_in; i++)
+        if (!is_known(g, n, i)) return false;
     return true;
+}
+
+/* A tensor for an input of a node that is folded; owned by the scope. */
+static aril_tensor *known_input(const aril__graph *g, aril__value_id v)
+{
+    const aril__value *x = &g->values[v];
+    aril__thread *th = aril__self();
+    if (x->kind == ARIL__FROM_CONSTANT) return g->constants[x->from];
+    aril_tensor *t = aril__tensor_header(th, (aril_dtype)x->dtype, x->ndim, aril__graph_dims(g, v));
+    if (t) {
+        t->flags |= ARIL__SHAPE_ONLY;
+        t->u.device = x->device;
+    }
+    return aril__give(th, t);
 }
 
 /* Computes a node now; its output becomes a constant. */
@@ -232,7 +283,7 @@ static aril_status fold_node(aril__graph *g, aril__graph_node *n)
     aril_tensor *in[8], *out[ARIL__MAX_OUT];
     for (int i = 0; i < n->n_in; i++) {
         aril__value_id v = aril__graph_in(g, n)[i];
-        in[i] = v ? g->constants[g->values[v].from] : NULL;
+        in[i] = v ? known_input(g, v) : NULL;
     }
     aril_status s = aril__apply(n->op, n->n_in, in, aril__graph_attrs(g, n), out);
     if (s < 0) return s;

@@ -1,7 +1,7 @@
 /* Passes: changes of a graph that keep what it computes.
  *
  * ARIL_PASSES switches them: "-fold" leaves that one out, "none" leaves all out, "cse,dead" runs
- * only those. ARIL_LOG=passes prints what each of them did. */
+ * only those. ARIL_LOG=passes prints what each of them did, and the graph before and after. */
 #ifndef ARIL_GRAPH_PASSES_H
 #define ARIL_GRAPH_PASSES_H
 
@@ -23,8 +23,13 @@ bool aril__pass_is_on(const char *name);
 aril_status aril__passes(aril__graph *g);
 
 /* The passes themselves. */
-aril_status aril__pass_fold(aril__graph *g); /* nodes of constants are computed once */
-aril_status aril__pass_cse(aril__graph *g);  /* equal nodes are computed once */
-aril_status aril__pass_dead(aril__graph *g); /* nodes that nothing needs are removed */
+aril_status aril__pass_fold(aril__graph *g);      /* nodes of constants are computed once */
+aril_status aril__pass_algebra(aril__graph *g);   /* what changes nothing is left out */
+aril_status aril__pass_cse(aril__graph *g);       /* equal nodes are computed once */
+aril_status aril__pass_dead(aril__graph *g);      /* nodes that nothing needs are removed */
+aril_status aril__pass_batchnorm(aril__graph *g); /* folded into convolutions in inference */
+aril_status aril__pass_epilogue(aril__graph *g);  /* bias and activation join their producer */
+aril_status aril__pass_attention(aril__graph *g); /* softmax(q k^T) v becomes attention */
+aril_status aril__pass_fuse(aril__graph *g);      /* elementwise neighbours become one node */
 
 #endif

@@ -119,12 +119,115 @@ static void print_attrs(const aril__graph *g, const aril__graph_node *n, bool fi
     }
 }
 
-/* ---- nodes ---- */
+/* ---- fused ops ----
+ *
+ *     %9: f32[2,3], %10: f32[3] = fused_2(%1, %2) {
+ *       t1 = mul(%1, %2)
+ *       %9 = tanh(t1)
+ *       %10 = sum(%9, axes=[0])
+ *     }
+ */
 
 static void indent(int depth, FILE *to)
 {
     for (int i = 0; i < depth; i++) fputs("  ", to);
 }
+
+/* The result that step s is; -1: none. */
+static int result_of(const aril__recipe *r, int s)
+{
+    for (int k = 0; k < r->n_out; k++)
+        if (r->out[k].step == s && r->out[k].reduce == ARIL_FUSED_EACH) return k;
+    return -1;
+}
+
+static void print_step_name(const aril__graph *g, const aril__graph_node *n, const aril__recipe *r,
+                            int s, FILE *to)
+{
+    int k = result_of(r, s);
+    if (k >= 0)
+        print_name(g, n->out + (uint32_t)k, to);
+    else
+        fprintf(to, "t%d", s + 1);
+}
+
+static void print_step_operand(const aril__graph *g, const aril__graph_node *n,
+                               const aril__recipe *r, uint8_t operand, FILE *to)
+{
+    int i = ARIL_FUSED_INDEX(operand);
+    if (operand == ARIL_FUSED_NONE) {
+        fputs("-", to);
+        return;
+    }
+    switch (ARIL_FUSED_KIND(operand)) {
+    case ARIL_FUSED_STEP(0): print_step_name(g, n, r, i, to); break;
+    case ARIL_FUSED_INPUT(0): print_operand(g, aril__graph_in(g, n)[i], to); break;
+    default:
+        if (aril__is_float((aril_dtype)r->constant[i].dtype))
+            fprintf(to, "%.9g", r->constant[i].f64);
+        else
+            fprintf(to, "%" PRId64, r->constant[i].i64);
+    }
+}
+
+static void print_step(const aril__graph *g, const aril__graph_node *n, const aril__recipe *r,
+                       int s, FILE *to)
+{
+    const aril__recipe_step *step = &r->step[s];
+    print_step_name(g, n, r, s, to);
+    fprintf(to, " = %s(", step->op->name);
+    for (int k = 0; k < step->n_in; k++) {
+        if (k) fputs(", ", to);
+        print_step_operand(g, n, r, step->in[k], to);
+    }
+    if (!step->op->formula) fprintf(to, ", %s", aril__dtypes[step->dtype].name);
+    int params = 0; /* up to the last that is not 0 */
+    for (int k = 0; k < 3; k++)
+        if (step->p[k] != 0) params = k + 1;
+    for (int k = 0; k < params; k++)
+        fprintf(to, "%s%.9g", k ? "," : params > 1 ? ", p=[" : ", p=", step->p[k]);
+    fputs(params > 1 ? "])" : ")", to);
+}
+
+static void print_reduction(const aril__graph *g, const aril__graph_node *n, const aril__recipe *r,
+                            int k, FILE *to)
+{
+    static const char *const name[] = {
+        [ARIL_FUSED_SUM] = "sum", [ARIL_FUSED_MEAN] = "mean", [ARIL_FUSED_MAX] = "amax"
+    };
+    const aril_fused_output *o = &r->out[k];
+    print_name(g, n->out + (uint32_t)k, to);
+    fprintf(to, " = %s(", name[o->reduce]);
+    print_step_name(g, n, r, o->step, to);
+    const char *before = ", axes=[";
+    for (int d = 0; d < ARIL_MAX_DIMS; d++) {
+        if (!(o->axes >> d & 1)) continue;
+        fprintf(to, "%s%d", before, d);
+        before = ",";
+    }
+    fputs("])", to);
+}
+
+static void print_recipe(const aril__graph *g, const aril__graph_node *n, int depth, FILE *to)
+{
+    const aril__recipe *r = aril__fused_recipe(aril__graph_attrs(g, n));
+    fputs("\n", to);
+    for (int s = 0; s < r->n_steps; s++) {
+        indent(depth + 1, to);
+        print_step(g, n, r, s, to);
+        fputs("\n", to);
+    }
+    for (int k = 0; k < r->n_out; k++) {
+        if (r->out[k].reduce == ARIL_FUSED_EACH) continue;
+        indent(depth + 1, to);
+        print_reduction(g, n, r, k, to);
+        fputs("\n", to);
+    }
+    indent(depth, to);
+    fputs("}", to);
+}
+
+/* ---- nodes ---- */
 
 static void print_graph(const aril__graph *g, int depth, FILE *to);
 
@@ -150,12 +253,13 @@ static void print_node(const aril__graph *g, aril__node_id id, int depth, FILE *
         print_operand(g, in[i], to);
     }
     if (n->n_in > SHOWN) fprintf(to, ", ... (%u)", n->n_in);
-    print_attrs(g, n, n->n_in == 0, to);
-    fputs(")", to);
+    if (!aril__is_fused(n->op)) print_attrs(g, n, n->n_in == 0, to);
+    fputs(aril__is_fused(n->op) ? ") {" : ")", to);
     char where[256];
     aril__graph_where(g, n, where, sizeof where);
     if (n->scope || where[0])
         fprintf(to, "  # %s%s%s", g->text + n->scope, n->scope && where[0] ? " " : "", where);
+    if (aril__is_fused(n->op)) print_recipe(g, n, depth, to);
     for (uint32_t b = 0; b < n->n_bodies; b++) {
         fputs(b ? "" : " {\n", to);
         print_graph(g->bodies[n->body + b], depth + 1, to);

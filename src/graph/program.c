@@ -3,6 +3,7 @@
 #include "autograd/node.h"
 #include "core/log.h"
 #include "graph/passes.h"
+#include "graph/replay.h"
 
 #include <pthread.h>
 #include <stdlib.h>
@@ -28,6 +29,7 @@ typedef struct trace {
     size_t n_words;
     aril__graph *g;
     aril__exec *x;
+    aril__replay *replay; /* or NULL */
     aril__watches watches;
     state_guard *guards;
     int *joined; /* for each input: the first state with the same storage, or -1 */
@@ -41,6 +43,7 @@ struct aril_program {
     void *ctx;
     aril_shape *sizes;
     int n_sizes, max_results, max_traces;
+    int64_t max_memory;
     pthread_mutex_t lock; /* guards the list */
     trace *traces;        /* latest first */
     int n_traces, made, n_out;
@@ -49,6 +52,7 @@ struct aril_program {
     aril__exec *x;
     uint32_t *inputs;
     int n_in;
+    const aril__program_kind *kind; /* of a function that belongs to the program, or NULL */
 };
 
 static aril__cold aril_status no_memory(const aril_program *p)
@@ -59,6 +63,7 @@ static aril__cold aril_status no_memory(const aril_program *p)
 static void release_trace(trace *t)
 {
     if (!t || atomic_fetch_sub(&t->refs, 1) != 1) return;
+    aril__replay_free(t->replay);
     aril__exec_free(t->x);
     aril__graph_free(t->g);
     aril__watches_free(&t->watches);
@@ -234,17 +239,18 @@ static aril_status call_fn(const aril_program *p, aril_tensor *const *in, aril_t
     const aril__error *before = th->last_error;
     memset(out, 0, (size_t)p->max_results * sizeof *out);
     p->fn(p->ctx, in, out);
+    for (*n_out = 0; *n_out < p->max_results && out[*n_out];) ++*n_out;
     if (th->last_error != before && th->last_error) return th->last_error->code;
-    for (*n_out = 0; *n_out < p->max_results && out[*n_out];) {
-        aril_status s = aril_tensor_status(out[*n_out]);
+    for (int i = 0; i < *n_out; i++) {
+        aril_status s = aril_tensor_status(out[i]);
         if (s < 0) return s;
-        (*n_out)++;
     }
     return no_gap(p, *n_out, out);
 }
 
-/* Records one call of the function into `to`. */
-static aril_status record(const aril_program *p, aril_list in, trace *to, bool *again)
+/* Records one call of the function into `to`; *n_out gets how many results it set, if that is more.
+ */
+static aril_status record(const aril_program *p, aril_list in, trace *to, bool *again, int *n_out)
 {
     aril__tracing *t = aril__tracing_new(p->name, false);
     aril_tensor **out = aril__calloc((size_t)(p->max_results + in.n + 1) * sizeof *out);
@@ -253,11 +259,12 @@ static aril_status record(const aril_program *p, aril_list in, trace *to, bool *
         free(out);
         return no_memory(p);
     }
-    int n_out = 0;
+    int set = 0;
     aril__traced_call c = aril__tracing_begin(t);
     aril_status s = make_inputs(p, t, in, to, out + p->max_results);
-    if (s == ARIL_OK) s = call_fn(p, out + p->max_results, out, &n_out);
-    s = aril__tracing_end(t, &c, s, n_out, out);
+    if (s == ARIL_OK) s = call_fn(p, out + p->max_results, out, &set);
+    s = aril__tracing_end(t, &c, s, set, out);
+    if (set > *n_out) *n_out = set;
     *again = aril__tracing_tracer(t)->drawn_outside;
     if (s == ARIL_OK) to->g = aril__tracing_take(t, &to->watches);
     aril__tracing_free(t);
@@ -287,15 +294,36 @@ static aril_status guard_states(const aril_program *p, trace *t, aril_list in)
     return ARIL_OK;
 }
 
-static aril_status make_exec(trace *t)
+/* The inputs as a run of the trace gets them. */
+static aril_status give_inputs(const trace *t, aril_list in, aril_tensor **given)
 {
-    t->x = aril__exec_whole(t->g);
+    aril_status s = ARIL_OK;
+    for (int i = 0; i < in.n && s == ARIL_OK; i++) {
+        given[i] = t->whole[i] ? aril__give(aril__self(), aril__whole_storage(in.at[i])) : in.at[i];
+        s = aril_tensor_status(given[i]);
+    }
+    return s;
+}
+
+static aril_status make_exec(const aril_program *p, trace *t, aril_list in)
+{
+    if (p->max_memory > 0) {
+        ARIL_SCOPE;
+        aril_tensor **given = aril__malloc(((size_t)in.n + 1) * sizeof *given);
+        if (!given) return no_memory(p);
+        if (give_inputs(t, in, given) == ARIL_OK)
+            t->x = aril__exec_within(t->g, given, p->max_memory);
+        free(given);
+    } else {
+        t->x = aril__exec_whole(t->g);
+        if (t->x) t->replay = aril__replay_new(t->g, t->x);
+    }
     return t->x ? ARIL_OK : aril__latest_status();
 }
 
 /* A new trace, with one reference for the caller. *status says why there is none. */
 static trace *make_trace(const aril_program *p, aril_list in, const int64_t *word, size_t n,
-                         aril_status *status)
+                         aril_status *status, int *n_out)
 {
     trace *t = aril__calloc(sizeof *t);
     if (t) {
@@ -313,16 +341,16 @@ static trace *make_trace(const aril_program *p, aril_list in, const int64_t *wor
     }
     memcpy(t->signature, word, n * sizeof *word);
     bool again = false;
-    aril_status s = record(p, in, t, &again);
+    aril_status s = record(p, in, t, &again, n_out);
     if (s == ARIL_OK && again) { /* modules were built, which drew numbers: now they are there */
         aril__graph_free(t->g);
         aril__watches_free(&t->watches);
         t->g = NULL;
-        s = record(p, in, t, &again);
+        s = record(p, in, t, &again, n_out);
     }
     if (s == ARIL_OK) s = aril__passes(t->g);
     if (s == ARIL_OK) s = guard_states(p, t, in);
-    if (s == ARIL_OK) s = make_exec(t);
+    if (s == ARIL_OK) s = make_exec(p, t, in);
     *status = s;
     if (s == ARIL_OK) return t;
     release_trace(t);
@@ -373,16 +401,11 @@ static void keep_trace(aril_program *p, trace *t)
 static aril_status run_trace(const trace *t, aril_list in, aril_tensor **out)
 {
     aril_tensor *few[16], **given = few;
-    aril__thread *th = aril__self();
     ARIL_SCOPE;
     if (in.n > 16 && !(given = aril__malloc((size_t)in.n * sizeof *given)))
         return aril__fail(ARIL_ERR_MEMORY, "run: out of memory");
-    aril_status s = ARIL_OK;
-    for (int i = 0; i < in.n && s == ARIL_OK; i++) {
-        given[i] = t->whole[i] ? aril__give(th, aril__whole_storage(in.at[i])) : in.at[i];
-        s = aril_tensor_status(given[i]);
-    }
-    if (s == ARIL_OK) s = aril__exec_run(t->x, given, out);
+    aril_status s = give_inputs(t, in, given);
+    if (s == ARIL_OK) s = aril__replay_run(t->replay, t->x, given, out);
     if (given != few) free(given);
     return s;
 }
@@ -403,11 +426,11 @@ static aril_status check_inputs(const aril_program *p, aril_list in)
 
 /* A new trace. With `untraced`, a failure is not this thread's error, but *untraced. */
 static trace *try_trace(const aril_program *p, aril_list in, const int64_t *word, size_t n,
-                        aril_status *status, aril__error **untraced)
+                        aril_status *status, int *n_out, aril__error **untraced)
 {
-    if (!untraced) return make_trace(p, in, word, n, status);
+    if (!untraced) return make_trace(p, in, word, n, status, n_out);
     aril__saved_errors before = aril__errors_begin_quiet();
-    trace *t = make_trace(p, in, word, n, status);
+    trace *t = make_trace(p, in, word, n, status, n_out);
     if (!t && aril_ok()) aril__fail(*status, "%s: %s", p->name, aril_status_text(*status));
     *untraced = aril__errors_end(&before);
     if (t) { /* what the function ignored */
@@ -415,6 +438,23 @@ static trace *try_trace(const aril_program *p, aril_list in, const int64_t *word
         *untraced = NULL;
     }
     return t;
+}
+
+static bool is_untraced(const aril_program *p)
+{
+    return p->kind && p->kind->untraced(p->ctx);
+}
+
+/* Calls the function itself. out[] gets references. */
+static aril_status call_untraced(const aril_program *p, aril_list in, aril_tensor **out, int *n_out)
+{
+    ARIL_SCOPE;
+    aril_tensor **made = aril__calloc((size_t)p->max_results * sizeof *made);
+    if (!made) return no_memory(p);
+    aril_status s = call_fn(p, in.at, made, n_out);
+    for (int i = 0; i < *n_out && s == ARIL_OK; i++) out[i] = aril__tensor_keep(made[i]);
+    free(made);
+    return s;
 }
 
 static aril_status run_function(aril_program *p, aril_list in, aril_tensor **out, int *n_out,
@@ -425,12 +465,20 @@ static aril_status run_function(aril_program *p, aril_list in, aril_tensor **out
     size_t n = MODE_WORDS + (size_t)in.n * INPUT_WORDS;
     aril_status s = check_inputs(p, in);
     if (s < 0) return s;
+    if (p->kind && in.n != p->n_in)
+        return aril__fail(ARIL_ERR_ARG, "%s: got %d inputs, expected %d", p->name, in.n, p->n_in);
+    if (is_untraced(p)) return call_untraced(p, in, out, n_out);
     if (n > FEW && !(word = aril__malloc(n * sizeof *word))) return no_memory(p);
     describe_call(p, in, word);
     const char *why;
     trace *t = find_trace(p, in, word, n, &why);
     if (!t) {
-        t = try_trace(p, in, word, n, &s, untraced);
+        t = try_trace(p, in, word, n, &s, n_out, untraced);
+        if (is_untraced(p)) {
+            release_trace(t);
+            if (word != few) free(word);
+            return call_untraced(p, in, out, n_out);
+        }
         aril__log(ARIL__LOG_TRACE, "%s: %s, because of %s", p->name,
                   t ? "traced" : "tracing failed", why);
         if (t) keep_trace(p, t);
@@ -476,7 +524,8 @@ aril_status aril__program_try(aril_program *p, aril_list in, aril_tensor **out,
     int n_out = p->n_out;
     aril_status s = p->fn ? run_function(p, in, out, &n_out, untraced) : run_graph(p, in, out);
     if (s < 0) {
-        if (out && !(untraced && *untraced)) aril__poison_all(n_out, out);
+        if (out && !(untraced && *untraced)) /* before the first trace, out[0] stands for all */
+            aril__poison_all(n_out > 0 ? n_out : 1, out);
         return s;
     }
     for (int i = 0; i < n_out; i++) {
@@ -503,6 +552,11 @@ static aril_program *new_program(const char *name)
 aril_program *aril_jit(aril_fn *fn, void *ctx, aril_jit_opts opts)
 {
     aril__self();
+    if (opts.max_memory < 0) {
+        aril__fail(ARIL_ERR_ARG, "jit: max_memory is %lld bytes, expected 0 or more",
+                   (long long)opts.max_memory);
+        return NULL;
+    }
     if (!fn || opts.n_sizes < 0 || (opts.n_sizes && !opts.sizes)) {
         aril__fail(ARIL_ERR_ARG, "jit: the %s is NULL", fn ? "list of sizes" : "function");
         return NULL;
@@ -512,6 +566,7 @@ aril_program *aril_jit(aril_fn *fn, void *ctx, aril_jit_opts opts)
     p->fn = fn;
     p->ctx = ctx;
     p->max_results = opts.max_results > 0 ? opts.max_results : MAX_RESULTS;
+    p->max_memory = opts.max_memory;
     p->max_traces = opts.max_traces > 0 ? opts.max_traces : MAX_TRACES;
     p->n_sizes = opts.n_sizes;
     p->sizes = aril__malloc(((size_t)opts.n_sizes + 1) * sizeof *p->sizes);
@@ -543,9 +598,29 @@ aril_program *aril__program_of(const aril__graph *g, aril__exec *x, int n_in,
     return p;
 }
 
+aril_program *aril__program_own(aril_fn *fn, void *ctx, const aril__program_kind *kind,
+                                const char *name, int n_in, int n_out)
+{
+    aril_program *p = aril_jit(fn, ctx, (aril_jit_opts){ .name = name, .max_results = n_out });
+    if (!p) {
+        kind->free(ctx);
+        return NULL;
+    }
+    p->kind = kind;
+    p->n_in = n_in;
+    p->n_out = n_out;
+    return p;
+}
+
+void *aril__program_owned(const aril_program *p, const aril__program_kind *kind)
+{
+    return p && p->kind == kind ? p->ctx : NULL;
+}
+
 void aril_program_free(aril_program *p)
 {
     if (!p) return;
+    if (p->kind) p->kind->free(p->ctx);
     for (trace *next; p->traces; p->traces = next) {
         next = p->traces->next;
         release_trace(p->traces);
@@ -568,18 +643,56 @@ int aril_program_traces(const aril_program *p)
     return p ? p->made : 0;
 }
 
-bool aril__program_look(const aril_program *p, void (*fn)(const aril__graph *g, void *ctx),
-                        void *ctx)
+/* The latest trace with a reference for the caller, or NULL. */
+static trace *latest(const aril_program *p)
 {
     aril_program *own = (aril_program *)(uintptr_t)p; /* to lock it */
     pthread_mutex_lock(&own->lock);
     trace *t = p->traces;
     if (t) atomic_fetch_add(&t->refs, 1);
     pthread_mutex_unlock(&own->lock);
+    return t;
+}
+
+aril_memory_plan aril_program_memory(const aril_program *p, aril_device device)
+{
+    aril_memory_plan m = { 0 };
+    aril__self();
+    if (!p) return m;
+    const aril__device *d = aril__device_find(device);
+    trace *t = latest(p);
+    if (d && (t || p->x)) m = aril__exec_memory(t ? t->x : p->x, d);
+    release_trace(t);
+    return m;
+}
+
+bool aril__program_look(const aril_program *p, void (*fn)(const aril__graph *g, void *ctx),
+                        void *ctx)
+{
+    trace *t = latest(p);
     const aril__graph *g = t ? t->g : p->g;
     if (g) fn(g, ctx);
     release_trace(t);
     return g != NULL;
+}
+
+aril_status aril__program_look_plain(const aril_program *p, aril_list in,
+                                     void (*fn)(const aril__graph *g, void *ctx), void *ctx)
+{
+    if (!p->fn) {
+        fn(p->g, ctx);
+        return ARIL_OK;
+    }
+    bool again;
+    int n_out = 0;
+    trace t = { .n_in = in.n, .whole = aril__calloc((size_t)in.n + 1) };
+    aril_status s = t.whole ? check_inputs(p, in) : no_memory(p);
+    if (s == ARIL_OK) s = record(p, in, &t, &again, &n_out);
+    if (s == ARIL_OK) fn(t.g, ctx);
+    aril__graph_free(t.g);
+    aril__watches_free(&t.watches);
+    free(t.whole);
+    return s;
 }
 
 static void print_to(const aril__graph *g, void *to)

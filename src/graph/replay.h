@@ -1,17 +1,28 @@
-/* Running a graph one node at a time, to look at it: on copies, so that nothing outside changes. */
+/* Replaying: the work of a program on a device as one recording of that device (a CUDA graph).
+ *
+ * Where the time to queue the nodes of a program exceeds the time that the device needs for them, a
+ * run records its work once (capture_begin ... of aril/plugin.h), and later runs replay it. A graph
+ * is divided into the nodes of the host, which every run executes first, and those of one device,
+ * which are recorded. Values that pass from the first to the second (learning rate, step count,
+ * random keys) are numbers; in a recording they are tensors of the device, which each run sets.
+ *
+ * A recording refers to memory by address: inputs are copied to tensors of its own, outputs from
+ * such tensors, and states are used where they are. So it holds for one set of sizes and of
+ * addresses of states; others are recorded anew, up to a few at a time. */
 #ifndef ARIL_GRAPH_REPLAY_H
 #define ARIL_GRAPH_REPLAY_H
 
-#include "graph/graph.h"
+#include "graph/exec.h"
 
-typedef struct aril__replay {
-    aril_tensor **value; /* [n_values]: of each value that was computed, or NULL; of the scope */
-    double *seconds;     /* [n_nodes]: how long each node ran; NULL: not measured */
-} aril__replay;
+typedef struct aril__replay aril__replay;
 
-/* Runs the graph on these inputs, whose sizes it must know. With `gradients`, operations are
- * recorded, and float values keep their gradients. Results belong to the innermost scope. */
-aril_status aril__graph_replay(const aril__graph *g, aril_list in, bool gradients, aril__replay *r);
+/* For an executor of a whole graph, both of which must outlive it. NULL, without an error, if the
+ * program cannot be replayed: the log (ARIL_LOG=trace) says why. */
+aril__replay *aril__replay_new(const aril__graph *g, const aril__exec *x);
 void aril__replay_free(aril__replay *r);
+
+/* aril__exec_run(x, in, out), replayed where that is possible and pays off. r may be NULL. */
+aril_status aril__replay_run(aril__replay *r, const aril__exec *x, aril_tensor *const *in,
+                             aril_tensor **out);
 
 #endif

@@ -60,7 +60,9 @@ static aril__node_id add_node(aril__tracing *t, const aril__op *op, int n_in,
                               const aril__value_id *in, const void *attrs)
 {
     aril__node_id id = aril__graph_node_add(t->g, op, n_in, in, attrs);
-    if (id) locate(t, id);
+    if (!id) return 0;
+    t->g->nodes[id].region = aril__recomputation;
+    locate(t, id);
     return id;
 }
 

@@ -754,7 +754,7 @@ aril_status aril_module_build(aril_module *m, aril_shape x)
     aril_shape batch = { .ndim = x.ndim + 1, .dim = { 1 } };
     memcpy(batch.dim + 1, x.dim, (size_t)x.ndim * sizeof *x.dim);
     ARIL_SCOPE;
-    aril_tensor *zeros = aril_zeros(batch, m->dtype, m->device);
+    aril_tensor *zeros = aril_zeros(batch, m->dtype, aril__module_device(m));
     return aril_module_build_n(m, (aril_list){ 1, &zeros });
 }
 

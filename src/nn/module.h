@@ -136,6 +136,10 @@ static inline bool aril__is_training(const aril_module *m)
     return m->training && !aril__building;
 }
 
+/* Where m computes: the device of the first parameter or buffer of its tree, or, if there is none
+ * yet, the one that m or the first of its children was moved to. */
+aril_device aril__module_device(const aril_module *m);
+
 /* Where modules create their parameters until they are moved or built: the CPU. Tests change it. */
 extern aril_device aril__new_modules_on;
 

@@ -218,6 +218,28 @@ void aril__gathered_free(aril__gathered *g)
     *g = (aril__gathered){ 0 };
 }
 
+static const aril_tensor *first_tensor(const aril_module *m)
+{
+    const aril_tensor *t = NULL;
+    for (int i = 0; i < m->n_own && !t; i++) t = m->own[i].tensor;
+    for (int i = 0; i < m->n_children && !t; i++) t = first_tensor(m->child[i].module);
+    return t;
+}
+
+static const aril_module *first_placed(const aril_module *m)
+{
+    const aril_module *placed = m->placed ? m : NULL;
+    for (int i = 0; i < m->n_children && !placed; i++) placed = first_placed(m->child[i].module);
+    return placed;
+}
+
+aril_device aril__module_device(const aril_module *m)
+{
+    const aril_tensor *t = first_tensor(m);
+    const aril_module *placed = t ? NULL : first_placed(m);
+    return t ? aril_device_of(t) : placed ? placed->device : m->device;
+}
+
 static void list_free(aril__named_list *l)
 {
     for (int i = 0; i < l->named.n; i++) free(l->name[i]);

@@ -291,7 +291,8 @@ aril_status aril_summary_with(aril_module *m, aril_shape x, FILE *to, aril_summa
     aril_shape one = { .ndim = x.ndim + 1, .dim = { 1 } };
     memcpy(one.dim + 1, x.dim, (size_t)x.ndim * sizeof *x.dim);
     ARIL_SCOPE;
-    aril_tensor *zeros = aril_zeros(one, opts.dtype ? opts.dtype : m->dtype, m->device);
+    aril_tensor *zeros =
+        aril_zeros(one, opts.dtype ? opts.dtype : m->dtype, aril__module_device(m));
     return aril_summary_n(m, (aril_list){ 1, &zeros }, to, opts);
 }
 

@@ -11,6 +11,7 @@
 #include "aril/view.h"
 #include "core/error.h"
 #include "core/memory.h"
+#include "nn/module.h"
 #include "train/compiled.h"
 
 #include <ctype.h>
@@ -325,9 +326,7 @@ aril_status aril__need_compiled(const aril_model *m, bool optimizer)
 void aril__model_ready(aril_model *m)
 {
     m->built = aril_module_built(m->net);
-    const aril_named *params = m->built ? aril_parameters(m->net) : NULL;
-    m->device =
-        params != NULL && params->n > 0 ? aril_device_of(params->at[0]) : (aril_device){ 0 };
+    m->device = aril__module_device(m->net);
 }
 
 static int inputs_of(const aril_model *m, const aril_batch *b, aril_tensor **in)

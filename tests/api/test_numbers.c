@@ -195,6 +195,29 @@ TEST(bitwise_not_of_booleans)
 
 /* ---- f16 ---- */
 
+/* A number is rounded to the tensor's dtype before it is compared. */
+TEST(numbers_compared_with_f16_and_bf16)
+{
+    static const aril_dtype types[] = { ARIL_BF16, ARIL_F16, ARIL_F32, ARIL_F64 };
+    for (int t = 0; t < 4; t++) {
+        ARIL_SCOPE;
+        aril_tensor *x = aril_full(ARIL_SHAPE(1), 0.1, types[t], test_device());
+        CHECK_NEAR(at(aril_eq_scalar(x, 0.1), 0), 1, 0);
+        CHECK_NEAR(at(aril_ne_scalar(x, 0.1), 0), 0, 0);
+        CHECK_NEAR(at(aril_lt_scalar(x, 0.1), 0), 0, 0);
+        CHECK_NEAR(at(aril_gt_scalar(x, 0.1), 0), 0, 0);
+        CHECK_NEAR(at(aril_le_scalar(x, 0.1), 0), 1, 0);
+        CHECK_NEAR(at(aril_ge_scalar(x, 0.1), 0), 1, 0);
+        CHECK_NEAR(at(aril_eq(aril_scalar(0.1), x), 0), 1, 0);
+        CHECK_NEAR(at(aril_eq_scalar(x, 0.11), 0), 0, 0);
+        CHECK_NEAR(at(aril_lt_scalar(x, INFINITY), 0), 1, 0);
+        CHECK_NEAR(at(aril_ne_scalar(x, NAN), 0), 1, 0);
+        aril_tensor *many = aril_full(ARIL_SHAPE(1), 256, types[t], test_device());
+        CHECK_NEAR(at(aril_eq_scalar(many, 257), 0), types[t] == ARIL_BF16, 0);
+    }
+    CHECK_MSG(aril_ok(), "%s", aril_error());
+}
+
 TEST(cosine_similarity_in_f16)
 {
     ARIL_SCOPE;

@@ -320,6 +320,7 @@ TEST(limit_on_the_memory_of_a_device)
     CHECK(aril_ok());
     CHECK(aril_tensor_status(aril_zeros(ARIL_SHAPE(N), ARIL_F32, aril_cpu())) == ARIL_ERR_MEMORY);
     CHECK_MSG(strstr(aril_error(), "exceed the limit"), "%s", aril_error());
+    CHECK(stats().misses <= stats().allocations);
     aril_clear_error();
     aril_drop(x);
     CHECK(aril_tensor_status(aril_zeros(ARIL_SHAPE(N), ARIL_F32, aril_cpu())) == ARIL_OK);

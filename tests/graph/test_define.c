@@ -1,6 +1,7 @@
 /* Define and run: placeholders, variables, gradients, assignments, sessions. */
 #include "aril/aril.h"
 #include "support/compare.h"
+#include "support/device.h"
 #include "support/test.h"
 
 #include <string.h>
@@ -31,6 +32,35 @@ static aril_tensor *loss_of(aril_tensor *x, aril_tensor *y, aril_tensor *w1, ari
     aril_tensor *h = aril_relu(aril_matmul(x, w1));
     aril_tensor *diff = aril_sub(aril_matmul(h, w2), y);
     return aril_mean(aril_sum(aril_square(diff), ARIL_AXES(1)), ARIL_ALL);
+}
+
+/* Variables made on the session's device, or on the CPU; fed values likewise. */
+TEST(a_graph_runs_on_the_device_of_its_session)
+{
+    if (test_on_cpu()) SKIP("about devices");
+    aril_tensor *first = numbers(ARIL_SHAPE(D, H), 3), *values = numbers(ARIL_SHAPE(2, D), 4);
+    for (int k = 0; k < 4; k++) {
+        ARIL_SCOPE;
+        aril_device of_variable = k & 1 ? test_device() : aril_cpu();
+        aril_device of_feed = k & 2 ? test_device() : aril_cpu();
+        aril_graph *g = aril_graph_new("line");
+        aril_tensor *x = aril_placeholder(g, "x", ARIL_SHAPE(-1, D), ARIL_F32), *dw, *out[2];
+        aril_tensor *w = aril_variable(g, "w", aril_to(first, of_variable));
+        CHECK(aril_device_equal(aril_device_of(aril_variable_value(w)), of_variable));
+        aril_tensor *loss = aril_sum(aril_square(aril_matmul(x, w)), ARIL_ALL);
+        CHECK_INT(aril_gradients(loss, ARIL_LIST(w), &dw, (aril_grad_opts){ 0 }), ARIL_OK);
+        aril_tensor *update = aril_assign_sub(w, aril_mul_scalar(dw, 0.01));
+        aril_session *s = aril_session_new(g, test_device());
+        aril_feeds feeds = ARIL_FEEDS({ x, aril_to(values, of_feed) });
+        CHECK_INT(aril_session_run(s, feeds, ARIL_LIST(loss, update), out), ARIL_OK);
+        CHECK(aril_device_equal(aril_device_of(out[0]), test_device()));
+        CHECK(aril_device_equal(aril_device_of(aril_variable_value(w)), test_device()));
+        aril_tensor *want = aril_sum(aril_square(aril_matmul(values, first)), ARIL_ALL);
+        check_near(aril_to(out[0], aril_cpu()), want, "loss");
+        aril_session_free(s);
+        aril_graph_free(g);
+    }
+    CHECK_MSG(aril_ok(), "%s", aril_error());
 }
 
 TEST(a_two_layer_network_trains_in_a_session)

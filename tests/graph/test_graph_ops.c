@@ -1,11 +1,15 @@
-/* Every op of the table on every sample: eager = compiled = define-and-run, values and gradients,
- * and a trace made with one batch size runs with another. ARIL_TEST_OP=name selects one op. */
+/* Every op of the table on every sample: eager = compiled = fused with others = define-and-run,
+ * values and gradients, with and without passes, and a trace made with one batch size runs with
+ * another. ARIL_TEST_OP=name selects one op. */
 #include "aril/aril.h"
+#include "graph/executor.h"
 #include "ops/table/apply.h"
 #include "support/compare.h"
+#include "support/device.h"
 #include "support/run_op.h"
 #include "support/test.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 enum { MAX_OUT = 2 * TEST_RESULTS + TEST_INPUTS };
@@ -15,6 +19,7 @@ typedef struct call {
     const test_sample *s;
     bool present[TEST_INPUTS];
     bool grads;
+    bool between; /* elementwise ops come before and after it, with which it may fuse */
 } call;
 
 static struct {
@@ -24,6 +29,12 @@ static struct {
 static bool is_wanted(const call *c, int i, const aril_tensor *x)
 {
     return c->grads && test_sample_wants(c->s, i) && aril_dtype_is_float(aril_dtype_of(x));
+}
+
+/* The negative of floats, so that two of them are the value itself. */
+static aril_tensor *negative(aril_tensor *x)
+{
+    return aril_dtype_is_float(aril_dtype_of(x)) ? aril_neg(x) : x;
 }
 
 /* The results of the op, and gradients of the sum of those that have one. */
@@ -39,9 +50,14 @@ static void run_sample(void *ctx, aril_tensor *const *in, aril_tensor **out)
         x[i] = wanted[n_wanted++] = aril_detach(x[i]);
         aril_set_requires_grad(x[i], true);
     }
+    for (int i = 0; i < c->s->n_in && c->between; i++)
+        if (x[i]) x[i] = negative(x[i]);
     aril__apply(op, c->s->n_in, x, c->s->attrs, y);
     for (int i = 0; i < op->n_out; i++) {
         if (i + 1 == op->reserve_out) continue; /* of a size that only its row knows */
+        bool real = aril_dtype_is_float(aril_dtype_of(y[i]));
+        if (c->between && real && aril_tensor_status(y[i]) == ARIL_OK)
+            y[i] = aril_tanh(aril_mul_scalar(aril_neg(y[i]), 0.5));
         out[n++] = y[i];
         bool first = !(c->s->flags & SAMPLE_FIRST) || i == 0;
         if (n_wanted && first && aril_requires_grad(y[i]) && !ARIL__IS_WRITE(op->out[i]))
@@ -60,7 +76,7 @@ static int take_inputs(call *c, aril_tensor *const *in, aril_tensor **to)
     test_copies(c->s, in, copy);
     for (int i = 0; i < c->s->n_in; i++) {
         c->present[i] = copy[i] != NULL;
-        if (copy[i]) to[n++] = copy[i];
+        if (copy[i]) to[n++] = c->between ? negative(copy[i]) : copy[i];
     }
     return n;
 }
@@ -162,7 +178,7 @@ static void check_defined(call *c, aril_tensor *const *in, aril_dtype dtype)
     }
     run_sample(c, x, y);
     CHECK_MSG(aril_ok(), "%s, defined: %s", c->s->name, aril_error());
-    aril_session *s = aril_session_new(g, aril_cpu());
+    aril_session *s = aril_session_new(g, test_device());
     int n_out = results(y), n_symbolic = 0;
     aril_tensor *fetch[MAX_OUT], *fetched[MAX_OUT];
     for (int i = 0; i < n_out; i++) /* an op without inputs runs at once */
@@ -177,27 +193,46 @@ static void check_defined(call *c, aril_tensor *const *in, aril_dtype dtype)
     aril_graph_free(g);
 }
 
+/* The op between others. */
+static void check_between(call *c, aril_tensor *const *in, aril_dtype dtype)
+{
+    if (changes_inputs(c->s->op) || test_failed()) return; /* it changes tensors from outside */
+    c->between = true;
+    check_compiled(c, in, dtype);
+    c->between = false;
+}
+
 static void check_sample(const test_sample *s)
 {
     ARIL_SCOPE;
     aril_tensor *in[TEST_INPUTS], *out[TEST_RESULTS];
     aril_dtype dtype;
     test_working_on("graphs", s);
+    if (s->op->flags & RANDOM && !test_on_cpu()) return; /* copied keys are not host numbers */
     if (!test_best_inputs(s, in, &dtype) || test_refused(test_run(s, in, out))) return;
     call c = { .s = s };
     check_compiled(&c, in, dtype);
     check_defined(&c, in, dtype);
+    setenv("ARIL_PASSES", "none", 1);
+    check_compiled(&c, in, dtype);
+    unsetenv("ARIL_PASSES");
+    check_between(&c, in, dtype);
     count.values++;
     c.grads = !(s->flags & SAMPLE_NO_GRAD) && !(s->op->flags & NONDIFF);
     if (!c.grads || test_failed()) return;
     check_compiled(&c, in, dtype);
     check_defined(&c, in, dtype);
+    check_between(&c, in, dtype);
     count.grads++;
 }
 
+/* Memory of the plan is filled with NaN before and after the use of each value: no two values that
+ * are in use at the same time share it. */
 TEST(every_op_eager_compiled_and_defined)
 {
+    aril__plan_poisons = true;
     test_each_sample(check_sample);
+    aril__plan_poisons = false;
     printf("# %d samples, %d with gradients, %d with another batch size\n", count.values,
            count.grads, count.batches);
 }

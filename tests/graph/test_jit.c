@@ -1,6 +1,7 @@
 /* Compiled functions: what a program leaves behind equals what the function does. */
 #include "aril/aril.h"
 #include "support/compare.h"
+#include "support/device.h"
 #include "support/test.h"
 
 #include <string.h>
@@ -8,7 +9,7 @@
 static aril_tensor *numbers(int64_t rows, int64_t columns, uint64_t seed)
 {
     aril_generator *g = aril_generator_new(seed);
-    aril_tensor *t = aril_randn_from(g, ARIL_SHAPE(rows, columns), ARIL_F32, aril_cpu());
+    aril_tensor *t = aril_randn_from(g, ARIL_SHAPE(rows, columns), ARIL_F32, test_device());
     aril_generator_free(g);
     return t;
 }
@@ -130,8 +131,8 @@ static void compare_training(int steps, bool scheduled)
     for (int i = 0; i < steps && !test_failed(); i++) {
         ARIL_SCOPE;
         int64_t batch = 8 + 4 * (i % 3);
-        aril_tensor *x = aril_randn_from(data, ARIL_SHAPE(batch, 6), ARIL_F32, aril_cpu());
-        aril_tensor *y = aril_randint_from(data, 0, 3, ARIL_SHAPE(batch), ARIL_I64, aril_cpu());
+        aril_tensor *x = aril_randn_from(data, ARIL_SHAPE(batch, 6), ARIL_F32, test_device());
+        aril_tensor *y = aril_randint_from(data, 0, 3, ARIL_SHAPE(batch), ARIL_I64, test_device());
         aril_tensor *out[1], *want[1];
         aril_generator_set_state(aril_default_generator(), of_jit);
         CHECK_INT(aril_program_run(p, ARIL_LIST(x, y), out), ARIL_OK);

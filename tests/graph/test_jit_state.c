@@ -1,6 +1,7 @@
 /* Compiled functions and what exists outside them: shared memory, gradients, state, errors. */
 #include "aril/aril.h"
 #include "support/compare.h"
+#include "support/device.h"
 #include "support/test.h"
 
 #include <pthread.h>
@@ -14,7 +15,7 @@ static void check_equal(aril_tensor *got, aril_tensor *want, const char *what)
 
 static aril_tensor *row(int64_t n, double first)
 {
-    return aril_arange(first, first + (double)n, 1, ARIL_F32, aril_cpu());
+    return aril_arange(first, first + (double)n, 1, ARIL_F32, test_device());
 }
 
 static aril_program *jit(aril_fn *fn, void *ctx)
@@ -190,8 +191,8 @@ static void check_same_net(const net *a, const net *b)
 static void batch(int i, aril_tensor **x)
 {
     aril_generator *g = aril_generator_new((uint64_t)i);
-    x[0] = aril_randn_from(g, ARIL_SHAPE(4, 6), ARIL_F32, aril_cpu());
-    x[1] = aril_randn_from(g, ARIL_SHAPE(4, 3), ARIL_F32, aril_cpu());
+    x[0] = aril_randn_from(g, ARIL_SHAPE(4, 6), ARIL_F32, test_device());
+    x[1] = aril_randn_from(g, ARIL_SHAPE(4, 3), ARIL_F32, test_device());
     aril_generator_free(g);
 }
 
@@ -382,6 +383,27 @@ static void leaks(void *ctx, aril_tensor *const *in, aril_tensor **out)
     if (!leaked) leaked = aril_keep(out[0]);
 }
 
+static void multiply_by_itself(void *ctx, aril_tensor *const *in, aril_tensor **out)
+{
+    (void)ctx;
+    out[0] = aril_neg(in[0]);
+    out[1] = aril_matmul(in[0], in[0]);
+}
+
+TEST(a_first_trace_that_fails_poisons_the_results)
+{
+    aril_tensor *x = aril_ones(ARIL_SHAPE(2, 3), ARIL_F32, test_device()), *out[2] = { x, x };
+    aril_program *p = aril_jit(multiply_by_itself, NULL, (aril_jit_opts){ 0 });
+    CHECK_INT(aril_program_run(p, ARIL_LIST(x), out), ARIL_ERR_SHAPE);
+    CHECK(aril_tensor_status(out[0]) < 0 && aril_tensor_status(out[1]) < 0);
+    out[0] = x;
+    aril_clear_error();
+    aril_program_run(p, ARIL_LIST(out[1]), out); /* the input is poisoned */
+    CHECK(aril_tensor_status(out[0]) < 0);
+    aril_clear_error();
+    aril_program_free(p);
+}
+
 TEST(a_symbolic_tensor_outlives_its_trace_harmlessly)
 {
     ARIL_SCOPE;
@@ -403,10 +425,10 @@ static void own_numbers(void *ctx, aril_tensor *const *in, aril_tensor **out)
 {
     (void)ctx;
     const float data[3] = { 1, 2, 3 };
-    aril_tensor *acc = aril_from(data, ARIL_SHAPE(3), ARIL_F32, aril_cpu());
+    aril_tensor *acc = aril_from(data, ARIL_SHAPE(3), ARIL_F32, test_device());
     aril_add_(acc, in[0]);
     aril_generator *g = aril_generator_new(3);
-    aril_tensor *noise = aril_randn_from(g, ARIL_SHAPE(3), ARIL_F32, aril_cpu());
+    aril_tensor *noise = aril_randn_from(g, ARIL_SHAPE(3), ARIL_F32, test_device());
     aril_generator_free(g);
     out[0] = aril_add(acc, noise);
 }

@@ -75,8 +75,6 @@ TEST(a_small_graph_shows_values_and_gradients)
     CHECK(!strstr(read_path(path), "#2a7a2a"));
     CHECK_INT(aril_program_draw(p, temp_path("circuit.xyz"), (aril_list){ 0 }), ARIL_ERR_ARG);
     aril_clear_error();
-    CHECK_INT(aril_program_draw(p, path, ARIL_LIST(x)), ARIL_ERR_ARG); /* three inputs */
-    aril_clear_error();
     aril_program_free(p);
 }
 

@@ -38,6 +38,7 @@ typedef struct strict {
     extent *holes;            /* of the pool, by address */
     aril_late_error late;     /* the first since the last poll */
     aril_queue *queues;
+    aril_recording *recordings;
     bool profiled;
     aril_work *done; /* since the profile began */
     int n_done;
@@ -103,21 +104,52 @@ static void share_holes(strict *d, const aril_queue *queue)
         if (!queue || e->queue == queue) e->queue = NULL;
 }
 
+/* Memory that was allocated while work was recorded: it serves the recording alone. */
+typedef struct recorded_block {
+    struct recorded_block *next;
+    size_t begin, size;
+    bool freed;
+} recorded_block;
+
+struct aril_recording {
+    aril_recording *next; /* of the device */
+    pthread_t thread;     /* whose work it records */
+    recorded_block *blocks;
+    int n, cap;
+    struct job **at;
+};
+
 static aril_status synchronize(void *self);
+static aril_recording *recording_of(const aril_queue *q);
 
 static void *pool_alloc(void *self, aril_queue *queue, size_t bytes)
 {
     strict *d = self;
+    aril_recording *r = recording_of(queue);
     pthread_mutex_lock(&d->lock);
     char *p = take_hole(d, queue, rounded(bytes));
+    if (p && r) {
+        recorded_block *b = malloc(sizeof *b);
+        *b = (recorded_block){ r->blocks, (size_t)(p - d->forbidden), rounded(bytes), false };
+        r->blocks = b;
+    }
     pthread_mutex_unlock(&d->lock);
-    if (p) return p;
+    if (p || r) return p;
     synchronize(d);
     pthread_mutex_lock(&d->lock);
     share_holes(d, NULL);
     p = take_hole(d, queue, rounded(bytes));
     pthread_mutex_unlock(&d->lock);
     return p;
+}
+
+/* Whether memory belongs to a recording, which then keeps it. With the lock held. */
+static bool keep_for_recording(strict *d, size_t begin)
+{
+    for (aril_recording *r = d->recordings; r; r = r->next)
+        for (recorded_block *b = r->blocks; b; b = b->next)
+            if (b->begin == begin) return b->freed = true;
+    return false;
 }
 
 /* Puts a hole back, joined with its neighbours of the same queue. */
@@ -169,13 +201,24 @@ struct aril_queue {
     job *first, **end;
     uint64_t queued, done;
     bool ending, held;
-    aril_recording *recording; /* while capturing */
+    aril_recording *_Atomic recording; /* while a thread captures */
 };
 
-struct aril_recording {
-    int n, cap;
-    job **at;
-};
+/* What this thread records of a queue; NULL: nothing. */
+static aril_recording *recording_of(const aril_queue *q)
+{
+    aril_recording *r = q ? q->recording : NULL;
+    return r && pthread_equal(r->thread, pthread_self()) ? r : NULL;
+}
+
+/* Fails if this thread records work of the device. */
+static aril_status not_recording(strict *d, const char *what)
+{
+    for (aril_queue *q = d->queues; q; q = q->next)
+        if (recording_of(q))
+            return aril__fail(ARIL_ERR_UNSUPPORTED, "strict: %s cannot be recorded", what);
+    return ARIL_OK;
+}
 
 struct aril_event {
     atomic_int refs;
@@ -268,7 +311,7 @@ static void record(aril_recording *r, job *j)
 static void put_job(aril_queue *q, job *j)
 {
     pthread_mutex_lock(&q->lock);
-    if (q->recording) {
+    if (recording_of(q)) {
         record(q->recording, j);
     } else {
         j->next = NULL;
@@ -293,7 +336,7 @@ static void put(aril_queue *q, void (*run)(job *), job given)
 
 static aril_status queue_wait(void *self, aril_queue *q)
 {
-    (void)self;
+    if (not_recording(self, "waiting") < 0) return ARIL_ERR_UNSUPPORTED;
     pthread_mutex_lock(&q->lock);
     uint64_t until = q->queued;
     while (q->done < until) pthread_cond_wait(&q->changed, &q->lock);
@@ -343,8 +386,9 @@ static void queue_free(void *self, aril_queue *q)
 static aril_status synchronize(void *self)
 {
     strict *d = self;
-    for (aril_queue *q = d->queues; q; q = q->next) queue_wait(d, q);
-    return ARIL_OK;
+    aril_status s = ARIL_OK;
+    for (aril_queue *q = d->queues; q && s == ARIL_OK; q = q->next) s = queue_wait(d, q);
+    return s;
 }
 
 static aril_status poll(void *self, aril_late_error *error)
@@ -404,13 +448,13 @@ static aril_status put_event(aril_queue *q, aril_event *e, bool mark)
 
 static aril_status event_record(void *self, aril_event *e, aril_queue *q)
 {
-    (void)self;
+    if (not_recording(self, "an event") < 0) return ARIL_ERR_UNSUPPORTED;
     return put_event(q, e, true);
 }
 
 static aril_status event_wait(void *self, aril_event *e, aril_queue *q)
 {
-    (void)self;
+    if (not_recording(self, "an event") < 0) return ARIL_ERR_UNSUPPORTED;
     return put_event(q, e, false);
 }
 
@@ -463,6 +507,7 @@ static aril_status from_host(void *self, aril_queue *q, void *dst, const void *s
 static aril_status to_host(void *self, aril_queue *q, void *dst, const void *src, size_t bytes,
                            bool async)
 {
+    if (not_recording(self, "reading a value") < 0) return ARIL_ERR_UNSUPPORTED;
     put(q, move_bytes,
         (job){ .dst = dst, .src = seen(self, src), .bytes = bytes, .what = "copy to host" });
     return async ? ARIL_OK : queue_wait(self, q);
@@ -478,6 +523,7 @@ static aril_status copy(void *self, aril_queue *q, void *dst, const void *src, s
 static aril_status copy_from(void *self, aril_queue *q, void *dst, void *other, const void *src,
                              size_t bytes)
 {
+    if (not_recording(self, "a copy from another device") < 0) return ARIL_ERR_UNSUPPORTED;
     pthread_mutex_lock(&shared.lock);
     shared.count.copies_between++;
     pthread_mutex_unlock(&shared.lock);
@@ -494,8 +540,9 @@ static void pool_free(void *self, aril_queue *q, void *p, size_t bytes)
 {
     strict *d = self;
     put(q, spoil, (job){ .dst = seen(d, p), .bytes = bytes < SPOILED ? bytes : SPOILED });
+    size_t begin = (size_t)((char *)p - d->forbidden);
     pthread_mutex_lock(&d->lock);
-    add_hole(d, (size_t)((char *)p - d->forbidden), rounded(bytes), q);
+    if (!keep_for_recording(d, begin)) add_hole(d, begin, rounded(bytes), q);
     pthread_mutex_unlock(&d->lock);
 }
 
@@ -586,20 +633,26 @@ static aril_status launch(void *self, aril_queue *q, aril_program *program, cons
 
 static aril_status capture_begin(void *self, aril_queue *q)
 {
-    (void)self;
-    pthread_mutex_lock(&q->lock);
-    q->recording = calloc(1, sizeof *q->recording);
-    pthread_mutex_unlock(&q->lock);
+    strict *d = self;
+    if (q->recording) return aril__fail(ARIL_ERR_STATE, "strict: the queue is being recorded");
+    aril_recording *r = calloc(1, sizeof *r);
+    r->thread = pthread_self();
+    pthread_mutex_lock(&d->lock);
+    r->next = d->recordings;
+    d->recordings = r;
+    pthread_mutex_unlock(&d->lock);
+    q->recording = r;
     return ARIL_OK;
 }
 
 static aril_recording *capture_end(void *self, aril_queue *q)
 {
-    (void)self;
-    pthread_mutex_lock(&q->lock);
     aril_recording *r = q->recording;
+    (void)self;
     q->recording = NULL;
-    pthread_mutex_unlock(&q->lock);
+    pthread_mutex_lock(&shared.lock);
+    shared.count.recorded++;
+    pthread_mutex_unlock(&shared.lock);
     return r;
 }
 
@@ -619,8 +672,19 @@ static aril_status replay(void *self, aril_queue *q, aril_recording *r)
 
 static void recording_free(void *self, aril_recording *r)
 {
-    synchronize(self);
+    strict *d = self;
+    synchronize(d);
     for (int i = 0; i < r->n; i++) job_release(r->at[i]);
+    pthread_mutex_lock(&d->lock);
+    aril_recording **at = &d->recordings;
+    while (*at != r) at = &(*at)->next;
+    *at = r->next;
+    for (recorded_block *b = r->blocks, *next; b; b = next) {
+        next = b->next;
+        if (b->freed) add_hole(d, b->begin, b->size, NULL);
+        free(b);
+    }
+    pthread_mutex_unlock(&d->lock);
     free(r->at);
     free(r);
 }

@@ -13,7 +13,7 @@ aril_plugin_open_fn strict_open;
 typedef struct strict_counts {
     int64_t copies_async; /* from pinned memory */
     int64_t copies_between;
-    int64_t compiled, replayed;
+    int64_t compiled, recorded, replayed;
     int ranges; /* open ones */
 } strict_counts;
 const aril_device_ops *strict_ops(void);

@@ -1,4 +1,4 @@
-/* What version 3 of the plug-in interface promises, on a device that takes it at its word. */
+/* What version 4 of the plug-in interface promises, on a device that takes it at its word. */
 #include "aril/aril.h"
 #include "ops/table/apply.h"
 #include "ops/table/rows.h"

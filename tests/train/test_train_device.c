@@ -28,6 +28,14 @@ static aril_module *small_net(aril_device device)
     return net;
 }
 
+static double fit_with_batch(aril_model *m, aril_tensor *x, aril_tensor *y, int64_t batch)
+{
+    aril_history *h =
+        aril_model_fit(m, x, y,
+                       (aril_fit_opts){ .epochs = 1, .batch_size = batch, .verbose = ARIL_SILENT });
+    return h && aril_history_epochs(h) ? aril_history_at(h, "loss", 0) : NAN;
+}
+
 /* ---- agreement ---- */
 
 /* The loss of each step of training, always from the same weights and on the same samples. */
@@ -66,15 +74,30 @@ TEST(losses_agree_with_the_cpu)
     for (int i = 0; i < STEPS; i++) CHECK_NEAR(there[i], here[i], 2e-4 * here[i] + 1e-5);
 }
 
-/* ---- memory ---- */
-
-static double fit_with_batch(aril_model *m, aril_tensor *x, aril_tensor *y, int64_t batch)
+/* A network whose sizes are still unknown trains on the device that it was moved to; samples are on
+ * the CPU. */
+TEST(a_lazy_network_trains_where_it_was_moved)
 {
-    aril_history *h =
-        aril_model_fit(m, x, y,
-                       (aril_fit_opts){ .epochs = 1, .batch_size = batch, .verbose = ARIL_SILENT });
-    return h && aril_history_epochs(h) ? aril_history_at(h, "loss", 0) : NAN;
+    for (int inner = 0; inner < 2; inner++) { /* moved as a whole, or only its first layer */
+        ARIL_SCOPE;
+        aril_seed(3);
+        aril_tensor *x = aril_randn(ARIL_SHAPE(SAMPLES, FEATURES), ARIL_F32, aril_cpu());
+        aril_tensor *y = aril_randint(0, CLASSES, ARIL_SHAPE(SAMPLES), ARIL_I64, aril_cpu());
+        aril_module *first = aril_nn_linear(0, 8);
+        aril_module *net = aril_nn_sequential(first, aril_nn_relu(), aril_nn_linear(0, CLASSES));
+        CHECK_INT(aril_module_to(inner ? first : net, test_device()), ARIL_OK);
+        aril_model *m = aril_model_new(net, ARIL_SHAPE());
+        aril_optim *opt = aril_sgd(NULL, (aril_sgd_opts){ .lr = 0.1 });
+        aril_model_compile(m, (aril_model_opts){ .loss = "cross_entropy", .optimizer = opt });
+        double loss = fit_with_batch(m, x, y, 16);
+        CHECK_MSG(aril_ok(), "%s", aril_error());
+        CHECK(isfinite(loss));
+        CHECK(aril_device_equal(aril_device_of(aril_parameters(net)->at[0]), test_device()));
+        aril_model_free(m);
+    }
 }
+
+/* ---- memory ---- */
 
 /* A batch that is too large fails the fit with an error, and a smaller one works. */
 TEST(a_fit_that_runs_out_of_memory)

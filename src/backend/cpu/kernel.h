@@ -17,6 +17,7 @@
 /* As .native: f16 and bf16 are staged through f32. */
 #define F32_F64 (DT(ARIL_F32) | DT(ARIL_F64))
 
+extern const aril__row aril__cpu_elementwise_rows[];
 extern const aril__row aril__cpu_index_rows[];
 extern const aril__row aril__cpu_linalg_rows[];
 extern const aril__row aril__cpu_loss_rows[];

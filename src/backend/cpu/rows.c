@@ -46,9 +46,10 @@ aril_status aril__cpu_start_ahead(void)
 
 /* The lists of the folders: rows.c of each. */
 static const aril__row *const lists[] = {
-    aril__cpu_index_rows,  aril__cpu_linalg_rows, aril__cpu_loss_rows,     aril__cpu_norm_rows,
-    aril__cpu_random_rows, aril__cpu_reduce_rows, aril__cpu_sequence_rows, aril__cpu_shape_rows,
-    aril__cpu_signal_rows, aril__cpu_update_rows, aril__cpu_vision_rows,
+    aril__cpu_elementwise_rows, aril__cpu_index_rows,    aril__cpu_linalg_rows,
+    aril__cpu_loss_rows,        aril__cpu_norm_rows,     aril__cpu_random_rows,
+    aril__cpu_reduce_rows,      aril__cpu_sequence_rows, aril__cpu_shape_rows,
+    aril__cpu_signal_rows,      aril__cpu_update_rows,   aril__cpu_vision_rows,
 };
 
 static aril_status register_lists(void)

@@ -24,7 +24,7 @@ enum { ARIL_CUDA_THREADS = 256, ARIL_CUDA_WARP = 32 };
 static inline cudaStream_t aril_cuda_stream(const aril_run *r)
 {
     aril_cuda_use(aril_cuda_device_of(r));
-    return aril_cuda_queue_stream(aril_cuda_host->queue(r));
+    return aril_cuda_run_stream(r);
 }
 
 /* The number of multiprocessors of the device of a run. */

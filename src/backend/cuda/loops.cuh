@@ -13,7 +13,7 @@
 #include "backend/cuda/dtype.cuh"
 #include "backend/cuda/host.cuh"
 
-enum { ARIL_CUDA_OPERANDS = 6 };
+enum { ARIL_CUDA_OPERANDS = 20 };
 
 /* The iteration space: sizes from outermost to innermost, and the strides of each operand in
  * elements. `offset` is where a piece begins, in elements from each operand's first element. */

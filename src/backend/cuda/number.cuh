@@ -1,5 +1,6 @@
 /* Inputs that come by value: scalars, learning rates, keys. They are in host memory; `run` reads
- * them before it launches, and passes them to kernels as arguments. */
+ * them before it launches, and passes them to kernels as arguments. While work is recorded, those
+ * that differ from run to run are tensors of the device instead, which kernels read. */
 #ifndef ARIL_CUDA_NUMBER_CUH
 #define ARIL_CUDA_NUMBER_CUH
 
@@ -43,12 +44,18 @@ static inline aril_cuda_scalar<C> aril_cuda_scalar_of(const aril_run *r, int i, 
 /* The key of a random op: input i. */
 struct aril_cuda_key {
     uint64_t seed, call;
+    const uint64_t *at; /* both, on the device; NULL: they are here */
+
+    __device__ __forceinline__ aril_cuda_key read() const
+    {
+        return at ? aril_cuda_key{ at[0], at[1], nullptr } : *this;
+    }
 };
 static inline aril_cuda_key aril_cuda_key_of(const aril_run *r, int i)
 {
     aril_host_number n = {};
-    aril_cuda_host->number(r, i, &n);
-    return { n.key[0], n.key[1] };
+    if (aril_cuda_host->number(r, i, &n)) return { n.key[0], n.key[1], nullptr };
+    return { 0, 0, static_cast<const uint64_t *>(aril_cuda_host->data(aril_cuda_host->in(r, i))) };
 }
 
 #endif

@@ -6,8 +6,9 @@
 #include "backend/cuda/number.cuh"
 
 /* The four words of block `block` of a draw: elements 4 * block ... of 32-bit numbers. */
-static __device__ __forceinline__ uint4 aril_cuda_philox(aril_cuda_key key, uint64_t block)
+static __device__ __forceinline__ uint4 aril_cuda_philox(aril_cuda_key of, uint64_t block)
 {
+    aril_cuda_key key = of.read();
     uint32_t k0 = (uint32_t)key.seed, k1 = (uint32_t)(key.seed >> 32);
     uint32_t c0 = (uint32_t)block, c1 = (uint32_t)(block >> 32);
     uint32_t c2 = (uint32_t)key.call, c3 = (uint32_t)(key.call >> 32);

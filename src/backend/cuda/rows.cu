@@ -8,7 +8,7 @@ static const aril_row *const rooms[] = {
     aril_cuda_reduce_rows,      aril_cuda_index_rows,    aril_cuda_vision_rows,
     aril_cuda_norm_rows,        aril_cuda_sequence_rows, aril_cuda_linalg_rows,
     aril_cuda_signal_rows,      aril_cuda_loss_rows,     aril_cuda_random_rows,
-    aril_cuda_update_rows,
+    aril_cuda_update_rows,      aril_cuda_fused_rows,
 };
 
 const aril_row *aril_cuda_rows(int *n)

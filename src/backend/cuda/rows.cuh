@@ -5,6 +5,7 @@
 #include "backend/cuda/host.cuh"
 
 extern const aril_row aril_cuda_elementwise_rows[];
+extern const aril_row aril_cuda_fused_rows[];
 extern const aril_row aril_cuda_shape_rows[];
 extern const aril_row aril_cuda_rearrange_rows[];
 extern const aril_row aril_cuda_reduce_rows[];

@@ -65,6 +65,30 @@ aril_tensor *aril__scalar_f64(double v)
 #define EW3(op, ...)  extern const aril__op aril__op_##op;
 #include "ops/elementwise/elementwise.def"
 
+/* A number beside f16 or bf16 as that dtype holds it; other operands as they are. */
+static aril_tensor *rounded(aril_tensor *number, const aril_tensor *other)
+{
+    enum { A_NUMBER = ARIL__WEAK | ARIL__CONSTANT };
+    if (!number || !other || (number->flags & A_NUMBER) != A_NUMBER || !number->storage ||
+        other->flags & (ARIL__WEAK | ARIL__POISON) ||
+        (other->dtype != ARIL_F16 && other->dtype != ARIL_BF16))
+        return number;
+    const aril__dtype_row *narrow = &aril__dtypes[other->dtype];
+    const void *data = number->storage->data;
+    double v = number->dtype == ARIL_F64 ? *(const double *)data : (double)*(const int64_t *)data;
+    uint16_t bits;
+    double back;
+    narrow->store[ARIL__C_F64](&bits, 0, 1, &v, 1);
+    narrow->load[ARIL__C_F64](&back, &bits, 0, 1, 1);
+    return back == v || isnan(v) ? number : aril_scalar(back);
+}
+
+/* Numbers are rounded first, as in PyTorch: a tensor filled with 0.1 equals 0.1 in every dtype. */
+static aril_tensor *compare(const aril__op *op, aril_tensor *a, aril_tensor *b)
+{
+    return aril__op(op, rounded(a, b), rounded(b, a));
+}
+
 #define UNARY(op)                           \
     aril_tensor *aril_##op(aril_tensor *a)  \
     {                                       \
@@ -101,6 +125,18 @@ aril_tensor *aril__scalar_f64(double v)
         return aril__op(&aril__op_##op, a, b, c);                          \
     }
 
+#define BINARY_INT(op) BINARY(op)
+#define BINARY_CMP(op)                                                \
+    aril_tensor *aril_##op(aril_tensor *a, aril_tensor *b)            \
+    {                                                                 \
+        return compare(&aril__op_##op, a, b);                         \
+    }                                                                 \
+    aril_tensor *(aril_##op##_scalar)(aril_tensor * a, aril_number v) \
+    {                                                                 \
+        return compare(&aril__op_##op, a, (aril_scalar)(v));          \
+    }
+#define BINARY_RULE(rule) BINARY_##rule
+
 #define INTO_RULE(rule)   INTO_##rule
 #define PUBLIC_RULE(rule) PUBLIC_##rule
 #define INTO_CMP(x)
@@ -112,7 +148,7 @@ aril_tensor *aril__scalar_f64(double v)
 #define EW1P(op, ...)
 #define EW2(op, ...) BINARY(op) BINARY_INTO(op)
 #define EW2P(op, ...)
-#define EW2N(op, doc, rule, ...) BINARY(op) INTO_##rule(BINARY_INTO(op))
+#define EW2N(op, doc, rule, ...) BINARY_##rule(op) INTO_##rule(BINARY_INTO(op))
 #define EW3(op, ...)             TERNARY(op)
 #define EW3P(op, ...)
 #include "ops/elementwise/elementwise.def"

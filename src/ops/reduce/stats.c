@@ -216,7 +216,8 @@ static aril_status norm_ref(aril__run *r)
     return ARIL_OK;
 }
 
-/* sign(x) |x|^(p-1) y^(1-p) g, and 0 where x or y is 0. */
+/* sign(x) (|x| / y)^(p-1) g, and 0 where x or y is 0. The quotient comes first: it is at most 1 for
+ * p >= 1, where g / y may overflow. */
 VJP(norm)
 {
     const struct stats_attrs *a = c->attrs;
@@ -241,14 +242,13 @@ VJP(norm)
     }
     aril_tensor *flat = aril_eq_scalar(y, 0);
     y = aril_where(flat, one, y);
+    g = aril_where(flat, zero, g);
     if (p == 2) {
-        GRAD(0, aril_mul(x, aril_where(flat, zero, aril_div(g, y))));
+        GRAD(0, aril_mul(g, aril_div(x, y)));
         return;
     }
-    aril_tensor *size = aril_where(aril_eq_scalar(x, 0), one, aril_abs(x));
-    aril_tensor *slope = aril_mul(aril_sign(x), aril_pow_scalar(size, p - 1));
-    aril_tensor *scale = aril_mul(g, aril_pow_scalar(y, 1 - p));
-    GRAD(0, aril_mul(slope, aril_where(flat, zero, scale)));
+    aril_tensor *ratio = aril_where(aril_eq_scalar(x, 0), one, aril_div(aril_abs(x), y));
+    GRAD(0, aril_mul(g, aril_mul(aril_sign(x), aril_pow_scalar(ratio, p - 1))));
 }
 
 static const aril__sample norm_samples[] = {

@@ -7,6 +7,7 @@
 #include "ops/elementwise/activation.h"
 #include "ops/elementwise/elementwise.h"
 #include "ops/table/autocast.h"
+#include "ops/table/planned.h"
 #include "ops/table/rows.h"
 #include "ops/shape/copy.h"
 
@@ -703,6 +704,11 @@ static inline bool is_ordinary_value(const aril_tensor *t)
     return !(t->flags & ~(unsigned)(ARIL__IMMORTAL | ARIL__INFERENCE)) && !t->view;
 }
 
+/* Rules of formulas whose result has the dtype of its inputs, if that is a floating-point one. */
+enum {
+    ALIKE_RULES = 1 << ARIL__EW_REAL | 1 << ARIL__EW_NUM | 1 << ARIL__EW_NUMX | 1 << ARIL__EW_FLT
+};
+
 /* Whether all inputs have the dtype, shape, strides and device of the first, which is contiguous.
  * *graph: one of them requires a gradient. */
 static inline bool are_alike(const aril__op *op, int n, aril_tensor *const *in, bool *graph)
@@ -730,13 +736,10 @@ static inline bool are_alike(const aril__op *op, int n, aril_tensor *const *in, 
 static inline aril_tensor *apply_alike(const aril__op *op, int n_in, aril_tensor *const *in,
                                        const void *attrs)
 {
-    enum {
-        RULES = 1 << ARIL__EW_REAL | 1 << ARIL__EW_NUM | 1 << ARIL__EW_NUMX | 1 << ARIL__EW_FLT
-    };
     const aril__formula *f = op->formula;
     aril__thread *th = aril__self();
     bool graph;
-    if (n_in != f->arity || !(RULES >> f->rule & 1) || !is_ordinary(th) ||
+    if (n_in != f->arity || !(ALIKE_RULES >> f->rule & 1) || !is_ordinary(th) ||
         !are_alike(op, n_in, in, &graph))
         return NULL;
     aril_dtype type = (aril_dtype)in[0]->dtype;
@@ -767,6 +770,101 @@ static inline aril_tensor *apply_alike(const aril__op *op, int n_in, aril_tensor
     aril__own(th, y);
     return y;
 }
+
+/* ---- planned calls ---- */
+
+/* The device that a call runs on; false if its inputs are on two. */
+static bool find_device(aril__call *c, const aril_tensor *dest, unsigned *flags)
+{
+    aril__device *like = NULL;
+    *flags = 0;
+    for (int i = 0; i < c->n_in; i++) {
+        const aril_tensor *t = c->in[i];
+        if (!t) continue;
+        *flags |= t->flags;
+        if (t->flags & ARIL__SHAPE_ONLY) like = t->u.device;
+        if (!t->storage || aril__is_number(t)) continue;
+        if (c->device && c->device != t->storage->device) return false;
+        c->device = t->storage->device;
+    }
+    if (!c->device) c->device = device_of_call(like, dest, *flags);
+    return true;
+}
+
+/* The shape rule without an error. */
+static aril_status infer_quietly(aril__call *c)
+{
+    aril__thread *th = aril__self();
+    aril__error *first = th->error, *last = th->last_error;
+    th->error = th->last_error = NULL;
+    aril_status s = c->op->infer(c);
+    aril__error_release(th->error);
+    aril__error_release(th->last_error);
+    th->error = first;
+    th->last_error = last;
+    return s;
+}
+
+bool aril__call_infer(aril__call *c, const aril_tensor *dest)
+{
+    const aril__op *op = c->op;
+    unsigned flags;
+    bool many = op->max_in == ARIL__ANY ? op->each && (c->n_in - op->fixed) % op->each
+                                        : c->n_in > op->max_in;
+    if (c->n_in < op->min_in || many) return false;
+    c->device = NULL;
+    c->type = c->n_in && c->in[0] ? (aril_dtype)c->in[0]->dtype : ARIL_F32;
+    for (int i = 0; i < c->n_in; i++)
+        if (!c->in[i] && !(op->optional >> aril__role(op, i) & 1)) return false;
+    if (!find_device(c, dest, &flags)) return false;
+    if (flags & ARIL__NUMBER && c->device != aril__cpu_device && ARIL__IS_VIEW(op->out[0]) &&
+        aril__is_number(c->in[op->out[0] - 1]))
+        return false;
+    if (op->types && !(op->types >> c->type & 1)) return false;
+    aril_status s = infer_quietly(c);
+    for (int i = 0; i < c->n_in && s == ARIL_OK && op->writes; i++)
+        if (c->in[i] && aril__changes(op, i) && !aril__is_dense(c->in[i]) &&
+            aril__overlaps(c->in[i]))
+            return false;
+    return s == ARIL_OK;
+}
+
+aril_tensor *aril__call_result(aril__thread *th, const aril__call *c, int i)
+{
+    return new_output(th, c, i, true);
+}
+
+bool aril__call_is_late(const aril__call *c)
+{
+    return !(c->op->flags & ELEMENTWISE) && aril__rows_prepare(c->device, c->op, c->type);
+}
+
+bool aril__call_is_alike(const aril__op *op, int n_in, aril_tensor *const *in)
+{
+    const aril__formula *f = op->formula;
+    if (!f || n_in != f->arity || !(ALIKE_RULES >> f->rule & 1) || !in[0] ||
+        !(DT_FLOAT >> in[0]->dtype & 1))
+        return false;
+    for (int i = 0; i < n_in; i++) {
+        const aril_tensor *t = in[i];
+        if (t && (t->dtype != in[0]->dtype || t->storage->device != in[0]->storage->device ||
+                  !aril__same_dims(t->ndim, t->dim, in[0]->ndim, in[0]->dim) || !aril__is_dense(t)))
+            return false;
+    }
+    return aril__row_direct(in[0]->storage->device, op, (aril_dtype)in[0]->dtype);
+}
+
+aril_status aril__check_results(const aril__op *op, int n_in, aril_tensor *const *in,
+                                aril_tensor **out)
+{
+    aril__call c;
+    c.op = op;
+    c.n_in = n_in;
+    c.in = in;
+    return check_anomaly(&c, out);
+}
+
+/* ---- calls ---- */
 
 static inline aril_status apply(const aril__op *op, int n_in, aril_tensor *const *in,
                                 const void *attrs, aril_tensor *dest, aril_tensor **out)

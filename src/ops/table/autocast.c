@@ -104,6 +104,34 @@ static unsigned class_of(const aril__call *c)
     return c->op->cast == CAST_BY_CALL ? c->op->cast_of(c) : c->op->cast;
 }
 
+/* PyTorch's list for CUDA, beyond its list for CPUs, which the classes in the op table are. */
+/* clang-format off */
+#define WIDE_IN_F16(F)                                                                       \
+    F(exp) F(expm1) F(log) F(log1p) F(log2) F(log10) F(pow) F(square) F(reciprocal) F(rsqrt) \
+    F(tan) F(asin) F(acos) F(sinh) F(cosh) F(erfinv) F(softplus)                             \
+    F(sum) F(cumsum) F(cumprod) F(norm) F(logsumexp)                                         \
+    F(softmax) F(log_softmax) F(layer_norm) F(group_norm)
+/* clang-format on */
+
+#define DECLARE(op) extern const aril__op aril__op_##op;
+WIDE_IN_F16(DECLARE)
+
+bool aril__cast_wide_in_f16(const aril__op *op)
+{
+#define ADDRESS(op) &aril__op_##op,
+    static const aril__op *const ops[] = { WIDE_IN_F16(ADDRESS) };
+    for (size_t i = 0; i < sizeof ops / sizeof *ops; i++)
+        if (ops[i] == op) return true;
+    return false;
+}
+
+static unsigned class_in(const aril__call *c, aril_dtype low)
+{
+    unsigned class_ = class_of(c);
+    bool wide = class_ == CAST_NONE && low == ARIL_F16 && aril__cast_wide_in_f16(c->op);
+    return wide ? CAST_F32 : class_;
+}
+
 static aril_dtype low_dtype(const aril__thread *th, const aril__call *c)
 {
     int kind = c->device ? c->device->id.kind : kind_of(c->n_in, c->in);
@@ -112,13 +140,14 @@ static aril_dtype low_dtype(const aril__thread *th, const aril__call *c)
 
 bool aril__cast_applies(const aril__thread *th, const aril__call *c)
 {
-    return c->op->cast && class_of(c) != CAST_NONE && low_dtype(th, c) != ARIL_F32;
+    aril_dtype low = low_dtype(th, c);
+    return low != ARIL_F32 && class_in(c, low) != CAST_NONE;
 }
 
 aril_status aril__cast_begin(aril__thread *th, const aril__call *c, aril__cast_call *k)
 {
-    aril_dtype to;
-    bool casts = choose(class_of(c), low_dtype(th, c), c->n_in, c->in, &to);
+    aril_dtype to, low = low_dtype(th, c);
+    bool casts = choose(class_in(c, low), low, c->n_in, c->in, &to);
     k->autocast = th->mode.autocast;
     k->in = k->few;
     if (c->n_in > ARIL__CAST_INPUTS) k->in = aril__malloc((size_t)c->n_in * sizeof *k->in);

@@ -3,6 +3,7 @@
 #include "ops/elementwise/formula.h"
 #include "ops/shape/copy.h"
 #include "ops/table/flops.h"
+#include "ops/table/planned.h"
 #include "ops/table/plans.h"
 #include "ops/table/rows.h"
 #include "ops/table/stage.h"
@@ -309,15 +310,21 @@ static aril_status run_decomposed(aril__run *r)
     return ARIL_OK;
 }
 
+static inline aril__kernel kernel_of(const aril__row *row, const aril__plan *plan)
+{
+    uint32_t native = row->native ? row->native : row->dtypes;
+    return (aril__kernel){ row->name, row->run, row->workspace, plan, native, row->strided };
+}
+
 /* A row of any strides that gets what it takes needs no staging. */
 static inline aril_status launch_row(const aril__row *row, aril__run *r, const aril__plan *plan)
 {
-    uint32_t native = row->native ? row->native : row->dtypes;
-    aril__kernel k = { row->name, row->run, row->workspace, plan, native, row->strided };
+    aril__kernel k = kernel_of(row, plan);
     r->prepared = plan ? plan->prepared : NULL;
     r->workspace = NULL;
     bool overlaid = !(r->op->flags & INPLACE) && r->n_in && r->n_out && r->out[0] == r->in[0];
-    if (row->strided && native >> r->type & 1 && !plan && !r->late && !r->op->index_in && !overlaid)
+    if (row->strided && k.native >> r->type & 1 && !plan && !r->late && !r->op->index_in &&
+        !overlaid)
         return aril__launch(&k, r);
     return aril__run_staged(&k, r);
 }
@@ -372,26 +379,50 @@ static aril__cold aril_status wrong_plan(const aril__run *r, const aril__choice 
                       c->wrong);
 }
 
+/* Whether an op without a row runs otherwise than by its reference. */
+static inline bool is_elsewhere(const aril__run *r)
+{
+    return r->device != aril__cpu_device && !(r->op->flags & ANYWHERE);
+}
+
+void aril__choice_note(const aril__run *r, const aril__choice *c)
+{
+    bool elsewhere = is_elsewhere(r);
+    const char *runs = c->row             ? c->row->name
+                       : !elsewhere       ? "the reference"
+                       : r->op->decompose ? "decomposed"
+                                          : "falls back to the CPU";
+    if (aril__log_on(ARIL__LOG_DISPATCH)) log_choice(r, c, runs);
+    if (aril__log_on(ARIL__LOG_PROFILE))
+        aril__profile_note(r, c->row ? runs : !elsewhere ? "reference" : NULL);
+    if (aril__log_on(ARIL__LOG_METER) && (c->row || !elsewhere)) aril__meter_note(r);
+}
+
+static aril__kernel reference(const aril__op *op)
+{
+    return (aril__kernel){ "the reference",    op->ref, op->workspace, NULL, op->native,
+                           op->flags & STRIDED };
+}
+
+bool aril__choice_kernel(const aril__run *r, const aril__choice *c, aril__kernel *k)
+{
+    if (c->wrong || (!c->row && (is_elsewhere(r) || !r->op->ref))) return false;
+    *k = c->row ? kernel_of(c->row, c->row->prepare ? &c->plan : NULL) : reference(r->op);
+    return true;
+}
+
 static aril_status run_choice(aril__run *r, const aril__choice *c)
 {
     const aril__op *op = r->op;
     if (aril__unlikely(c->wrong != NULL)) return wrong_plan(r, c);
-    bool elsewhere = r->device != aril__cpu_device && !(op->flags & ANYWHERE);
+    bool elsewhere = is_elsewhere(r);
     if (op->reserve_out && (c->row || !elsewhere)) {
         aril_status s = aril__run_alloc(r, op->reserve_out - 1, ARIL_U8, 1,
                                         (int64_t[]){ c->row ? (int64_t)c->plan.reserve : 0 });
         if (s < 0) return s;
     }
-    if (aril__unlikely(aril__log_on(ARIL__LOG_DISPATCH | ARIL__LOG_PROFILE | ARIL__LOG_METER))) {
-        const char *runs = c->row          ? c->row->name
-                           : !elsewhere    ? "the reference"
-                           : op->decompose ? "decomposed"
-                                           : "falls back to the CPU";
-        if (aril__log_on(ARIL__LOG_DISPATCH)) log_choice(r, c, runs);
-        if (aril__log_on(ARIL__LOG_PROFILE))
-            aril__profile_note(r, c->row ? runs : !elsewhere ? "reference" : NULL);
-        if (aril__log_on(ARIL__LOG_METER) && (c->row || !elsewhere)) aril__meter_note(r);
-    }
+    if (aril__unlikely(aril__log_on(ARIL__LOG_DISPATCH | ARIL__LOG_PROFILE | ARIL__LOG_METER)))
+        aril__choice_note(r, c);
     if (c->row) return run_row(c->row, r, c->row->prepare ? &c->plan : NULL);
     if (elsewhere) {
         aril_status s = aril__run_allocate(r);
@@ -400,9 +431,8 @@ static aril_status run_choice(aril__run *r, const aril__choice *c)
     if (!op->ref)
         return aril__fail(ARIL_ERR_UNSUPPORTED, "%s: no kernel for %s", op->name,
                           aril__dtypes[r->type].name);
-    return aril__run_staged(&(aril__kernel){ "the reference", op->ref, op->workspace, NULL,
-                                             op->native, op->flags & STRIDED },
-                            r);
+    aril__kernel k = reference(op);
+    return aril__run_staged(&k, r);
 }
 
 /* If all rows depend only on the dtype, no plan is needed. */

@@ -1,6 +1,7 @@
 #include "aril/optable.h"
 
 #include "ops/elementwise/formula.h"
+#include "ops/table/autocast.h"
 #include "ops/table/op.h"
 #include "ops/table/rows.h"
 
@@ -25,7 +26,8 @@ aril_op_info aril_op_at(int i)
                            .doc = op->doc,
                            .onnx = op->onnx,
                            .formula = f ? f->text : NULL,
-                           .autocast = cast_names[op->cast],
+                           .autocast = aril__cast_wide_in_f16(op) ? "f32 in f16 regions"
+                                                                  : cast_names[op->cast],
                            .gradient = op->flags & NONDIFF ? "none"
                                        : f && !f->is_grad  ? "formula"
                                        : op->vjp           ? "rule"

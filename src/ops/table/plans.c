@@ -1,5 +1,6 @@
-#include "ops/table/plans.h"
+#include "ops/table/planned.h"
 
+#include "core/environment.h"
 #include "core/parallel.h"
 
 #include <pthread.h>
@@ -40,6 +41,13 @@ static struct {
 
 /* ---- descriptions ---- */
 
+static uint64_t threads_now(void)
+{
+    return (uint64_t)aril__parallel_pieces(INT64_MAX, 1) |      /* how far work may be split, */
+           (uint64_t)aril__parallel_slots(INT64_MAX, 1) << 32 | /* by how many threads */
+           (uint64_t)aril_deterministic() << 60;
+}
+
 /* Everything that prepare may depend on, as words. Returns their number, or 0 if there is no
  * room. */
 static size_t describe(const aril__run *r, uint64_t *key)
@@ -50,9 +58,7 @@ static size_t describe(const aril__run *r, uint64_t *key)
     key[n++] = (uint64_t)aril__op_number(r->op) | (uint64_t)r->type << 16 |
                (uint64_t)(uint32_t)aril__force_row << 32;
     key[n++] = atomic_load_explicit(&table.generation, memory_order_acquire);
-    key[n++] = (uint64_t)aril__parallel_pieces(INT64_MAX, 1) |      /* how far work may be split, */
-               (uint64_t)aril__parallel_slots(INT64_MAX, 1) << 32 | /* by how many threads */
-               (uint64_t)aril_deterministic() << 60;
+    key[n++] = threads_now();
     if (attrs) memcpy(key + n, r->attrs, attrs * sizeof *key);
     n += attrs;
     for (int i = 0; i < r->n_in + r->n_out; i++) {
@@ -293,6 +299,30 @@ void aril__choice_give_back(aril__thread *th, aril__taken taken)
     if (taken.held) release((entry *)(uintptr_t)taken.choice);
 }
 
+/* ---- choices that a program holds ---- */
+
+const aril__choice *aril__choice_hold(const aril__run *r)
+{
+    uint64_t key[KEY_WORDS];
+    size_t n = describe(r, key);
+    entry *e = n ? find_shared(r, hash_of(key, n), key, n) : make(r, 0, NULL, 0);
+    if (e) return &e->choice;
+    aril__fail(ARIL_ERR_MEMORY, "%s: out of memory while choosing a kernel", r->op->name);
+    return NULL;
+}
+
+void aril__choice_release(const aril__choice *c)
+{
+    if (c) release((entry *)(uintptr_t)c);
+}
+
+aril__surroundings aril__surroundings_now(void)
+{
+    return (aril__surroundings){ { atomic_load_explicit(&table.generation, memory_order_acquire) |
+                                       (uint64_t)(uint32_t)aril__force_row << 32,
+                                   threads_now() } };
+}
+
 /* ---- lifetime ---- */
 
 void aril__plans_outdate(void)
@@ -308,8 +338,7 @@ bool aril_tf32_allowed(void)
 {
     int allowed = atomic_load_explicit(&tf32, memory_order_relaxed);
     if (aril__likely(allowed >= 0)) return allowed;
-    const char *value = getenv("ARIL_TF32");
-    int from_environment = value && value[0] && strcmp(value, "0") != 0;
+    int from_environment = aril__env_switch("ARIL_TF32", 0);
     if (atomic_compare_exchange_strong(&tf32, &allowed, from_environment)) return from_environment;
     return allowed; /* another thread has set it */
 }

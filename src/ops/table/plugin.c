@@ -5,6 +5,7 @@
 #include "core/log.h"
 #include "core/queues.h"
 #include "ops/elementwise/formula.h"
+#include "ops/elementwise/fused.h"
 #include "ops/shape/copy.h"
 #include "ops/table/stage.h"
 #include "ops/table/tuning.h"
@@ -159,6 +160,20 @@ static bool host_number(const aril_run *r, int i, aril_host_number *value)
     return true;
 }
 
+static size_t host_workspace_bytes(const aril_run *r)
+{
+    return r->workspace ? r->workspace_bytes : 0;
+}
+
+static aril_access host_access(const aril_run *r, int i)
+{
+    const aril_tensor *t = host_in(r, i);
+    if (!t || !t->storage || t->storage->device != r->device || aril__is_number(t) ||
+        (i < 31 && r->op->shape_only >> i & 1))
+        return ARIL_ACCESS_NONE;
+    return aril__changes(r->op, i) ? ARIL_ACCESS_CHANGE : ARIL_ACCESS_READ;
+}
+
 /* Orders the work of a run after what other queues do with a tensor of its device. */
 static inline void order(const aril_run *r, int here, const aril_tensor *t, bool writes)
 {
@@ -240,7 +255,10 @@ static aril_host host = { .size = sizeof host,
                           .deterministic = host_deterministic,
                           .tuning = aril_tuning,
                           .tuned = aril__tuned,
-                          .tune = aril__tune };
+                          .tune = aril__tune,
+                          .fused = aril__fused_of,
+                          .access = host_access,
+                          .workspace_bytes = host_workspace_bytes };
 
 /* ---- loading ---- */
 

@@ -3,6 +3,7 @@
 #include "aril/create.h"
 #include "ops/shape/copy.h"
 #include "ops/table/apply.h"
+#include "ops/table/planned.h"
 
 #include <stdlib.h>
 
@@ -28,8 +29,7 @@ static bool has_order(const aril_tensor *t, int order)
     }
 }
 
-/* Gives a packed header the strides of an order; ARIL_ORDER_ANY keeps those it has. */
-static void set_order(aril_tensor *t, int order)
+void aril__set_order(aril_tensor *t, int order)
 {
     if (order == ARIL_ORDER_ANY) return;
     t->flags &= (uint16_t)~ARIL__CHANNELS_LAST;
@@ -51,7 +51,7 @@ static aril_tensor *new_in_order(const aril_tensor *like, aril_dtype dtype, int 
 {
     aril__thread *th = aril__self();
     aril_tensor *t = aril__give(th, aril__tensor_new(th, dtype, like->ndim, like->dim, device));
-    if (aril_tensor_status(t) == ARIL_OK) set_order(t, order);
+    if (aril_tensor_status(t) == ARIL_OK) aril__set_order(t, order);
     return t;
 }
 
@@ -64,6 +64,8 @@ static aril_tensor *to_order(aril_tensor *t, int order)
 }
 
 /* ---- what a kernel asks for ---- */
+
+enum { STAGED_INPUTS = 64 }; /* longer lists are staged only for kernels that need it */
 
 /* One run of a kernel with staged operands. */
 typedef struct staging {
@@ -150,6 +152,42 @@ static inline bool suits(const staging *g, const aril_tensor *t, ask a)
     return t->dtype == a.dtype && has_order(t, a.order) && !is_split(g->k, t);
 }
 
+/* ---- the same for programs that plan ---- */
+
+aril_dtype aril__asked_type(const aril__kernel *k, const aril__run *r)
+{
+    return r->op->flags & RAW ? r->type : aril__staged_dtype(k->native, r->type);
+}
+
+/* Long lists are taken as they are. */
+static bool takes_all(const staging *g)
+{
+    return g->r->n_in > STAGED_INPUTS && g->type == g->r->type && g->k->strided;
+}
+
+static staging staging_of(const aril__kernel *k, const aril__run *r)
+{
+    return (staging){ .k = k, .r = (aril__run *)(uintptr_t)r, .type = aril__asked_type(k, r) };
+}
+
+aril__asked aril__asked_in(const aril__kernel *k, const aril__run *r, int i)
+{
+    staging g = staging_of(k, r);
+    if (takes_all(&g) || !is_read(r, i)) return (aril__asked){ .as_is = true };
+    ask a = ask_in(&g, i);
+    return (aril__asked){ suits(&g, r->in[i], a), a.dtype, a.order };
+}
+
+aril__asked aril__asked_out(const aril__kernel *k, const aril__run *r, int i)
+{
+    staging g = staging_of(k, r);
+    if (takes_all(&g) || !r->out[i]) return (aril__asked){ .as_is = true };
+    ask a = ask_out(&g, i);
+    return (aril__asked){ suits(&g, r->out[i], a) && !is_overlaid(&g, i), a.dtype, a.order };
+}
+
+/* ---- staging ---- */
+
 static bool is_ready(const staging *g)
 {
     const aril__run *r = g->r;
@@ -167,7 +205,7 @@ static aril_status allocate(aril__run *r, int i, int order)
 {
     aril_tensor *t = r->out[i];
     if (!t || t->storage) return ARIL_OK;
-    set_order(t, order);
+    aril__set_order(t, order);
     t->storage = aril__storage_new(aril__self(), r->device,
                                    aril__dtype_bytes((aril_dtype)t->dtype, t->numel));
     return t->storage ? ARIL_OK : ARIL_ERR_MEMORY;
@@ -190,8 +228,6 @@ static aril_status allocate_as_planned(aril__run *r, const aril__plan *p)
     r->late = false;
     return s;
 }
-
-/* ---- staging ---- */
 
 static aril_status stage_inputs(staging *g)
 {
@@ -278,22 +314,20 @@ static aril_status run_converted(staging *g)
 
 aril_status aril__run_staged(const aril__kernel *k, aril__run *r)
 {
-    enum { FEW = 64 };
-    staging g = { .k = k, .r = r };
-    g.type = r->op->flags & RAW ? r->type : aril__staged_dtype(k->native, r->type);
+    staging g = { .k = k, .r = r, .type = aril__asked_type(k, r) };
     if (r->late) {
         aril_status s = k->plan ? allocate_as_planned(r, k->plan) : aril__run_allocate(r);
         if (s < 0) return s;
     }
     if (aril__likely(is_ready(&g))) return aril__launch(k, r);
-    if (r->n_in > FEW && g.type == r->type && k->strided) return aril__launch(k, r);
+    if (takes_all(&g)) return aril__launch(k, r);
 
     ARIL_SCOPE;
     ARIL_INFERENCE;
     aril__self()->mode.anomaly = false; /* results are checked once, at the end of the op */
-    aril_tensor *few[FEW];
+    aril_tensor *few[STAGED_INPUTS];
     g.in = few;
-    if (r->n_in > FEW && !(g.in = aril__malloc((size_t)r->n_in * sizeof *g.in)))
+    if (r->n_in > STAGED_INPUTS && !(g.in = aril__malloc((size_t)r->n_in * sizeof *g.in)))
         return aril__fail(ARIL_ERR_MEMORY, "%s: out of memory", r->op->name);
     aril_status s = stage_inputs(&g);
     if (s == ARIL_OK) s = stage_outputs(&g);

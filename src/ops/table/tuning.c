@@ -1,6 +1,7 @@
 #include "ops/table/tuning.h"
 
 #include "aril/device.h"
+#include "core/environment.h"
 #include "core/file.h"
 #include "core/log.h"
 #include "core/memory.h"
@@ -45,8 +46,7 @@ bool aril_tuning(void)
 {
     int on = atomic_load_explicit(&tuning, memory_order_relaxed);
     if (on >= 0) return on;
-    const char *value = getenv("ARIL_TUNING");
-    int from_environment = value && value[0] && strcmp(value, "0") != 0;
+    int from_environment = aril__env_switch("ARIL_TUNING", 0);
     if (atomic_compare_exchange_strong(&tuning, &on, from_environment)) return from_environment;
     return on; /* another thread has set it */
 }

@@ -1,6 +1,7 @@
 /* Reductions, scans and sorting: precision, independence of threads, NaN, empty tensors, errors. */
 #include "aril/aril.h"
 #include "core/tensor.h"
+#include "support/compare.h"
 #include "support/device.h"
 #include "support/test.h"
 
@@ -64,6 +65,33 @@ TEST(variance_far_from_zero)
     double near = aril_item(aril_var(x, ARIL_ALL, 1));
     double far = aril_item(aril_var(aril_add_scalar(x, 1e7), ARIL_ALL, 1));
     CHECK_NEAR(far, near, 1e-7);
+}
+
+/* In f16 the norm's gradient is in range where its incoming gradient divided by the norm is not. */
+TEST(norm_gradients_of_small_f16_vectors)
+{
+    static const double order[] = { 2, 3, 1.5, 4 };
+    static const float upstream[] = { 1, 0.5F, -1, 0.3F };
+    for (int k = 0; k < 8; k++) {
+        ARIL_SCOPE;
+        aril_tensor *grad[2], *x = VEC(5e-4F, -1e-3F, 1.5e-3F, 0), *u = vec(4, upstream);
+        x = aril_cast(aril_reshape(x, ARIL_SHAPE(1, 4)), ARIL_F16);
+        u = aril_cast(aril_reshape(u, ARIL_SHAPE(1, 4)), ARIL_F16);
+        for (int wide = 0; wide < 2; wide++) {
+            aril_dtype t = wide ? ARIL_F32 : ARIL_F16;
+            aril_tensor *w = aril_parameter(aril_cast(x, t)), *y;
+            if (k < 4)
+                y = aril_mul(aril_cast(u, t), aril_normalize(w, order[k], ARIL_AXES(1), 1e-12));
+            else
+                y = aril_mul_scalar(aril_norm(w, ARIL_AXES(1), order[k - 4]), 1000);
+            aril_backward(aril_sum(y, ARIL_ALL));
+            grad[wide] = aril_cast(aril_grad(w), ARIL_F32);
+        }
+        double size = aril_item(aril_amax(aril_abs(grad[1]), ARIL_ALL));
+        char *bad = test_difference(grad[0], grad[1], 0, 4e-3 * size);
+        CHECK_MSG(!bad, "order %g, %s: %s", order[k % 4], k < 4 ? "normalize" : "norm", bad);
+    }
+    CHECK(aril_ok());
 }
 
 /* ---- bits ---- */

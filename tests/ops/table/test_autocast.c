@@ -201,6 +201,37 @@ static aril_dtype product(void)
     return aril_dtype_of(aril_matmul(U(ARIL_F32, 2, 3), U(ARIL_F32, 3, 2)));
 }
 
+/* In f16 regions functions that leave its range compute in f32, as in PyTorch on CUDA. */
+TEST(f16_regions_compute_sums_and_powers_in_f32)
+{
+    static const aril_dtype types[] = { ARIL_F16, ARIL_BF16 };
+    for (int t = 0; t < 2; t++) {
+        ARIL_SCOPE;
+        aril_dtype wide = t ? ARIL_BF16 : ARIL_F32;
+        aril_tensor *h = aril_full(ARIL_SHAPE(4, 64), 64, types[t], aril_cpu());
+        ARIL_AUTOCAST(types[t]);
+        aril_tensor *y[] = { aril_square(h),
+                             aril_pow_scalar(h, 2),
+                             aril_exp(aril_mul_scalar(h, 0.25)),
+                             aril_rsqrt(h),
+                             aril_sum(h, ARIL_AXES(1)),
+                             aril_cumsum(h, 1),
+                             aril_norm(h, ARIL_AXES(1), 2),
+                             aril_softmax(h, 1),
+                             aril_layer_norm(h, NULL, NULL, ARIL_SHAPE(64), (aril_norm_opts){ 0 }),
+                             aril_sum(aril_square(h), ARIL_ALL) };
+        for (size_t i = 0; i < sizeof y / sizeof *y; i++) {
+            CHECK_INT(aril_dtype_of(y[i]), wide);
+            CHECK_MSG(aril_item(aril_all(aril_isfinite(y[i]), ARIL_ALL)), "result %zu", i);
+        }
+        CHECK_NEAR(aril_item(y[9]), 64.0 * 64 * 256, t ? 8192 : 0);
+        CHECK_INT(aril_dtype_of(aril_relu(h)), types[t]);
+        CHECK_INT(aril_dtype_of(aril_mean(h, ARIL_ALL)), types[t]);
+        CHECK_INT(aril_dtype_of(aril_matmul(h, aril_transpose(h, 0, 1))), types[t]);
+    }
+    CHECK_MSG(aril_ok(), "%s", aril_error());
+}
+
 TEST(regions_nest_and_can_be_disabled)
 {
     CHECK_INT(product(), ARIL_F32);

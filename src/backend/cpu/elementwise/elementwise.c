@@ -238,14 +238,18 @@ static bool choose_feeds(job *j, uint8_t native)
     return rows && !simple;
 }
 
-static aril_status report(const aril__run *r, int bad)
+aril_status aril__ew_failed(const char *op, int bad)
 {
-    if (!bad) return ARIL_OK;
     return aril__fail(ARIL_ERR_NUMBER,
                       bad == ARIL__BAD_DIVISOR
                           ? "%s: integer division by zero"
                           : "%s: integers cannot be raised to a negative power",
-                      r->op->name);
+                      op);
+}
+
+static aril_status report(const aril__run *r, int bad)
+{
+    return bad ? aril__ew_failed(r->op->name, bad) : ARIL_OK;
 }
 
 /* True when the result overlaps an input and the kernel may fail halfway. */

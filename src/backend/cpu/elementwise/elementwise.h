@@ -32,6 +32,9 @@ extern aril__ew_fn *const aril__ew_u64_avx512[];
 /* The kernel of a formula (ARIL__FORMULA_...) for this machine, or NULL. */
 aril__ew_fn *aril__ew_kernel(int formula, aril__ctype type);
 
+/* Reports what a kernel put into *bad. */
+aril_status aril__ew_failed(const char *op, int bad);
+
 /* Runs an elementwise op on tensors with any strides and dtypes. */
 aril_status aril__cpu_elementwise(aril__run *r);
 /* Bytes of memory that it needs, for ops that may fail: see aril__formula_may_fail. */

@@ -21,6 +21,7 @@ static struct {
     __typeof__(&nvrtcGetCUBIN) cubin;
     __typeof__(&nvrtcGetProgramLogSize) log_size;
     __typeof__(&nvrtcGetProgramLog) log;
+    __typeof__(&nvrtcVersion) version;
     __typeof__(&cuModuleLoadData) load;
     __typeof__(&cuModuleUnload) unload;
     __typeof__(&cuModuleGetFunction) function;
@@ -48,12 +49,15 @@ static void open_api(void)
     const char *own = getenv("ARIL_NVRTC");
     const char *names[] = { own ? own : "libnvrtc.so.13", "libnvrtc.so.13", "libnvrtc.so.12",
                             "libnvrtc.so", NULL };
-    static const aril_cuda_function functions[] = {
-        { "nvrtcCreateProgram", &api.create },   { "nvrtcCompileProgram", &api.compile },
-        { "nvrtcDestroyProgram", &api.destroy }, { "nvrtcGetCUBINSize", &api.cubin_size },
-        { "nvrtcGetCUBIN", &api.cubin },         { "nvrtcGetProgramLogSize", &api.log_size },
-        { "nvrtcGetProgramLog", &api.log },      { 0 }
-    };
+    static const aril_cuda_function functions[] = { { "nvrtcCreateProgram", &api.create },
+                                                    { "nvrtcCompileProgram", &api.compile },
+                                                    { "nvrtcDestroyProgram", &api.destroy },
+                                                    { "nvrtcGetCUBINSize", &api.cubin_size },
+                                                    { "nvrtcGetCUBIN", &api.cubin },
+                                                    { "nvrtcGetProgramLogSize", &api.log_size },
+                                                    { "nvrtcGetProgramLog", &api.log },
+                                                    { "nvrtcVersion", &api.version },
+                                                    { 0 } };
     void *nvrtc = aril_cuda_open_library("NVRTC", names, api.why, sizeof api.why);
     if (!nvrtc || !aril_cuda_find_functions(nvrtc, "NVRTC", functions, api.why, sizeof api.why))
         return;
@@ -66,12 +70,16 @@ static void open_api(void)
     api.ready = !api.why[0];
 }
 
-static aril_status driver_error(CUresult e, const char *what)
+static const char *driver_text(CUresult e)
 {
     const char *text = NULL;
+    return api.error(e, &text) == CUDA_SUCCESS && text ? text : "unknown error";
+}
+
+static aril_status driver_error(CUresult e, const char *what)
+{
     if (e == CUDA_SUCCESS) return ARIL_OK;
-    if (api.error(e, &text) != CUDA_SUCCESS || !text) text = "unknown error";
-    return aril_cuda_host->fail(ARIL_ERR_DEVICE, "cuda: %s: %s", what, text);
+    return aril_cuda_host->fail(ARIL_ERR_DEVICE, "cuda: %s: %s", what, driver_text(e));
 }
 
 struct aril_program {
@@ -87,58 +95,87 @@ struct aril_program {
 
 /* ---- compiling ---- */
 
-static void report_log(nvrtcProgram p)
+static void read_log(nvrtcProgram p, char *why, size_t size)
 {
     size_t n = 0;
     api.log_size(p, &n);
     char *log = n ? malloc(n + 1) : NULL;
-    if (log && api.log(p, log) == NVRTC_SUCCESS) {
-        log[n] = '\0';
-        aril_cuda_host->fail(ARIL_ERR_PLUGIN, "cuda: the source does not compile: %.*s", LOG_TEXT,
-                             log);
-    } else {
-        aril_cuda_host->fail(ARIL_ERR_PLUGIN, "cuda: the source does not compile");
-    }
+    bool there = log && api.log(p, log) == NVRTC_SUCCESS;
+    if (there) log[n] = '\0';
+    snprintf(why, size, "the source does not compile%s%.*s", there ? ": " : "", LOG_TEXT,
+             there ? log : "");
     free(log);
 }
 
-/* The program's machine code, to be freed; NULL with an error. */
-static char *machine_code(const aril_cuda_device *d, const char *source, const char *options)
+/* The machine code of a source, to be freed; NULL with the reason in `why`. */
+static char *machine_code(const char *arch, const char *source, const char *options, size_t *bytes,
+                          char *why, size_t size)
 {
-    char text[OPTIONS_TEXT], arch[32], *rest = NULL;
+    char text[OPTIONS_TEXT], *rest = NULL;
     const char *list[MAX_OPTIONS] = { arch };
     int n = 1;
-    snprintf(arch, sizeof arch, "--gpu-architecture=sm_%d%d", d->major, d->minor);
     snprintf(text, sizeof text, "%s", options ? options : "");
     for (char *o = strtok_r(text, " ", &rest); o && n < MAX_OPTIONS; o = strtok_r(NULL, " ", &rest))
         list[n++] = o;
     nvrtcProgram p;
-    if (api.create(&p, source, "aril.cu", 0, NULL, NULL) != NVRTC_SUCCESS) {
-        aril_cuda_host->fail(ARIL_ERR_PLUGIN, "cuda: NVRTC failed");
-        return NULL;
-    }
+    snprintf(why, size, "NVRTC failed");
+    if (api.create(&p, source, "aril.cu", 0, NULL, NULL) != NVRTC_SUCCESS) return NULL;
     char *code = NULL;
-    size_t bytes = 0;
     if (api.compile(p, n, list) != NVRTC_SUCCESS)
-        report_log(p);
-    else if (api.cubin_size(p, &bytes) == NVRTC_SUCCESS && (code = malloc(bytes)))
+        read_log(p, why, size);
+    else if (api.cubin_size(p, bytes) == NVRTC_SUCCESS && (code = malloc(*bytes)))
         api.cubin(p, code);
     api.destroy(&p);
     return code;
 }
 
-aril_program *aril_cuda_compile(void *self, const char *source, const char *options)
+/* What machine code depends on, as the key of its file; to be freed, NULL when out of memory. */
+static char *key_of(const char *arch, const char *source, const char *options)
+{
+    int major = 0, minor = 0, driver = 0;
+    api.version(&major, &minor);
+    cudaDriverGetVersion(&driver);
+    size_t room = strlen(source) + strlen(options) + 256;
+    char *key = malloc(room);
+    if (key)
+        snprintf(key, room, "1 %s %s NVRTC %d.%d driver %d\n%s", arch, options, major, minor,
+                 driver, source);
+    return key;
+}
+
+/* The machine code from its file, or compiled. */
+static char *find_code(const aril_cuda_device *d, const char *source, const char *options,
+                       char *why, size_t size)
+{
+    char arch[32];
+    size_t bytes = 0;
+    snprintf(arch, sizeof arch, "--gpu-architecture=sm_%d%d", d->major, d->minor);
+    char *key = key_of(arch, source, options), *code = NULL;
+    if (key && (code = aril_cuda_kernel_file_read(key, &bytes))) {
+        free(key);
+        return code;
+    }
+    code = machine_code(arch, source, options, &bytes, why, size);
+    if (code && key) aril_cuda_kernel_file_write(key, code, bytes);
+    free(key);
+    return code;
+}
+
+aril_program *aril_cuda_compile_or_say(void *self, const char *source, const char *options,
+                                       char *why, size_t size)
 {
     pthread_once(&api.once, open_api);
     if (!api.ready) {
-        aril_cuda_host->fail(ARIL_ERR_PLUGIN, "cuda: cannot compile: %s", api.why);
+        snprintf(why, size, "%s", api.why);
         return NULL;
     }
     aril_cuda_use(self);
     cudaFree(NULL); /* the driver's functions need the context that the runtime creates */
-    char *code = machine_code(self, source, options);
+    char *code = find_code(self, source, options ? options : "", why, size);
     aril_program *p = code ? calloc(1, sizeof *p) : NULL;
-    if (p && driver_error(api.load(&p->module, code), "cuModuleLoadData") < 0) {
+    CUresult e = p ? api.load(&p->module, code) : CUDA_SUCCESS;
+    if (e != CUDA_SUCCESS) {
+        snprintf(why, size, "cuModuleLoadData: %s", driver_text(e));
         free(p);
         p = NULL;
     }
@@ -147,10 +184,18 @@ aril_program *aril_cuda_compile(void *self, const char *source, const char *opti
     return p;
 }
 
+aril_program *aril_cuda_compile(void *self, const char *source, const char *options)
+{
+    char why[LOG_TEXT + 100];
+    aril_program *p = aril_cuda_compile_or_say(self, source, options, why, sizeof why);
+    if (!p) aril_cuda_host->fail(ARIL_ERR_PLUGIN, "cuda: cannot compile: %s", why);
+    return p;
+}
+
 void aril_cuda_program_free(void *self, aril_program *program)
 {
     aril_cuda_use(self);
-    cudaDeviceSynchronize(); /* it may still run */
+    aril_cuda_synchronize(self); /* it may still run */
     api.unload(program->module);
     pthread_mutex_destroy(&program->lock);
     free(program);
@@ -196,8 +241,8 @@ aril_status aril_cuda_launch(void *self, aril_queue *queue, aril_program *progra
     aril_status s = entry_of(program, entry, shared_bytes, &f);
     if (s < 0) return s;
     s = driver_error(api.launch(f, grid[0], grid[1], grid[2], block[0], block[1], block[2],
-                                (unsigned)shared_bytes, queue->stream, (void **)(uintptr_t)args,
-                                NULL),
+                                (unsigned)shared_bytes, aril_cuda_queue_stream(queue),
+                                (void **)(uintptr_t)args, NULL),
                      entry);
     return s < 0 || !aril_cuda_sync ? s : aril_cuda_check_launch(self, queue, entry);
 }

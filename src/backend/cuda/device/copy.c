@@ -122,12 +122,16 @@ aril_status aril_cuda_from_host(void *self, aril_queue *queue, void *dst, const 
     aril_cuda_device *d = self;
     if (!bytes) return ARIL_OK;
     aril_cuda_use(d);
-    if (async)
+    const void *given = src;
+    aril_status s = aril_cuda_keep_for_replay(self, &src, bytes);
+    if (s < 0) return s;
+    aril_cuda_record_copy(dst, NULL, bytes);
+    if (async || src != given)
         return aril_cuda_expect(cudaMemcpyAsync(dst, src, bytes, cudaMemcpyHostToDevice,
-                                                queue->stream),
+                                                aril_cuda_queue_stream(queue)),
                                 "cudaMemcpyAsync");
     pthread_mutex_lock(&d->staging->lock);
-    aril_status s = write_staged(d->staging, queue, dst, src, bytes);
+    s = write_staged(d->staging, queue, dst, src, bytes);
     pthread_mutex_unlock(&d->staging->lock);
     return s;
 }
@@ -182,6 +186,8 @@ aril_status aril_cuda_to_host(void *self, aril_queue *queue, void *dst, const vo
                               size_t bytes, bool async)
 {
     aril_cuda_device *d = self;
+    aril_status s = aril_cuda_not_recording("reading a value");
+    if (s < 0) return s;
     aril_cuda_use(d);
     if (!bytes) return async ? ARIL_OK : aril_cuda_queue_wait(self, queue);
     if (async)
@@ -189,7 +195,7 @@ aril_status aril_cuda_to_host(void *self, aril_queue *queue, void *dst, const vo
                                                 queue->stream),
                                 "cudaMemcpyAsync");
     pthread_mutex_lock(&queue->reading);
-    aril_status s = read_staged(d, queue, dst, src, bytes);
+    s = read_staged(d, queue, dst, src, bytes);
     pthread_mutex_unlock(&queue->reading);
     return s;
 }
@@ -200,8 +206,9 @@ aril_status aril_cuda_copy(void *self, aril_queue *queue, void *dst, const void 
 {
     if (!bytes) return ARIL_OK;
     aril_cuda_use(self);
+    aril_cuda_record_copy(dst, src, bytes);
     return aril_cuda_expect(cudaMemcpyAsync(dst, src, bytes, cudaMemcpyDeviceToDevice,
-                                            queue->stream),
+                                            aril_cuda_queue_stream(queue)),
                             "cudaMemcpyAsync");
 }
 
@@ -210,6 +217,8 @@ aril_status aril_cuda_copy_from(void *self, aril_queue *queue, void *dst, void *
 {
     const aril_cuda_device *to = self, *from = other;
     if (!bytes) return ARIL_OK;
+    aril_status s = aril_cuda_not_recording("a copy from another device");
+    if (s < 0) return s;
     aril_cuda_use(self);
     return aril_cuda_expect(cudaMemcpyPeerAsync(dst, to->index, src, from->index, bytes,
                                                 queue->stream),

@@ -22,6 +22,7 @@ typedef struct aril_cuda_error_word {
 } aril_cuda_error_word;
 
 typedef struct aril_cuda_pool aril_cuda_pool;
+typedef struct aril_cuda_shelf aril_cuda_shelf;
 typedef struct aril_cuda_staging aril_cuda_staging;
 
 typedef struct aril_cuda_device {
@@ -52,10 +53,8 @@ struct aril_queue {
     cudaEvent_t filled[2];
 };
 
-static inline cudaStream_t aril_cuda_queue_stream(const aril_queue *q)
-{
-    return q ? q->stream : (cudaStream_t)0;
-}
+/* The stream that work of this thread goes to: that of the queue, or of what the thread records. */
+cudaStream_t aril_cuda_queue_stream(const aril_queue *q);
 
 /* Makes the device current for this thread. */
 void aril_cuda_use(const aril_cuda_device *d);
@@ -89,6 +88,10 @@ void aril_cuda_trim(void *self);
 void aril_cuda_pool_info(void *self, aril_pool_info *info);
 /* Memory freed by a queue that ends may be used by others. */
 void aril_cuda_pool_forget(aril_cuda_pool *p, aril_queue *queue);
+/* Memory for a recording, which nothing else gets until it is ended; NULL with an error. It is
+ * ended when the work that used it is done. */
+aril_cuda_shelf *aril_cuda_shelf_new(aril_cuda_pool *p);
+void aril_cuda_shelf_end(aril_cuda_pool *p, aril_cuda_shelf *s);
 
 /* What the pool holds, in bytes. */
 typedef struct aril_cuda_pool_stats {
@@ -116,7 +119,7 @@ aril_status aril_cuda_copy(void *self, aril_queue *queue, void *dst, const void 
 aril_status aril_cuda_copy_from(void *self, aril_queue *queue, void *dst, void *other,
                                 const void *src, size_t bytes);
 
-/* ---- queues, events, recordings: queue.c ---- */
+/* ---- queues and events: queue.c ---- */
 
 aril_queue *aril_cuda_queue_new(void *self);
 void aril_cuda_queue_free(void *self, aril_queue *queue);
@@ -127,12 +130,26 @@ void aril_cuda_event_free(void *self, aril_event *event);
 aril_status aril_cuda_event_record(void *self, aril_event *event, aril_queue *queue);
 aril_status aril_cuda_event_wait(void *self, aril_event *event, aril_queue *queue);
 int aril_cuda_event_query(void *self, aril_event *event);
+void aril_cuda_range_begin(void *self, const char *name);
+void aril_cuda_range_end(void *self);
+
+/* ---- recordings: capture.c ---- */
+
 aril_status aril_cuda_capture_begin(void *self, aril_queue *queue);
 aril_recording *aril_cuda_capture_end(void *self, aril_queue *queue);
 aril_status aril_cuda_replay(void *self, aril_queue *queue, aril_recording *recording);
 void aril_cuda_recording_free(void *self, aril_recording *recording);
-void aril_cuda_range_begin(void *self, const char *name);
-void aril_cuda_range_end(void *self);
+/* The stream of a run. In a recording, what is put into it next waits only for what the run's
+ * operands depend on; so do copies after aril_cuda_record_copy, which has no effect otherwise. */
+cudaStream_t aril_cuda_run_stream(const aril_run *r);
+void aril_cuda_record_copy(const void *to, const void *from, size_t bytes);
+/* Fails if this thread records: "cuda: WHAT cannot be recorded". */
+aril_status aril_cuda_not_recording(const char *what);
+/* Where a recording of this thread for the queue allocates; NULL: it records nothing. */
+aril_cuda_shelf *aril_cuda_recorded_shelf(const aril_queue *queue);
+/* Copies the host's bytes to pinned memory that the recording of this thread keeps, since each
+ * replay reads them; *src is set to the copy. Nothing to do without a recording. */
+aril_status aril_cuda_keep_for_replay(void *self, const void **src, size_t bytes);
 
 /* ---- limits and times of work: profile.c ---- */
 
@@ -158,10 +175,20 @@ aril_status aril_cuda_expect(cudaError_t e, const char *what);
 /* ---- compiling: compile.c ---- */
 
 aril_program *aril_cuda_compile(void *self, const char *source, const char *options);
+/* The same without an error: NULL with the reason in `why`. */
+aril_program *aril_cuda_compile_or_say(void *self, const char *source, const char *options,
+                                       char *why, size_t size);
 void aril_cuda_program_free(void *self, aril_program *program);
 aril_status aril_cuda_launch(void *self, aril_queue *queue, aril_program *program,
                              const char *entry, const uint32_t grid[3], const uint32_t block[3],
                              size_t shared_bytes, void *const *args, int n_args);
+
+/* ---- compiled kernels in files: kernel_files.c ---- */
+
+/* Machine code that was kept under a key, to be freed; NULL: there is none. */
+char *aril_cuda_kernel_file_read(const char *key, size_t *bytes);
+/* Keeps it. Failure is not an error. */
+void aril_cuda_kernel_file_write(const char *key, const char *code, size_t bytes);
 
 /* ---- rows: rows.cu ---- */
 

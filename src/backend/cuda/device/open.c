@@ -1,5 +1,6 @@
 /* Opening the plug-in: finds the GPUs, or says what is missing. */
 #include "backend/cuda/device/library.h"
+#include "core/environment.h"
 
 #include <dlfcn.h>
 #include <stdlib.h>
@@ -201,18 +202,18 @@ __attribute__((visibility("default"))) aril_status aril_plugin_open(const aril_h
 aril_status aril_plugin_open(const aril_host *host, aril_plugin *out)
 {
     static void *devices[MAX_GPUS];
-    const char *sync = getenv("ARIL_SYNC");
     int n = 0, n_rows;
     if (host->size < sizeof *host)
         return host->fail(ARIL_ERR_PLUGIN, "cuda: built for a later Aril than %s",
                           host->aril_version);
     aril_cuda_host = host;
-    aril_cuda_sync = sync && strcmp(sync, "0") != 0 && sync[0];
+    aril_cuda_sync = aril__env_switch("ARIL_SYNC", 0);
     cudaError_t e = cudaGetDeviceCount(&n);
     if (e != cudaSuccess || n == 0) return explain(e);
     n = n < MAX_GPUS ? n : MAX_GPUS;
     for (int i = 0; i < n; i++) {
-        aril_status s = start_device(&gpus[i], i);
+        /* The same file may be found in two places: devices that are open stay as they are. */
+        aril_status s = gpus[i].pool ? ARIL_OK : start_device(&gpus[i], i);
         if (s < 0) return s;
         devices[i] = &gpus[i];
     }

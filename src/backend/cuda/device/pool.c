@@ -3,11 +3,13 @@
  * Segments come from cudaMalloc and are cut into blocks; free neighbours are merged again. A freed
  * block goes to the free list of the queue that it was allocated for: whatever still reads it was
  * queued there earlier than the work of its next owner. A block that another queue frees makes its
- * own queue wait for that one. Free blocks are kept in bins by size, eight per power of two.
+ * own queue wait for that one. Free blocks are kept in bins by size, eight per power of two. A
+ * recording has free blocks of its own, which nothing else gets.
  *
  * ARIL_CUDA_CACHE=0 turns all this off: each tensor is one cudaMalloc of its exact size, so that
  * compute-sanitizer sees every access beyond it. */
 #include "backend/cuda/device/device.h"
+#include "core/environment.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -15,9 +17,11 @@
 enum { UNIT = 512, BINS = 8 * 48, BUCKETS = 1 << 14, LARGEST = 3 };
 static const size_t small_request = (size_t)1 << 20, /* up to here from segments of 2 MiB */
     small_segment = (size_t)2 << 20, medium_request = (size_t)10 << 20, /* up to here of 20 MiB */
-    medium_segment = (size_t)20 << 20, large_unit = (size_t)2 << 20;
+    medium_segment = (size_t)20 << 20, large_unit = (size_t)2 << 20,
+                    most_aside = (size_t)64
+                                 << 20; /* of a recording: work on other memory runs side by side */
 
-typedef struct shelf shelf;
+typedef struct aril_cuda_shelf shelf;
 
 typedef struct block {
     struct block *left, *right;    /* neighbours in the segment */
@@ -30,10 +34,14 @@ typedef struct block {
 } block;
 
 /* The free blocks of a queue; without one, those of a queue that ended, for the next that asks. */
-struct shelf {
+struct aril_cuda_shelf {
     shelf *next;
     aril_queue *queue;
-    block *bin[2][BINS]; /* small, large */
+    bool recorded;             /* of a recording */
+    block *aside, *aside_last; /* freed, but not reused yet, oldest first: by `next` */
+    size_t aside_bytes;
+    block *bin[2][BINS];           /* small, large */
+    uint64_t filled[2][BINS / 64]; /* a bit for each bin: whether it holds a block */
 };
 
 struct aril_cuda_pool {
@@ -42,18 +50,34 @@ struct aril_cuda_pool {
     bool plain; /* ARIL_CUDA_CACHE=0 */
     shelf *shelves;
     block *in_use[BUCKETS];
+    block *spare; /* blocks without memory, by `next`: small tensors cut and merge all the time */
     aril_cuda_pool_stats stats;
 };
 
 aril_cuda_pool *aril_cuda_pool_new(aril_cuda_device *d)
 {
-    const char *cache = getenv("ARIL_CUDA_CACHE");
     aril_cuda_pool *p = calloc(1, sizeof *p);
     if (!p) return NULL;
     p->device = d;
-    p->plain = cache && strcmp(cache, "0") == 0;
+    p->plain = !aril__env_switch("ARIL_CUDA_CACHE", 1);
     pthread_mutex_init(&p->lock, NULL);
     return p;
+}
+
+/* A block with all fields zero; NULL when out of memory. */
+static block *new_block(aril_cuda_pool *p)
+{
+    block *b = p->spare;
+    if (!b) return calloc(1, sizeof *b);
+    p->spare = b->next;
+    *b = (block){ 0 };
+    return b;
+}
+
+static void end_block(aril_cuda_pool *p, block *b)
+{
+    b->next = p->spare;
+    p->spare = b;
 }
 
 /* ---- bins ---- */
@@ -70,7 +94,9 @@ static int bin_of(size_t size)
 
 static void put(block *b)
 {
-    block **head = &b->shelf->bin[b->large][bin_of(b->size)];
+    int bin = bin_of(b->size);
+    block **head = &b->shelf->bin[b->large][bin];
+    b->shelf->filled[b->large][bin / 64] |= (uint64_t)1 << bin % 64;
     b->free = true;
     b->previous = NULL;
     b->next = *head;
@@ -80,12 +106,14 @@ static void put(block *b)
 
 static void take(block *b)
 {
-    block **head = &b->shelf->bin[b->large][bin_of(b->size)];
+    int bin = bin_of(b->size);
+    block **head = &b->shelf->bin[b->large][bin];
     if (b->previous)
         b->previous->next = b->next;
     else
         *head = b->next;
     if (b->next) b->next->previous = b->previous;
+    if (!*head) b->shelf->filled[b->large][bin / 64] &= ~((uint64_t)1 << bin % 64);
     b->free = false;
 }
 
@@ -100,9 +128,14 @@ static block *best_in(block *b, size_t size)
 
 static block *find_free(shelf *s, size_t size, bool large)
 {
-    for (int bin = bin_of(size); bin < BINS; bin++) {
-        block *b = best_in(s->bin[large][bin], size);
-        if (b) return b;
+    int first = bin_of(size);
+    for (int word = first / 64; word < BINS / 64; word++) {
+        uint64_t filled = s->filled[large][word];
+        if (word == first / 64) filled &= ~(uint64_t)0 << first % 64;
+        for (; filled; filled &= filled - 1) {
+            block *b = best_in(s->bin[large][64 * word + __builtin_ctzll(filled)], size);
+            if (b) return b;
+        }
     }
     return NULL;
 }
@@ -143,16 +176,16 @@ static size_t segment_size(size_t size)
  * first. */
 static void release_free(aril_cuda_pool *p)
 {
-    cudaDeviceSynchronize();
+    if (aril_cuda_synchronize(p->device) == ARIL_ERR_UNSUPPORTED) return; /* it is recording */
     for (shelf *s = p->shelves; s; s = s->next)
-        for (int i = 0; i < 2 * BINS; i++)
+        for (int i = 0; i < 2 * BINS && !s->recorded; i++)
             for (block *b = s->bin[i / BINS][i % BINS], *next; b; b = next) {
                 next = b->next;
                 if (b->left || b->right) continue;
                 take(b);
                 p->stats.reserved -= b->size;
                 cudaFree(b->memory);
-                free(b);
+                end_block(p, b);
             }
     p->stats.trims++;
 }
@@ -167,8 +200,10 @@ static void *driver_alloc(aril_cuda_pool *p, size_t bytes)
         p->stats.cached = p->stats.reserved - p->stats.in_use;
         e = cudaMalloc(&memory, bytes);
     }
-    p->stats.driver_allocations++;
-    if (e != cudaSuccess) cudaGetLastError();
+    if (e == cudaSuccess)
+        p->stats.driver_allocations++;
+    else
+        cudaGetLastError();
     return e == cudaSuccess ? memory : NULL;
 }
 
@@ -176,7 +211,7 @@ static void *driver_alloc(aril_cuda_pool *p, size_t bytes)
 static block *new_segment(aril_cuda_pool *p, shelf *s, size_t size, bool large)
 {
     size_t bytes = segment_size(size);
-    block *b = calloc(1, sizeof *b);
+    block *b = new_block(p);
     if (!b) return NULL;
     b->memory = driver_alloc(p, bytes);
     if (!b->memory && bytes > size) { /* perhaps there is room for the request alone */
@@ -184,7 +219,7 @@ static block *new_segment(aril_cuda_pool *p, shelf *s, size_t size, bool large)
         b->memory = driver_alloc(p, bytes);
     }
     if (!b->memory) {
-        free(b);
+        end_block(p, b);
         return NULL;
     }
     b->size = bytes;
@@ -195,11 +230,11 @@ static block *new_segment(aril_cuda_pool *p, shelf *s, size_t size, bool large)
 }
 
 /* Cuts off what is beyond `size`, if it is worth a block of its own. */
-static void split(block *b, size_t size)
+static void split(aril_cuda_pool *p, block *b, size_t size)
 {
     size_t rest = b->size - size;
     if (rest < (b->large ? small_request : (size_t)UNIT)) return;
-    block *r = calloc(1, sizeof *r);
+    block *r = new_block(p);
     if (!r) return;
     *r = (block){ .left = b,
                   .right = b->right,
@@ -214,7 +249,7 @@ static void split(block *b, size_t size)
 }
 
 /* Merges b with the free block to its right. */
-static void absorb_right(block *b)
+static void absorb_right(aril_cuda_pool *p, block *b)
 {
     block *r = b->right;
     if (!r || !r->free) return;
@@ -222,24 +257,96 @@ static void absorb_right(block *b)
     b->size += r->size;
     b->right = r->right;
     if (b->right) b->right->left = b;
-    free(r);
+    end_block(p, r);
+}
+
+/* Puts a block on its shelf, merged with its free neighbours. */
+static void release(aril_cuda_pool *p, block *b)
+{
+    absorb_right(p, b);
+    if (b->left && b->left->free) {
+        block *l = b->left;
+        take(l);
+        l->size += b->size;
+        l->right = b->right;
+        if (l->right) l->right->left = l;
+        end_block(p, b);
+        b = l;
+    }
+    put(b);
+}
+
+/* ---- memory of recordings ---- */
+
+/* Releases the blocks that were set aside first, down to `bytes`. */
+static void release_aside(aril_cuda_pool *p, shelf *s, size_t bytes)
+{
+    while (s->aside && s->aside_bytes > bytes) {
+        block *b = s->aside;
+        s->aside = b->next;
+        s->aside_bytes -= b->size;
+        release(p, b);
+    }
+}
+
+/* A block that a recording frees is reused late: an op that gets its memory has to wait for those
+ * that used it. */
+static void set_aside(aril_cuda_pool *p, block *b)
+{
+    shelf *s = b->shelf;
+    b->next = NULL;
+    *(s->aside ? &s->aside_last->next : &s->aside) = b;
+    s->aside_last = b;
+    s->aside_bytes += b->size;
+    release_aside(p, s, most_aside);
 }
 
 /* ---- shelves ---- */
 
+/* A shelf without an owner, a new one if there is none. */
+static shelf *free_shelf(aril_cuda_pool *p)
+{
+    shelf *s = p->shelves;
+    while (s && (s->queue || s->recorded)) s = s->next;
+    if (!s && (s = calloc(1, sizeof *s))) {
+        s->next = p->shelves;
+        p->shelves = s;
+    }
+    return s;
+}
+
 static shelf *shelf_of(aril_cuda_pool *p, aril_queue *queue)
 {
-    shelf *orphan = NULL;
-    for (shelf *s = p->shelves; s; s = s->next) {
-        if (s->queue == queue) return s;
-        if (!s->queue) orphan = s;
+    shelf *s = aril_cuda_recorded_shelf(queue);
+    if (s) return s;
+    for (s = p->shelves; s; s = s->next)
+        if (s->queue == queue && !s->recorded) return s;
+    s = free_shelf(p);
+    if (s) s->queue = queue;
+    return s;
+}
+
+aril_cuda_shelf *aril_cuda_shelf_new(aril_cuda_pool *p)
+{
+    if (p->plain) {
+        aril_cuda_host->fail(ARIL_ERR_UNSUPPORTED, "cuda: nothing is recorded with "
+                                                   "ARIL_CUDA_CACHE=0");
+        return NULL;
     }
-    if (!orphan && (orphan = calloc(1, sizeof *orphan))) {
-        orphan->next = p->shelves;
-        p->shelves = orphan;
-    }
-    if (orphan) orphan->queue = queue;
-    return orphan;
+    pthread_mutex_lock(&p->lock);
+    shelf *s = free_shelf(p);
+    if (s) s->recorded = true;
+    pthread_mutex_unlock(&p->lock);
+    if (!s) aril_cuda_host->fail(ARIL_ERR_MEMORY, "cuda: out of memory for a recording");
+    return s;
+}
+
+void aril_cuda_shelf_end(aril_cuda_pool *p, aril_cuda_shelf *s)
+{
+    pthread_mutex_lock(&p->lock);
+    s->recorded = false; /* its blocks are for the next that asks for a shelf */
+    release_aside(p, s, 0);
+    pthread_mutex_unlock(&p->lock);
 }
 
 void aril_cuda_pool_forget(aril_cuda_pool *p, aril_queue *queue)
@@ -328,17 +435,17 @@ static block *alloc_block(aril_cuda_pool *p, aril_queue *queue, size_t bytes)
         take(b);
     else if (s)
         b = new_segment(p, s, size, large);
-    if (b) split(b, size);
+    if (b) split(p, b, size);
     return b;
 }
 
 static block *alloc_plain(aril_cuda_pool *p, aril_queue *queue, size_t bytes)
 {
-    block *b = calloc(1, sizeof *b);
+    block *b = new_block(p);
     shelf *s = shelf_of(p, queue);
     void *memory = b && s ? driver_alloc(p, bytes) : NULL;
     if (!memory) {
-        free(b);
+        if (b) end_block(p, b);
         return NULL;
     }
     *b = (block){ .memory = memory, .size = bytes, .shelf = s };
@@ -371,11 +478,11 @@ static void order(aril_queue *owner, aril_queue *user)
 {
     cudaEvent_t event;
     if (owner && cudaEventCreateWithFlags(&event, cudaEventDisableTiming) == cudaSuccess) {
-        cudaEventRecord(event, aril_cuda_queue_stream(user));
-        cudaStreamWaitEvent(aril_cuda_queue_stream(owner), event, 0);
+        cudaEventRecord(event, user->stream);
+        cudaStreamWaitEvent(owner->stream, event, 0);
         cudaEventDestroy(event);
     } else {
-        cudaStreamSynchronize(aril_cuda_queue_stream(user));
+        cudaStreamSynchronize(user->stream);
     }
 }
 
@@ -392,20 +499,13 @@ void aril_cuda_free(void *self, aril_queue *queue, void *memory, size_t bytes)
         cudaStreamSynchronize(aril_cuda_queue_stream(queue));
         cudaFree(b->memory);
         p->stats.reserved -= b->size;
-        free(b);
+        end_block(p, b);
     } else if (b) {
-        if (b->shelf->queue != queue) order(b->shelf->queue, queue);
-        absorb_right(b);
-        if (b->left && b->left->free) {
-            block *l = b->left;
-            take(l);
-            l->size += b->size;
-            l->right = b->right;
-            if (l->right) l->right->left = l;
-            free(b);
-            b = l;
-        }
-        put(b);
+        if (b->shelf->queue != queue && !b->shelf->recorded) order(b->shelf->queue, queue);
+        if (b->shelf->recorded)
+            set_aside(p, b);
+        else
+            release(p, b);
     }
     count(p);
     pthread_mutex_unlock(&p->lock);
@@ -432,6 +532,10 @@ void aril_cuda_pool_delete(aril_cuda_pool *p)
     for (shelf *s = p->shelves, *next; s; s = next) {
         next = s->next;
         free(s);
+    }
+    for (block *b = p->spare, *next; b; b = next) {
+        next = b->next;
+        free(b);
     }
     pthread_mutex_destroy(&p->lock);
     free(p);

@@ -396,7 +396,7 @@ const char *aril_cuda_profile_begin(void *self)
     pthread_once(&cupti.once, open_cupti);
     if (cupti.why[0]) return cupti.why;
     aril_cuda_use(self);
-    cudaDeviceSynchronize(); /* what was queued before is not part of it */
+    aril_cuda_synchronize(self); /* what was queued before is not part of it */
     pthread_mutex_lock(&records.lock);
     bool first = !records.profiled;
     pthread_mutex_unlock(&records.lock);
@@ -426,7 +426,7 @@ void aril_cuda_profile_end(void *self, void (*found)(void *ctx, const aril_work 
     bool ended = atomic_load(&records.ended);
     if (!ended) {
         aril_cuda_use(d);
-        cudaDeviceSynchronize();
+        aril_cuda_synchronize(self);
         cupti.cuptiActivityFlushAll(0);
     }
     pthread_mutex_lock(&records.lock);

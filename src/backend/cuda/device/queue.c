@@ -1,4 +1,4 @@
-/* Queues are streams; events, recordings of a queue (CUDA graphs), and ranges of the profiler. */
+/* Queues are streams; events, and ranges of the profiler. */
 #include "backend/cuda/device/device.h"
 
 #include <nvtx3/nvToolsExt.h>
@@ -46,14 +46,25 @@ void aril_cuda_queue_free(void *self, aril_queue *queue)
 
 aril_status aril_cuda_queue_wait(void *self, aril_queue *queue)
 {
+    aril_status s = aril_cuda_not_recording("waiting for the device");
+    if (s < 0) return s;
     aril_cuda_use(self);
     return aril_cuda_late(self, cudaStreamSynchronize(aril_cuda_queue_stream(queue)));
 }
 
+/* Queue by queue: cudaDeviceSynchronize would break a recording of another thread. */
 aril_status aril_cuda_synchronize(void *self)
 {
-    aril_cuda_use(self);
-    return aril_cuda_late(self, cudaDeviceSynchronize());
+    aril_cuda_device *d = self;
+    aril_status s = aril_cuda_not_recording("waiting for the device");
+    if (s < 0) return s;
+    cudaError_t e = cudaSuccess;
+    aril_cuda_use(d);
+    pthread_mutex_lock(&d->lock);
+    for (const aril_queue *q = d->queues; q && e == cudaSuccess; q = q->next)
+        e = cudaStreamSynchronize(q->stream);
+    pthread_mutex_unlock(&d->lock);
+    return aril_cuda_late(d, e);
 }
 
 /* ---- events ---- */
@@ -81,6 +92,8 @@ void aril_cuda_event_free(void *self, aril_event *event)
 
 aril_status aril_cuda_event_record(void *self, aril_event *event, aril_queue *queue)
 {
+    aril_status s = aril_cuda_not_recording("an event");
+    if (s < 0) return s;
     aril_cuda_use(self);
     return aril_cuda_expect(cudaEventRecord(event->event, aril_cuda_queue_stream(queue)),
                             "cudaEventRecord");
@@ -88,6 +101,8 @@ aril_status aril_cuda_event_record(void *self, aril_event *event, aril_queue *qu
 
 aril_status aril_cuda_event_wait(void *self, aril_event *event, aril_queue *queue)
 {
+    aril_status s = aril_cuda_not_recording("an event");
+    if (s < 0) return s;
     aril_cuda_use(queue ? queue->device : self);
     return aril_cuda_expect(cudaStreamWaitEvent(aril_cuda_queue_stream(queue), event->event, 0),
                             "cudaStreamWaitEvent");
@@ -99,52 +114,6 @@ int aril_cuda_event_query(void *self, aril_event *event)
     cudaError_t e = cudaEventQuery(event->event);
     if (e == cudaErrorNotReady) cudaGetLastError();
     return e != cudaErrorNotReady; /* a failed device does no more work */
-}
-
-/* ---- recordings ---- */
-
-struct aril_recording {
-    cudaGraph_t graph;
-    cudaGraphExec_t exec;
-};
-
-/* Relaxed: memory may be allocated meanwhile, which is not part of the recording. */
-aril_status aril_cuda_capture_begin(void *self, aril_queue *queue)
-{
-    aril_cuda_use(self);
-    return aril_cuda_expect(cudaStreamBeginCapture(queue->stream, cudaStreamCaptureModeRelaxed),
-                            "cudaStreamBeginCapture");
-}
-
-aril_recording *aril_cuda_capture_end(void *self, aril_queue *queue)
-{
-    aril_cuda_use(self);
-    aril_recording *r = calloc(1, sizeof *r);
-    cudaGraph_t graph = NULL;
-    aril_status s =
-        aril_cuda_expect(cudaStreamEndCapture(queue->stream, &graph), "cudaStreamEndCapture");
-    if (r && s == ARIL_OK) {
-        r->graph = graph;
-        s = aril_cuda_expect(cudaGraphInstantiate(&r->exec, graph, 0), "cudaGraphInstantiate");
-        if (s == ARIL_OK) return r;
-    }
-    if (graph) cudaGraphDestroy(graph);
-    free(r);
-    return NULL;
-}
-
-aril_status aril_cuda_replay(void *self, aril_queue *queue, aril_recording *recording)
-{
-    aril_cuda_use(self);
-    return aril_cuda_expect(cudaGraphLaunch(recording->exec, queue->stream), "cudaGraphLaunch");
-}
-
-void aril_cuda_recording_free(void *self, aril_recording *recording)
-{
-    aril_cuda_use(self);
-    cudaGraphExecDestroy(recording->exec);
-    cudaGraphDestroy(recording->graph);
-    free(recording);
 }
 
 /* ---- ranges ---- */

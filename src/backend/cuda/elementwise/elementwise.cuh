@@ -6,19 +6,13 @@
 #include "backend/cuda/loops.cuh"
 #include "ops/elementwise/numbers.h"
 
-enum { ARIL_CUDA_EW_INPUTS = 5, ARIL_CUDA_EW_THREADS = 256 };
+enum { ARIL_CUDA_EW_INPUTS = 5, ARIL_CUDA_EW_THREADS = 128 };
 
 /* Elements of a chunk: 32 bytes of the widest dtype of a compute type, 16 of f16 and bf16. */
 template <typename T> struct aril_cuda_ew_chunk {
     enum { size = 32 / sizeof(T) };
     T at[size];
 };
-
-/* Chunks that a thread handles with n inputs: independent loads in flight. */
-template <typename T> static __host__ __device__ constexpr int aril_cuda_ew_unroll(int n)
-{
-    return sizeof(T) == 4 && n == 1 ? 2 : 1;
-}
 
 /* How an input reaches the kernel. */
 enum aril_cuda_ew_feed {
@@ -34,6 +28,7 @@ template <typename T> struct aril_cuda_ew_args {
     uint32_t n;       /* elements */
     uint16_t formula; /* ARIL__FORMULA_... */
     bool vectors;     /* chunks of neighbours are contiguous (or one element) and aligned */
+    bool spread;      /* and those of all tensors are of 32 bytes (or one element) */
     uint8_t dtype[1 + ARIL_CUDA_EW_INPUTS];
     uint8_t size[1 + ARIL_CUDA_EW_INPUTS];  /* bytes of an element */
     uint8_t bytes[1 + ARIL_CUDA_EW_INPUTS]; /* and of a chunk */

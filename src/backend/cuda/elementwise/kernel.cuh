@@ -1,9 +1,11 @@
 /* The kernel of an elementwise formula in one compute type.
  *
- * A block handles a tile of consecutive elements, a thread `unroll` chunks. If the innermost
- * dimension allows it, the elements of a chunk are neighbours, read and written by 16 bytes;
- * otherwise, and at the end, neighbouring threads handle neighbouring elements. All chunks are read
- * before the first is converted, so that their loads are in flight together. */
+ * A block handles a tile of consecutive elements, a thread one chunk of them, all of which it reads
+ * before it converts the first. If the innermost dimension allows it, the elements of a chunk are
+ * neighbours, read and written by 16 bytes. A chunk of 32 bytes is spread: its halves are in the two
+ * halves of the tile, so that threads next to each other access 16 bytes next to each other.
+ * What remains at the end is handled one by one: single elements are common, and need little code.
+ * Otherwise neighbouring threads handle neighbouring elements. */
 #ifndef ARIL_CUDA_ELEMENTWISE_KERNEL_CUH
 #define ARIL_CUDA_ELEMENTWISE_KERNEL_CUH
 
@@ -78,12 +80,13 @@ struct aril_cuda_ew_raw {
     uint4 half[2];
 };
 
+/* `gap`: bytes from the first half of a chunk of 32 bytes to the second. */
 static __device__ __forceinline__ void aril_cuda_ew_read(aril_cuda_ew_raw &v, const char *p,
-                                                         int bytes)
+                                                         int bytes, int64_t gap)
 {
     if (bytes >= 16) {
         v.half[0] = *reinterpret_cast<const uint4 *>(p);
-        if (bytes == 32) v.half[1] = *reinterpret_cast<const uint4 *>(p + 16);
+        if (bytes == 32) v.half[1] = *reinterpret_cast<const uint4 *>(p + gap);
     } else if (bytes == 8) {
         uint2 w = *reinterpret_cast<const uint2 *>(p);
         v.half[0].x = w.x;
@@ -97,15 +100,19 @@ static __device__ __forceinline__ void aril_cuda_ew_read(aril_cuda_ew_raw &v, co
     }
 }
 static __device__ __forceinline__ void aril_cuda_ew_write(const aril_cuda_ew_raw &v, char *p,
-                                                          int bytes)
+                                                          int bytes, int64_t gap)
 {
     if (bytes >= 16) {
         *reinterpret_cast<uint4 *>(p) = v.half[0];
-        if (bytes == 32) *reinterpret_cast<uint4 *>(p + 16) = v.half[1];
+        if (bytes == 32) *reinterpret_cast<uint4 *>(p + gap) = v.half[1];
     } else if (bytes == 8) {
         *reinterpret_cast<uint2 *>(p) = make_uint2(v.half[0].x, v.half[0].y);
-    } else {
+    } else if (bytes == 4) {
         *reinterpret_cast<uint32_t *>(p) = v.half[0].x;
+    } else if (bytes == 2) {
+        *reinterpret_cast<uint16_t *>(p) = (uint16_t)v.half[0].x;
+    } else {
+        *reinterpret_cast<uint8_t *>(p) = (uint8_t)v.half[0].x;
     }
 }
 
@@ -201,50 +208,51 @@ static __device__ __noinline__ aril_cuda_ew_chunk<T> aril_cuda_ew_call(int formu
 }
 
 template <typename T, int N, bool Quick>
-static __global__ void __launch_bounds__(ARIL_CUDA_EW_THREADS,
-                                         Quick && sizeof(T) == 4 ? (N <= 2 ? 4 : 3) : 1)
+static __global__ void __launch_bounds__(ARIL_CUDA_EW_THREADS, Quick && sizeof(T) == 4
+                                                                   ? (N <= 1   ? 7
+                                                                      : N == 2 ? 5
+                                                                               : 4)
+                                                                   : 1)
     aril_cuda_ew_kernel(const __grid_constant__ aril_cuda_ew_args<T> a)
 {
     typedef aril_cuda_ew_vectors<T> vectors;
-    const int unroll = aril_cuda_ew_unroll<T>(N), size = aril_cuda_ew_chunk<T>::size;
-    const uint32_t wide = size * ARIL_CUDA_EW_THREADS;
-    const uint32_t step = a.vectors ? 1 : ARIL_CUDA_EW_THREADS;
-    const uint32_t first = blockIdx.x * (wide * unroll) + threadIdx.x * (a.vectors ? size : 1);
-    aril_cuda_ew_raw raw[unroll][N];
-    int32_t out[unroll];
+    const int size = aril_cuda_ew_chunk<T>::size;
+    const uint32_t tile = size * ARIL_CUDA_EW_THREADS, start = blockIdx.x * tile;
+    const bool spread = a.spread && start + tile <= a.n;
+    uint32_t i = start + threadIdx.x * (spread ? size / 2 : a.vectors ? size : 1);
+    if (i >= a.n) return;
+    const bool whole = spread || (a.vectors && i + (size - 1) < a.n);
+    const bool single = a.vectors && !whole; /* elements i, i + 1 ... to the end, in turn */
+    aril_cuda_ew_raw raw[N];
+    aril_cuda_ew_inputs<T, N> v;
+    aril_cuda_ew_chunk<T> y;
+    int32_t at[1 + ARIL_CUDA_EW_INPUTS], second[1 + ARIL_CUDA_EW_INPUTS];
     int bad = ARIL_CUDA_FINE;
 
+#pragma unroll 1
+    do {
+        if (a.vectors) {
+            a.nest.offsets(i, at);
+            if (spread) a.nest.offsets(i + tile / 2, second);
 #pragma unroll
-    for (int u = 0; u < unroll; u++) {
-        uint32_t i = first + u * wide;
-        if (!a.vectors || i + (size - 1) >= a.n) continue;
-        int32_t at[1 + ARIL_CUDA_EW_INPUTS];
-        a.nest.offsets(i, at);
-        out[u] = at[0];
-#pragma unroll
-        for (int j = 0; j < N; j++)
-            if (a.feed[1 + j] == ARIL_CUDA_EW_TENSOR)
-                aril_cuda_ew_read(raw[u][j],
-                                  static_cast<const char *>(a.base[1 + j]) +
-                                      (int64_t)at[1 + j] * a.size[1 + j],
-                                  a.bytes[1 + j]);
-    }
-#pragma unroll
-    for (int u = 0; u < unroll; u++) {
-        uint32_t i = first + u * wide;
-        if (i >= a.n) break;
-        bool whole = a.vectors && i + (size - 1) < a.n;
-        aril_cuda_ew_inputs<T, N> v;
-        aril_cuda_ew_chunk<T> y;
+            for (int j = 0; j < N; j++)
+                if (a.feed[1 + j] == ARIL_CUDA_EW_TENSOR)
+                    aril_cuda_ew_read(raw[j],
+                                      static_cast<const char *>(a.base[1 + j]) +
+                                          (int64_t)at[1 + j] * a.size[1 + j],
+                                      single ? a.size[1 + j] : a.bytes[1 + j],
+                                      spread ? (int64_t)(second[1 + j] - at[1 + j]) * a.size[1 + j]
+                                             : 16);
+        }
 #pragma unroll
         for (int j = 0; j < N; j++) {
             T *x = v.at[j];
             if (a.feed[1 + j] != ARIL_CUDA_EW_TENSOR) {
                 for (int k = 0; k < size; k++) x[k] = a.value[1 + j];
-            } else if (whole) {
-                vectors::unpack(raw[u][j], a.dtype[1 + j], a.splat[1 + j], x);
+            } else if (a.vectors) {
+                vectors::unpack(raw[j], a.dtype[1 + j], single || a.splat[1 + j], x);
             } else {
-                aril_cuda_ew_chunk<T> c = aril_cuda_ew_gather(a, 1 + j, i, step);
+                aril_cuda_ew_chunk<T> c = aril_cuda_ew_gather(a, 1 + j, i, ARIL_CUDA_EW_THREADS);
                 for (int k = 0; k < size; k++) x[k] = c.at[k];
             }
         }
@@ -252,15 +260,16 @@ static __global__ void __launch_bounds__(ARIL_CUDA_EW_THREADS,
             y = aril_cuda_ew_eval<T, N, true>(a.formula, v, a.p, bad);
         else
             y = aril_cuda_ew_call<T, N>(a.formula, v, a.p, &bad);
-        if (whole) {
+        if (a.vectors) {
             aril_cuda_ew_raw to;
             vectors::pack(to, a.dtype[0], y.at);
-            aril_cuda_ew_write(to, static_cast<char *>(a.base[0]) + (int64_t)out[u] * a.size[0],
-                               a.bytes[0]);
+            aril_cuda_ew_write(to, static_cast<char *>(a.base[0]) + (int64_t)at[0] * a.size[0],
+                               single ? a.size[0] : a.bytes[0],
+                               spread ? (int64_t)(second[0] - at[0]) * a.size[0] : 16);
         } else {
-            aril_cuda_ew_scatter(a, i, step, y);
+            aril_cuda_ew_scatter(a, i, ARIL_CUDA_EW_THREADS, y);
         }
-    }
+    } while (single && ++i < a.n);
     if (bad != ARIL_CUDA_FINE) aril_cuda_fail(a.report, (aril_cuda_bad)bad);
 }
 

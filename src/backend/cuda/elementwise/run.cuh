@@ -46,59 +46,118 @@ static bool aril_cuda_ew_vectorizes(const aril_cuda_loops &l, const aril_cuda_ew
     return true;
 }
 
+/* Launches: `a` has all but the sizes of chunks. */
 template <typename T>
-static aril_status aril_cuda_ew_launch(aril_run *r, const void *kernel, int n_in,
-                                       const aril_cuda_loops &piece, aril_cuda_ew_args<T> a)
+static aril_status aril_cuda_ew_start(const aril_run *r, const void *kernel, int n_in,
+                                      aril_cuda_ew_args<T> *a)
 {
     const int chunk = aril_cuda_ew_chunk<T>::size;
-    const int64_t tile = chunk * ARIL_CUDA_EW_THREADS * aril_cuda_ew_unroll<T>(n_in);
+    const int64_t tile = chunk * ARIL_CUDA_EW_THREADS;
+    a->spread = a->vectors;
+    for (int j = 0; j <= n_in; j++) {
+        bool tensor = j == 0 || a->feed[j] == ARIL_CUDA_EW_TENSOR;
+        a->size[j] = (uint8_t)aril_cuda_size(a->dtype[j]);
+        a->bytes[j] = (uint8_t)(a->splat[j] ? a->size[j] : a->size[j] * chunk);
+        bool fits = a->splat[j] ? a->nest.ndim == 1 : a->bytes[j] == 32;
+        if (tensor && !fits) a->spread = false;
+    }
+    void *args[] = { a };
+    cudaLaunchKernel(kernel, dim3((unsigned)((a->n + tile - 1) / tile)), dim3(ARIL_CUDA_EW_THREADS),
+                     args, 0, aril_cuda_stream(r));
+    return aril_cuda_launched(r);
+}
+
+/* A piece of the loops over the operands, whose addresses are in `a`. */
+template <typename T>
+static aril_status aril_cuda_ew_launch(const aril_run *r, const void *kernel, int n_in,
+                                       const aril_cuda_loops &piece, aril_cuda_ew_args<T> a)
+{
     a.n = (uint32_t)aril_cuda_loops_numel(&piece);
     for (int j = 0; j < piece.n; j++)
         if (a.base[j]) a.base[j] = (char *)a.base[j] + piece.offset[j] * aril_cuda_size(a.dtype[j]);
     a.nest = aril_cuda_nest_of<1 + ARIL_CUDA_EW_INPUTS>(piece);
     a.vectors = aril_cuda_ew_vectorizes(piece, a);
-    for (int j = 0; j < piece.n; j++) {
-        a.splat[j] = j > 0 && aril_cuda_loops_step(&piece, j) == 0;
-        a.size[j] = (uint8_t)aril_cuda_size(a.dtype[j]);
-        a.bytes[j] = (uint8_t)(a.splat[j] ? a.size[j] : a.size[j] * chunk);
+    for (int j = 1; j < piece.n; j++) a.splat[j] = aril_cuda_loops_step(&piece, j) == 0;
+    return aril_cuda_ew_start(r, kernel, n_in, &a);
+}
+
+/* Operands of any strides: input[i] is NULL unless input i is a tensor. */
+template <typename T>
+static aril_status aril_cuda_ew_loops(const aril_run *r, const void *kernel, int n_in,
+                                      const aril_tensor *const *input,
+                                      const aril_cuda_ew_args<T> &a)
+{
+    const aril_tensor *out = aril_cuda_out(r, 0);
+    aril_cuda_loops l = aril_cuda_loops_of(out);
+    aril_cuda_loops_add(&l, out);
+    for (int i = 0; i < ARIL_CUDA_EW_INPUTS; i++)
+        aril_cuda_loops_add(&l, i < n_in ? input[i] : nullptr);
+    aril_cuda_loops_merge(&l, 0);
+    return aril_cuda_each_piece(&l, [&](const aril_cuda_loops &piece) {
+        return aril_cuda_ew_launch<T>(r, kernel, n_in, piece, a);
+    });
+}
+
+/* Whether elements are one after the other, in the order of the dimensions. */
+static bool aril_cuda_ew_is_contiguous(const aril_tensor *t)
+{
+    const int64_t *dim = aril_cuda_host->dims(t), *stride = aril_cuda_host->strides(t);
+    int64_t step = 1;
+    for (int d = aril_cuda_host->ndim(t) - 1; d >= 0; d--) {
+        if (dim[d] != 1 && stride[d] != step) return false;
+        step *= dim[d];
     }
-    void *args[] = { &a };
-    cudaLaunchKernel(kernel, dim3((unsigned)((a.n + tile - 1) / tile)), dim3(ARIL_CUDA_EW_THREADS),
-                     args, 0, aril_cuda_stream(r));
-    return aril_cuda_launched(r);
+    return true;
+}
+
+/* Contiguous operands of one size, as most are: there is nothing to collapse. */
+template <typename T>
+static aril_status aril_cuda_ew_flat(const aril_run *r, const void *kernel, int n_in, int64_t n,
+                                     aril_cuda_ew_args<T> *a)
+{
+    const int chunk = aril_cuda_ew_chunk<T>::size;
+    a->n = (uint32_t)n;
+    a->nest.ndim = 1;
+    a->vectors = true;
+    for (int j = 0; j <= n_in; j++) {
+        bool tensor = j == 0 || a->feed[j] == ARIL_CUDA_EW_TENSOR;
+        uintptr_t bytes = (uintptr_t)(chunk * aril_cuda_size(a->dtype[j]));
+        a->nest.stride[j][0] = tensor;
+        if (tensor && (!aril_cuda_ew_native<T>(a->dtype[j]) ||
+                       (uintptr_t)a->base[j] % (bytes < 16 ? bytes : 16)))
+            a->vectors = false;
+    }
+    return aril_cuda_ew_start(r, kernel, n_in, a);
 }
 
 /* Runs the kernel of a formula on the first `n_in` inputs of the run, broadcast to its result. */
 template <typename T>
 static aril_status aril_cuda_ew_run(aril_run *r, int formula, const void *kernel, int n_in)
 {
-    aril_tensor *out = aril_cuda_out(r, 0);
+    const aril_tensor *out = aril_cuda_out(r, 0), *input[ARIL_CUDA_EW_INPUTS];
     aril_cuda_ew_args<T> a = {};
     a.formula = (uint16_t)formula;
-    aril_cuda_loops l = aril_cuda_loops_of(out);
     const double *p = aril_cuda_host->attr_f64(r, "p");
+    int64_t n = aril_cuda_host->numel(out);
+    bool flat = n > 0 && n <= INT32_MAX / 2 && aril_cuda_ew_is_contiguous(out);
     a.base[0] = aril_cuda_data(out);
     a.dtype[0] = (uint8_t)aril_cuda_host->dtype(out);
-    aril_cuda_loops_add(&l, out);
     for (int i = 0; i < n_in; i++) {
         const aril_tensor *t = aril_cuda_in(r, i);
         bool number = t && aril_cuda_number<T>(r, i, &a.value[1 + i]);
         a.feed[1 + i] = (uint8_t)(!t       ? ARIL_CUDA_EW_ABSENT
                                   : number ? ARIL_CUDA_EW_VALUE
                                            : ARIL_CUDA_EW_TENSOR);
-        bool tensor = t && !number;
-        aril_cuda_loops_add(&l, tensor ? t : nullptr);
-        if (!tensor) continue;
+        input[i] = number ? nullptr : t;
+        if (!input[i]) continue;
         a.base[1 + i] = aril_cuda_data(t);
         a.dtype[1 + i] = (uint8_t)aril_cuda_host->dtype(t);
+        flat = flat && aril_cuda_host->numel(t) == n && aril_cuda_ew_is_contiguous(t);
     }
-    for (int i = n_in; i < ARIL_CUDA_EW_INPUTS; i++) aril_cuda_loops_add(&l, nullptr);
     for (int k = 0; k < 3 && p; k++) a.p[k] = (T)p[k];
     a.report = aril_cuda_report_of(r);
-    aril_cuda_loops_merge(&l, 0);
-    return aril_cuda_each_piece(&l, [&](const aril_cuda_loops &piece) {
-        return aril_cuda_ew_launch<T>(r, kernel, n_in, piece, a);
-    });
+    return flat ? aril_cuda_ew_flat<T>(r, kernel, n_in, n, &a)
+                : aril_cuda_ew_loops<T>(r, kernel, n_in, input, a);
 }
 
 #endif

@@ -285,12 +285,22 @@ static const char *finish(prepared *q, aril_plan *plan)
     return nullptr;
 }
 
+/* Whether the plain kernel is done before cuBLASLt is called, as for steps of small recurrent
+ * networks. */
+static bool is_tiny(const aril_run *r, aril_cuda_product_op op)
+{
+    const bool as_is[3] = { false, false, false };
+    aril__product p;
+    return aril_cuda_product_of(r, op, as_is, &p) && p.k <= 64 && p.batch * p.m * p.n <= 4096;
+}
+
 static const char *prepare(const aril_run *r, aril_plan *plan, aril_cuda_product_op op)
 {
     const char *why = nullptr;
     const aril_cuda_blas *lt = aril_cuda_blas_library(&why);
     if (!lt) return why;
     if (aril_cuda_host->numel(aril_cuda_out(r, 0)) == 0) return "an empty result";
+    if (is_tiny(r, op)) return "a product of a few thousand elements";
     aril_cuda_use(aril_cuda_device_of(r));
     prepared *q = new (std::nothrow) prepared();
     if (!q) return "out of memory";

@@ -2,7 +2,7 @@
 #include "backend/cuda/linalg/epilogue.cuh"
 #include "backend/cuda/launch.cuh"
 
-/* Four elements at a time where inner % 4 == 0: they share a channel. */
+/* N elements at a time where inner % N == 0: they share a channel. */
 template <typename S, int N> static __global__ void follow(aril_cuda_epilogue e, int64_t n)
 {
     typedef typename aril_cuda_type<S>::compute C;
@@ -47,7 +47,7 @@ template <typename S, int N> static __global__ void follow_last(aril_cuda_epilog
 
 template <typename S> static void launch(const aril_run *r, const aril_cuda_epilogue *e, int64_t n)
 {
-    enum { N = 4 };
+    enum { N = 16 / sizeof(S) };
     cudaStream_t stream = aril_cuda_stream(r);
     bool aligned = (uintptr_t)e->y % (sizeof(S) * N) == 0, last = e->inner == 1 && e->bias;
     bool vectors = aligned && (last ? e->channels : e->bias ? e->inner : n) % N == 0;

@@ -7,6 +7,8 @@
 #include "backend/cuda/dtype.cuh"
 #include "backend/cuda/launch.cuh"
 
+#include <cuda_pipeline.h>
+
 enum { ARIL_CUDA_ROWS_PER_BLOCK = 4 }; /* of one warp each */
 
 template <typename S, int T, int Items> struct aril_cuda_row {
@@ -34,6 +36,15 @@ template <typename S, int T, int Items> struct aril_cuda_row {
                 for (int k = 0; k < wide; k++) v[j][k] = missing;
             }
         }
+    }
+    /* Begins to copy what this thread loads of a row to shared memory, for `load` to read after
+     * __pipeline_wait_prior(0): threads don't wait for each other. */
+    static __device__ __forceinline__ void fetch(const S *row, int n, S *to)
+    {
+#pragma unroll
+        for (int j = 0; j < chunks; j++)
+            if (at(j) < n) __pipeline_memcpy_async(to + at(j), row + at(j), 16);
+        __pipeline_commit();
     }
     /* Stores f(value, j, k) of each element. */
     template <typename F> __device__ __forceinline__ void store(S *row, int n, F &&f) const
@@ -80,6 +91,7 @@ template <int T> static constexpr int aril_cuda_row_threads()
 
 /* The longest row in registers: one input, or two. */
 enum { ARIL_CUDA_ROW_MAX = 1024 * 32, ARIL_CUDA_ROW_MAX_OF_TWO = 1024 * 16 };
+enum { ARIL_CUDA_ROW_OF_256 = 256 * 32 }; /* the longest of 256 threads; longer ones have 1024 */
 
 /* Runs a statement with T and ITEMS for rows of n elements; LAST: the items of the longest. */
 #define ARIL_CUDA_ROW_SHAPE(n, LAST, ...)         \
@@ -90,7 +102,7 @@ enum { ARIL_CUDA_ROW_MAX = 1024 * 32, ARIL_CUDA_ROW_MAX_OF_TWO = 1024 * 16 };
         } else if ((n) <= 1024) {                 \
             constexpr int T = 32, ITEMS = 32;     \
             __VA_ARGS__;                          \
-        } else if ((n) <= 8192) {                 \
+        } else if ((n) <= ARIL_CUDA_ROW_OF_256) { \
             constexpr int T = 256, ITEMS = 32;    \
             __VA_ARGS__;                          \
         } else {                                  \

@@ -28,31 +28,64 @@ static softmax_lines lines_of(const aril_run *r)
 
 /* ---- rows in registers ---- */
 
-template <typename S, int T, int Items>
-static __global__ void __launch_bounds__(aril_cuda_row_threads<T>())
-    softmax_row(const S *x, S *y, int64_t rows, int n, bool logarithm)
+/* The largest of the values that this thread holds. */
+template <typename Row> static __device__ __forceinline__ float top_of(Row &v)
 {
-    int64_t row = aril_cuda_row_number<T>();
-    if (row >= rows) return; /* the same for all that share a row */
-    aril_cuda_row<S, T, Items> v;
-    v.load(x + row * n, n, -INFINITY);
-    float top = -INFINITY, sum = 0;
+    float top = -INFINITY;
     v.each([&](float e, int, int) { top = aril_cuda_largest<float>::of(top, e); });
+    return top;
+}
+
+/* Log: the logarithm. As an argument it would cost registers, of which a row needs all. */
+template <bool Log, typename Row, typename S>
+static __device__ __forceinline__ void softmax_values(Row &v, float top, S *to, int n)
+{
+    float sum = 0;
     top = aril_cuda_block_reduce<aril_cuda_largest, float>(top, -INFINITY);
-    if (logarithm) {
+    if (Log) {
         v.each([&](float &e, int, int) {
             e -= top;
             sum += expf(e);
         });
         float log_sum = logf(aril_cuda_block_sum(sum));
-        v.store(y + row * n, n, [&](float e, int, int) { return e - log_sum; });
+        v.store(to, n, [&](float e, int, int) { return e - log_sum; });
     } else {
         v.each([&](float &e, int, int) {
             e = expf(e - top);
             sum += e;
         });
         float scale = 1 / aril_cuda_block_sum(sum);
-        v.store(y + row * n, n, [&](float e, int, int) { return e * scale; });
+        v.store(to, n, [&](float e, int, int) { return e * scale; });
+    }
+}
+
+template <typename S, int T, int Items, bool Log>
+static __global__ void __launch_bounds__(aril_cuda_row_threads<T>())
+    softmax_row(const S *x, S *y, int64_t rows, int n)
+{
+    int64_t row = aril_cuda_row_number<T>();
+    if (row >= rows) return; /* the same for all that share a row */
+    aril_cuda_row<S, T, Items> v;
+    v.load(x + row * n, n, -INFINITY);
+    softmax_values<Log>(v, top_of(v), y + row * n, n);
+}
+
+/* The same with one block on a multiprocessor, which handles many rows: the next is on its way to
+ * shared memory while this one is computed and stored. */
+template <typename S, int T, int Items, bool Log>
+static __global__ void __launch_bounds__(T) softmax_rows(const S *x, S *y, int64_t rows, int n)
+{
+    typedef aril_cuda_row<S, T, Items> Row;
+    extern __shared__ uint4 shared[];
+    S *next = reinterpret_cast<S *>(shared);
+    Row::fetch(x + blockIdx.x * (int64_t)n, n, next);
+    for (int64_t row = blockIdx.x; row < rows; row += gridDim.x) {
+        Row v;
+        __pipeline_wait_prior(0);
+        v.load(next, n, -INFINITY);
+        float top = top_of(v); /* the row is in registers */
+        if (row + gridDim.x < rows) Row::fetch(x + (row + gridDim.x) * n, n, next);
+        softmax_values<Log>(v, top, y + row * n, n);
     }
 }
 
@@ -210,6 +243,39 @@ static bool is_wide(const softmax_lines &l, const void *a, const void *b, const 
     return l.step == 1 && aril_cuda_wide_fits(l.n, a, b) && aril_cuda_wide_fits(l.n, a, c);
 }
 
+/* Whether rows are long and many enough for softmax_rows. */
+static bool are_many(const aril_run *r, const softmax_lines &l)
+{
+    return l.n > ARIL_CUDA_ROW_OF_256 && l.count >= 4 * aril_cuda_sms(r);
+}
+
+template <typename S, bool Log>
+static aril_status launch_rows(aril_run *r, const softmax_lines &l, const void *x, void *y)
+{
+    enum { T = 1024, ITEMS = ARIL_CUDA_ROW_MAX / T };
+    size_t bytes = (size_t)l.n * sizeof(S);
+    aril_status s = aril_cuda_allow_shared(r, softmax_rows<S, T, ITEMS, Log>, bytes);
+    if (s < 0) return s;
+    softmax_rows<S, T, ITEMS, Log>
+        <<<(unsigned)aril_cuda_sms(r), T, bytes, aril_cuda_stream(r)>>>((const S *)x, (S *)y,
+                                                                        l.count, (int)l.n);
+    return ARIL_OK;
+}
+
+/* Rows that fit in registers. */
+template <typename S, bool Log>
+static aril_status launch_row(aril_run *r, const softmax_lines &l, const void *x, void *y)
+{
+    if (are_many(r, l) && aril_cuda_wide_bytes(r, l.n, sizeof(S)))
+        return launch_rows<S, Log>(r, l, x, y);
+    ARIL_CUDA_ROW_SHAPE(
+        l.n, 32,
+        softmax_row<S, T, ITEMS, Log>
+        <<<aril_cuda_row_grid<T>(l.count), aril_cuda_row_block<T>(), 0, aril_cuda_stream(r)>>>(
+            (const S *)x, (S *)y, l.count, (int)l.n));
+    return ARIL_OK;
+}
+
 template <typename S>
 static aril_status launch_wide(aril_run *r, const softmax_lines &l, const void *x, void *y,
                                bool logarithm)
@@ -248,13 +314,11 @@ static aril_status run_softmax(aril_run *r, bool logarithm)
     void *y = aril_cuda_data(aril_cuda_out(r, 0));
     cudaStream_t stream = aril_cuda_stream(r);
     if (l.step == 1 && aril_cuda_row_fits(dtype, l.n, ARIL_CUDA_ROW_MAX, x, y)) {
-        ARIL_CUDA_SWITCH_SINGLE(
-            dtype, S,
-            ARIL_CUDA_ROW_SHAPE(
-                l.n, 32,
-                softmax_row<S, T, ITEMS>
-                <<<aril_cuda_row_grid<T>(l.count), aril_cuda_row_block<T>(), 0, stream>>>(
-                    (const S *)x, (S *)y, l.count, (int)l.n, logarithm)));
+        aril_status s = ARIL_OK;
+        ARIL_CUDA_SWITCH_SINGLE(dtype, S,
+                                s = logarithm ? launch_row<S, true>(r, l, x, y)
+                                              : launch_row<S, false>(r, l, x, y));
+        if (s < 0) return s;
     } else if (is_wide(l, x, y, x)) {
         aril_status s = ARIL_OK;
         ARIL_CUDA_SWITCH_FLOAT(dtype, S, s = launch_wide<S>(r, l, x, y, logarithm));

@@ -166,18 +166,12 @@ static cudnnBackendDescriptor_t bias_of(aril_cuda_graph *g, const aril_cuda_conv
 
 enum { MAX_OPERATIONS = 3 };
 
-static cudnnPointwiseMode_t mode_of(int activation)
-{
-    return activation == ARIL_SIGMOID ? CUDNN_POINTWISE_SIGMOID_FWD
-           : activation == ARIL_TANH  ? CUDNN_POINTWISE_TANH_FWD
-                                      : CUDNN_POINTWISE_RELU_FWD;
-}
-
 /* The convolution and, if fused, its bias and activation. Returns how many operations it is. */
 static int operations_of(aril_cuda_graph *g, const aril_cuda_conv_task *t, int64_t alignment,
                          bool fused, cudnnBackendDescriptor_t ops[MAX_OPERATIONS])
 {
-    bool bias = fused && t->d.has_bias, activated = fused && t->d.activation;
+    bool bias = fused && t->d.has_bias;
+    bool activated = fused && aril_cuda_conv_activates(t->d.activation);
     int n = 0, following = bias + activated;
     aril_cuda_graph_tensor y = tensor_of(t, Y, t->d.y, t->y_pitch, alignment), between = y;
     cudnnBackendDescriptor_t value[MAX_OPERATIONS];
@@ -194,7 +188,9 @@ static int operations_of(aril_cuda_graph *g, const aril_cuda_conv_task *t, int64
         n++;
     }
     if (activated) {
-        ops[n] = pointwise_of(g, mode_of(t->d.activation), value[n - 1], nullptr, value[n]);
+        cudnnPointwiseMode_t mode =
+            t->d.activation == ARIL_TANH ? CUDNN_POINTWISE_TANH_FWD : CUDNN_POINTWISE_SIGMOID_FWD;
+        ops[n] = pointwise_of(g, mode, value[n - 1], nullptr, value[n]);
         n++;
     }
     return n;
@@ -209,8 +205,7 @@ int aril_cuda_conv_engines(const aril_cuda_conv_task *t, int64_t alignment, bool
     if (!handle) return 0;
     aril_cuda_graph g = { aril_cuda_dnn_library(nullptr), true, 0, {} };
     aril_cuda_engine_rules rules = { t->type == ARIL_F32 && !aril_cuda_tf32(),
-                                     !aril_cuda_host->deterministic(),
-                                     fused && t->d.activation == ARIL_RELU };
+                                     !aril_cuda_host->deterministic() };
     cudnnBackendDescriptor_t ops[MAX_OPERATIONS];
     int operations = operations_of(&g, t, alignment, fused, ops);
     int n =

@@ -9,7 +9,7 @@
 enum { ARIL_CUDA_CONV_ENGINES = 64 }; /* the most that are listed */
 
 /* Lists the engines for addresses that are multiples of `alignment`, as the heuristics order them,
- * with bias and ReLU in the graph or without; aril_cuda_engines_end releases them. */
+ * with bias and activation in the graph or without; aril_cuda_engines_end releases them. */
 int aril_cuda_conv_engines(const aril_cuda_conv_task *t, int64_t alignment, bool fused,
                            aril_cuda_engine to[ARIL_CUDA_CONV_ENGINES]);
 

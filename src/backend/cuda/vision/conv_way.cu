@@ -1,5 +1,6 @@
 #include "backend/cuda/vision/conv_way.cuh"
 
+#include "aril/activation.h"
 #include "backend/cuda/linalg/epilogue.cuh"
 #include "backend/cuda/vision/conv_depthwise.cuh"
 #include "backend/cuda/vision/conv_dnn.cuh"
@@ -24,13 +25,19 @@ void aril_cuda_conv_way_end(aril_cuda_conv_way *way)
     way->kind = ARIL_CUDA_CONV_NONE;
 }
 
-/* The bias and the activation. */
-static aril_status follow(const aril_run *r, const aril_cuda_conv_task *t, const aril_cuda_conv &d)
+bool aril_cuda_conv_activates(int activation)
+{
+    return activation == ARIL_SIGMOID || activation == ARIL_TANH;
+}
+
+/* The bias, unless it was added, and the activation. */
+static aril_status follow(const aril_run *r, const aril_cuda_conv_task *t, const aril_cuda_conv &d,
+                          bool added)
 {
     const aril_cuda_image &to = d.role == ARIL_CUDA_CONV_Y ? d.y : d.x;
     aril_cuda_epilogue e = {};
     e.y = to.data;
-    e.bias = d.bias;
+    e.bias = added ? nullptr : d.bias;
     e.bias_stride = 1;
     e.outer = t->last ? to.dim[0] * aril_cuda_area(to) : to.dim[0];
     e.channels = to.dim[1];
@@ -93,8 +100,9 @@ const char *aril_cuda_conv_way_run(const aril_run *r, const aril_cuda_conv_task 
     case ARIL_CUDA_CONV_IMPLICIT: aril_cuda_conv_implicit_run(r, d, workspace); break;
     default: why = run_engine(r, t, way, d, workspace);
     }
-    if (why || d.role == ARIL_CUDA_CONV_W || way->fused) return why;
-    return follow(r, t, d) == ARIL_OK ? nullptr : "the bias cannot be added";
+    bool done = way->fused && (!d.activation || aril_cuda_conv_activates(d.activation));
+    if (why || d.role == ARIL_CUDA_CONV_W || done) return why;
+    return follow(r, t, d, way->fused) == ARIL_OK ? nullptr : "the bias cannot be added";
 }
 
 /* ---- making ---- */
@@ -137,7 +145,7 @@ static bool make_own(const aril_cuda_conv_task *t, aril_cuda_conv_way *way)
 
 #ifdef ARIL_CUDA_CUDNN
 
-/* The engines of a task, with bias and ReLU or without. */
+/* The engines of a task, with bias and activation or without. */
 struct engines {
     bool fused;
     int n;
@@ -289,15 +297,15 @@ static bool is_low(const aril_cuda_conv_task *t)
 static bool may_fuse(const aril_cuda_conv_task *t)
 {
     const aril_cuda_conv &d = t->d;
-    bool known = d.activation == 0 || d.activation == ARIL_RELU || d.activation == ARIL_SIGMOID ||
-                 d.activation == ARIL_TANH;
-    return is_low(t) && d.role == ARIL_CUDA_CONV_Y && known && (d.has_bias || d.activation);
+    bool activates = aril_cuda_conv_activates(d.activation);
+    bool known = d.activation == 0 || d.activation == ARIL_RELU || activates;
+    return is_low(t) && d.role == ARIL_CUDA_CONV_Y && known && (d.has_bias || activates);
 }
 
 /* Whether they have to: what is rounded before such an activation differs too much after it. */
 static bool must_fuse(const aril_cuda_conv_task *t)
 {
-    return is_low(t) && (t->d.activation == ARIL_SIGMOID || t->d.activation == ARIL_TANH);
+    return is_low(t) && aril_cuda_conv_activates(t->d.activation);
 }
 
 /* The text after a prefix; NULL if it begins otherwise. */
@@ -590,7 +598,7 @@ static bool tune(const aril_run *r, const aril_cuda_conv_task *t, aril_cuda_conv
     cudaStreamCaptureStatus capturing = cudaStreamCaptureStatusNone;
     cudaStreamIsCapturing(aril_cuda_stream(r), &capturing);
     if (capturing != cudaStreamCaptureStatusNone) return false;
-    cudaDeviceSynchronize(); /* other work would disturb the times */
+    aril_cuda_synchronize(aril_cuda_device_of(r)); /* other work would disturb the times */
     if (begin_scratch(r, t, &c.memory)) {
         aril_cuda_conv_way own;
         if (make_own(t, &own)) compete(&c, &own);

@@ -32,11 +32,15 @@ enum aril_cuda_conv_kind {
     ARIL_CUDA_CONV_IMPLICIT
 };
 
+/* Whether a fused engine computes that activation too. Not ReLU: cuDNN's makes 0 of NaN. */
+bool aril_cuda_conv_activates(int activation);
+
 struct aril_cuda_conv_way {
     aril_cuda_conv_kind kind;
     char name[224]; /* "cudnn e4,2=1", "cudnn fused e4", "packed 0 cudnn e4", "product 0", "own" */
     size_t workspace;
-    bool fused; /* with bias and activation; else a pass over the result follows */
+    bool fused; /* with bias, and an activation of aril_cuda_conv_activates; a pass over the result
+                   does what is missing */
 #ifdef ARIL_CUDA_CUDNN
     aril_cuda_dnn_plan plan;
 #endif

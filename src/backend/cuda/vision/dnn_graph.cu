@@ -63,9 +63,7 @@ static bool is_allowed(const aril_cuda_dnn *lib, cudnnBackendDescriptor_t engine
     bool allowed = lib->cudnnBackendGetAttribute(engine, CUDNN_ATTR_ENGINE_NUMERICAL_NOTE,
                                                  CUDNN_TYPE_NUMERICAL_NOTE, NOTES, &n,
                                                  notes) == CUDNN_STATUS_SUCCESS;
-    bool keeps_nan = false;
     for (int64_t i = 0; i < n && i < NOTES && allowed; i++) switch (notes[i]) {
-        case CUDNN_NUMERICAL_NOTE_STRICT_NAN_PROP: keeps_nan = true; break;
         case CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION:
         case CUDNN_NUMERICAL_NOTE_WINOGRAD_TILE_6x6:
         case CUDNN_NUMERICAL_NOTE_WINOGRAD_TILE_13x13: allowed = false; break;
@@ -74,7 +72,7 @@ static bool is_allowed(const aril_cuda_dnn *lib, cudnnBackendDescriptor_t engine
         case CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS: allowed = !rules->keep_f32; break;
         default: break;
         }
-    return allowed && (keeps_nan || !rules->keep_nan);
+    return allowed;
 }
 
 /* Appends ",KNOB=VALUE" for each setting of a configuration. */

@@ -39,7 +39,6 @@ cudnnBackendDescriptor_t aril_cuda_graph_tensor_of(aril_cuda_graph *g,
 struct aril_cuda_engine_rules {
     bool keep_f32;  /* inputs stay f32: no TF32 */
     bool any_order; /* sums may differ from run to run */
-    bool keep_nan;  /* NaN stays NaN in activations */
 };
 
 /* An engine with its settings, which its name tells: "e12,2=3,11=1". */

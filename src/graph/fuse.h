@@ -1,0 +1,36 @@
+/* Fusion: which nodes become one, and as which recipe. Two files share this: fuse.c finds groups of
+ * nodes, fuse_recipe.c turns a group into a fused op (ops/elementwise/fused.h). */
+#ifndef ARIL_GRAPH_FUSE_H
+#define ARIL_GRAPH_FUSE_H
+
+#include "graph/graph.h"
+#include "ops/elementwise/fused.h"
+
+enum { ARIL__FUSED_MEMBERS = ARIL_FUSED_STEPS + ARIL_FUSED_OUTPUTS };
+
+/* How often each value is used by nodes, outputs and effects, and how often only its shape. */
+typedef struct aril__uses {
+    uint32_t *all, *shape;
+} aril__uses;
+bool aril__uses_count(const aril__graph *g, aril__uses *u);
+void aril__uses_free(aril__uses *u);
+
+/* A group of nodes as a fused op. */
+typedef struct aril__fusion {
+    aril__recipe recipe;
+    aril__value_id in[ARIL_FUSED_INPUTS];   /* its inputs, */
+    aril__value_id out[ARIL_FUSED_OUTPUTS]; /* and the values that its results replace */
+    int n_shapes;                           /* values of which only the shape is used outside, */
+    aril__value_id shape[ARIL__FUSED_MEMBERS];
+    aril__value_id like[ARIL__FUSED_MEMBERS]; /* and values of the same shape and dtype */
+} aril__fusion;
+
+/* The fused op of n nodes, in the order of the graph; false if they cannot be one. */
+bool aril__fusion_of(const aril__graph *g, const aril__uses *uses, int n,
+                     const aril__node_id *members, aril__fusion *to);
+
+/* Whether a node can be a step of a recipe, or a reduction at its end. */
+bool aril__is_fusible(const aril__graph *g, const aril__graph_node *n);
+bool aril__is_fusible_tail(const aril__graph *g, const aril__uses *uses, const aril__graph_node *n);
+
+#endif

@@ -1,0 +1,540 @@
+/* Running the nodes of a model by calling operations. */
+#include "core/thread.h"
+#include "onnx/rules.h"
+#include "ops/table/apply.h"
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+/* ---- slots ---- */
+
+static void clear(onnx_value *v)
+{
+    if (v->kind == ONNX_TENSOR) aril_release(v->tensor);
+    *v = (onnx_value){ 0 };
+}
+
+static void set(onnx_value *to, onnx_value v)
+{
+    if (v.kind == ONNX_TENSOR) aril_keep(v.tensor);
+    clear(to);
+    *to = v;
+}
+
+/* Sets a value that a Gradient node may differentiate with respect to. */
+static void put(onnx_run *run, onnx_slot slot, onnx_value v)
+{
+    ARIL_SCOPE;
+    if (run->model->tracked[slot] && v.kind == ONNX_TENSOR && !aril_requires_grad(v.tensor)) {
+        v.tensor = aril_detach(v.tensor);
+        v.known = false;
+        aril_set_requires_grad(v.tensor, true);
+    }
+    set(&run->slot[slot], v);
+}
+
+static onnx_value get(const onnx_run *run, onnx_slot slot)
+{
+    return run->slot[slot].kind ? run->slot[slot] : run->model->initial[slot];
+}
+
+/* ---- calls ---- */
+
+static bool all_known(const onnx_call *c)
+{
+    for (int i = 0; i < c->n_in; i++)
+        if (c->in[i].kind != ONNX_NONE && !c->in[i].known) return false;
+    return true;
+}
+
+/* Names the node in an error, unless there was one before. */
+static aril__cold aril_status blame(const onnx_run *run, const onnx_node *n, aril_status s,
+                                    bool was_ok)
+{
+    char text[1001];
+    const char *name = aril__message_text(n->message, "name");
+    if (!was_ok || aril_ok()) return s;
+    snprintf(text, sizeof text, "%s", aril_error());
+    if (strstr(text, ": node ")) return s; /* of a body */
+    char *at = strstr(text, " at src/onnx/");
+    if (at) *at = '\0';
+    aril_clear_error();
+    return aril__fail(s, "%s: node %s%s%s: %s", run->model->path, *name ? name : "",
+                      *name ? " " : "", aril__message_text(n->message, "op_type"), text);
+}
+
+static aril_status call_function(onnx_call *c)
+{
+    const onnx_body *body = c->node->body;
+    onnx_value *out = aril__onnx_alloc(&c->run->arena, body->n_out, sizeof *out);
+    if (!out) return ARIL_ERR_MEMORY;
+    aril_status s = aril__onnx_run_body(c->run, body, (size_t)c->n_in, c->in, out);
+    for (size_t i = 0; i < body->n_out && s == ARIL_OK; i++) s = give_value(c, (int)i, out[i]);
+    return s;
+}
+
+/* Runs the rule, on concrete values if all are known. */
+static aril_status convert(onnx_call *c)
+{
+    const onnx_rule *rule = c->node->rule;
+    if (!rule) return call_function(c);
+    bool bodies = rule->flags & ONNX_BODIES, sizes = rule->flags & ONNX_SIZES;
+    bool known = !(rule->flags & (ONNX_RANDOM | ONNX_BODIES)) && (sizes || all_known(c));
+    c->host = known;
+    aril__pause pause = { 0 };
+    if (known && c->run->tracing) pause = aril__trace_pause();
+    aril_status s;
+    {
+        ARIL_SCOPE;
+        s = rule->convert(c);
+        for (int i = 0; i < c->n_out && s == ARIL_OK; i++)
+            if (c->out[i].kind == ONNX_TENSOR) {
+                /* Views of a tensor in several memory orders would be one state of the trace. */
+                if (known && c->run->tracing) c->out[i].tensor = aril_contiguous(c->out[i].tensor);
+                s = aril_tensor_status(c->out[i].tensor);
+                if (s == ARIL_OK)
+                    aril_keep(c->out[i].tensor);
+                else
+                    c->out[i].kind = ONNX_NONE;
+            }
+    }
+    if (known && c->run->tracing) aril__trace_resume(pause);
+    for (int i = 0; i < c->n_out && !bodies; i++) c->out[i].known = known;
+    return s;
+}
+
+/* A size that only the run tells. */
+static bool has_unknown_size(const onnx_value *v)
+{
+    return v->kind == ONNX_TENSOR && aril_numel(v->tensor) < 0;
+}
+
+static aril_status run_node(onnx_run *run, const onnx_node *n)
+{
+    onnx_value few[16] = { 0 }, *v = few;
+    if (n->n_in + n->n_out > 16 && !(v = aril__calloc((n->n_in + n->n_out) * sizeof *v)))
+        return aril__fail(ARIL_ERR_MEMORY, "onnx: out of memory");
+    bool was_ok = aril_ok();
+    onnx_call c = { .run = run,
+                    .node = n,
+                    .version = n->version,
+                    .n_in = (int)n->n_in,
+                    .n_out = (int)n->n_out,
+                    .in = v,
+                    .out = v + n->n_in };
+    for (size_t i = 0; i < n->n_in; i++)
+        if (n->in[i]) v[i] = get(run, n->in[i]);
+    aril_status s = convert(&c);
+    for (size_t i = 0; i < n->n_out; i++) {
+        if (s == ARIL_OK && n->out[i]) {
+            if (c.out[i].kind == ONNX_NONE)
+                s = aril__fail(ARIL_ERR_UNSUPPORTED, "output %zu is not supported", i);
+            if (s == ARIL_OK && run->tracing && has_unknown_size(&c.out[i])) s = ARIL__ONNX_DYNAMIC;
+            if (s == ARIL_OK) put(run, n->out[i], c.out[i]);
+        }
+        if (n->rule && c.out[i].kind == ONNX_TENSOR) aril_release(c.out[i].tensor);
+    }
+    for (size_t i = 0; i < n->n_last; i++) clear(&run->slot[n->last[i]]);
+    if (v != few) free(v);
+    return s < 0 ? blame(run, n, s, was_ok) : s;
+}
+
+static aril_status run_nodes(onnx_run *run, const onnx_body *body)
+{
+    for (size_t i = 0; i < body->n_nodes; i++) {
+        aril_status s = run_node(run, &body->node[i]);
+        if (s != ARIL_OK) return s;
+    }
+    return ARIL_OK;
+}
+
+aril_status aril__onnx_run_body(onnx_run *run, const onnx_body *body, size_t n_in,
+                                const onnx_value *in, onnx_value *out)
+{
+    if (n_in > body->n_in)
+        return aril__fail(ARIL_ERR_FORMAT, "onnx: %s takes %zu inputs, got %zu", body->name,
+                          body->n_in, n_in);
+    for (size_t i = 0; i < body->n_in; i++)
+        set(&run->slot[body->in[i]], i < n_in ? in[i] : (onnx_value){ 0 });
+    aril_status s = run_nodes(run, body);
+    for (size_t i = 0; i < body->n_out && s == ARIL_OK; i++) {
+        out[i] = get(run, body->out[i]);
+        if (out[i].kind == ONNX_TENSOR && !aril__onnx_keep(&run->arena, out[i].tensor))
+            s = ARIL_ERR_MEMORY;
+    }
+    return s;
+}
+
+/* ---- the model ---- */
+
+static aril__cold aril_status wrong_input(const onnx_model *m, const onnx_port *port,
+                                          const char *expected, const char *got)
+{
+    return aril__fail(ARIL_ERR_ARG, "%s: input %s: expected %s, got %s", m->path, port->name,
+                      expected, got);
+}
+
+static aril_status check_sizes(const onnx_model *m, const onnx_port *port,
+                               const aril__message *type, aril_shape got)
+{
+    const aril__message *shape = aril__message_sub(type, "shape");
+    size_t n = aril__message_count(shape, "dim");
+    bool fits = !aril__message_has(type, "shape") || n == (size_t)got.ndim;
+    for (size_t i = 0; i < n && fits && aril__message_has(type, "shape"); i++) {
+        const aril__message *dim = aril__message_sub_at(shape, "dim", i);
+        fits = !aril__message_has(dim, "dim_value") || got.dim[i] < 0 ||
+               aril__message_int(dim, "dim_value") == got.dim[i];
+    }
+    if (fits) return ARIL_OK;
+    aril__bytes want = { 0 }, have = { 0 };
+    for (size_t i = 0; i < n; i++) {
+        const aril__message *dim = aril__message_sub_at(shape, "dim", i);
+        aril__bytes_print(&want, "%s", i ? "," : "");
+        if (aril__message_has(dim, "dim_value"))
+            aril__bytes_print(&want, "%" PRId64, aril__message_int(dim, "dim_value"));
+        else
+            aril__bytes_print(&want, "%s",
+                              *aril__message_text(dim, "dim_param")
+                                  ? aril__message_text(dim, "dim_param")
+                                  : "?");
+    }
+    for (int i = 0; i < got.ndim; i++)
+        aril__bytes_print(&have, "%s%" PRId64, i ? "," : "", got.dim[i]);
+    aril_status s = aril__fail(ARIL_ERR_SHAPE, "%s: input %s: expected sizes [%s], got [%s]",
+                               m->path, port->name, want.at ? (const char *)want.at : "",
+                               have.at ? (const char *)have.at : "");
+    aril__bytes_free(&want);
+    aril__bytes_free(&have);
+    return s;
+}
+
+aril_status aril__onnx_check_input(const onnx_model *m, const onnx_port *port, const onnx_value *v)
+{
+    if (aril__message_has(port->type, "optional_type")) return ARIL_OK;
+    if (aril__message_has(port->type, "sequence_type"))
+        return v->kind == ONNX_SEQUENCE ? ARIL_OK : wrong_input(m, port, "a sequence", "a tensor");
+    if (!aril__message_has(port->type, "tensor_type")) return ARIL_OK;
+    const aril__message *type = aril__message_sub(port->type, "tensor_type");
+    int64_t elem = aril__message_int(type, "elem_type");
+    if (v->kind == ONNX_TEXT)
+        return elem == 8 ? ARIL_OK : wrong_input(m, port, aril__onnx_dtype_name(elem), "strings");
+    if (v->kind != ONNX_TENSOR) return wrong_input(m, port, "a tensor", "another kind of value");
+    aril_status s = aril_tensor_status(v->tensor);
+    aril_dtype dtype;
+    if (s < 0) return s;
+    if (!aril__onnx_dtype(elem, &dtype) || dtype != aril_dtype_of(v->tensor))
+        return wrong_input(m, port, aril__onnx_dtype_name(elem),
+                           aril_dtype_name(aril_dtype_of(v->tensor)));
+    return check_sizes(m, port, type, aril_shape_of(v->tensor));
+}
+
+static aril_status set_inputs(onnx_run *run, size_t n_in, const onnx_value *in)
+{
+    onnx_model *m = run->model;
+    if (n_in < (size_t)m->n_required || n_in > (size_t)m->n_in)
+        return aril__fail(ARIL_ERR_ARG, "%s: got %zu inputs, expected %d%s%s", m->path, n_in,
+                          m->n_required, n_in < (size_t)m->n_required ? ": the next one is " : "",
+                          n_in < (size_t)m->n_required ? m->in[n_in].name : "");
+    for (size_t i = 0; i < n_in; i++) {
+        aril_status s = aril__onnx_check_input(m, &m->in[i], &in[i]);
+        if (s < 0) return s;
+        put(run, m->in[i].slot, in[i]);
+    }
+    return ARIL_OK;
+}
+
+aril_status aril__onnx_run(onnx_model *m, onnx_arena *a, size_t n_in, const onnx_value *in,
+                           onnx_value *out)
+{
+    onnx_run run = { .model = m, .tracing = aril__self()->tracer != NULL };
+    run.arena.limit = m->max_memory;
+    run.slot = aril__calloc(m->n_slots * sizeof *run.slot);
+    if (!run.slot) return aril__fail(ARIL_ERR_MEMORY, "onnx: out of memory");
+    aril_status s = set_inputs(&run, n_in, in);
+    if (s == ARIL_OK) s = run_nodes(&run, &m->main);
+    for (int i = 0; i < m->n_out && s == ARIL_OK; i++) {
+        out[i] = get(&run, m->out[i].slot);
+        if (out[i].kind == ONNX_TENSOR) aril_adopt(aril_keep(out[i].tensor));
+    }
+    for (size_t i = 0; i < m->n_slots; i++) clear(&run.slot[i]);
+    free(run.slot);
+    /* Texts and sequences of the results live on. */
+    onnx_chunk **end = &run.arena.chunks;
+    while (*end) end = &(*end)->next;
+    *end = a->chunks;
+    a->chunks = run.arena.chunks;
+    run.arena.chunks = NULL;
+    for (size_t i = 0; i < run.arena.n_kept && s == ARIL_OK; i++)
+        if (!aril__onnx_keep(a, run.arena.kept[i])) s = ARIL_ERR_MEMORY;
+    aril__onnx_arena_free(&run.arena);
+    if (s == ARIL__ONNX_DYNAMIC) atomic_store(&m->dynamic, true);
+    return s;
+}
+
+/* ---- what rules read ---- */
+
+aril_status aril__onnx_fail(const onnx_call *c, aril_status code, const char *fmt, ...)
+{
+    (void)c;
+    char text[700];
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(text, sizeof text, fmt, args);
+    va_end(args);
+    return aril__fail(code, "%s", text);
+}
+
+aril_device aril__onnx_device(const onnx_call *c)
+{
+    return c->host ? aril_cpu() : c->run->model->device;
+}
+
+static bool same_device(aril_device a, aril_device b)
+{
+    return a.kind == b.kind && a.index == b.index;
+}
+
+/* A known tensor on the model's device; of an initializer, kept for later runs. */
+static aril_tensor *moved(onnx_call *c, int i)
+{
+    onnx_model *m = c->run->model;
+    aril_tensor *t = c->in[i].tensor;
+    onnx_slot slot = c->node->in[i];
+    bool initial = m->initial[slot].kind == ONNX_TENSOR && m->initial[slot].tensor == t;
+    if (initial && m->moved[slot]) return m->moved[slot];
+    aril__pause pause = aril__onnx_pause(c);
+    aril_tensor *there = aril_to(t, m->device);
+    if (initial && aril_tensor_status(there) == ARIL_OK) m->moved[slot] = aril_keep(there);
+    aril__onnx_resume(c, pause);
+    return there;
+}
+
+aril_tensor *aril__onnx_in(onnx_call *c, int i)
+{
+    if (!given(c, i)) return NULL;
+    if (c->in[i].kind != ONNX_TENSOR) {
+        aril__onnx_fail(c, ARIL_ERR_DTYPE, "input %d is not a tensor of numbers", i);
+        return aril_reshape(NULL, ARIL_SHAPE()); /* poisoned */
+    }
+    aril_tensor *t = c->in[i].tensor;
+    if (!c->host && !is_symbolic(t) && !same_device(aril_device_of(t), c->run->model->device))
+        return moved(c, i);
+    return t;
+}
+
+aril_status aril__onnx_host(onnx_call *c, aril_tensor *t, aril_dtype as, const void **at)
+{
+    *at = NULL;
+    if (is_symbolic(t)) return ARIL__ONNX_DYNAMIC;
+    aril_status s = aril_tensor_status(t);
+    if (s < 0) return s;
+    size_t size = aril_dtype_size(as);
+    void *buf = aril__onnx_alloc(&c->run->arena, (size_t)aril_numel(t), size);
+    if (!buf) return ARIL_ERR_MEMORY;
+    aril__pause pause = aril__onnx_pause(c);
+    {
+        ARIL_SCOPE;
+        s = aril_read(aril_cast(t, as), buf);
+    }
+    aril__onnx_resume(c, pause);
+    *at = buf;
+    return s;
+}
+
+/* A value that a trace must not fix, because it is not the same in each run. */
+static bool is_fixed(const onnx_call *c, int i)
+{
+    return !c->run->tracing || c->in[i].known;
+}
+
+aril_status aril__onnx_ints(onnx_call *c, int i, onnx_ints *out)
+{
+    const void *at;
+    *out = (onnx_ints){ .n = -1 };
+    if (!given(c, i)) return ARIL_OK;
+    if (c->in[i].kind != ONNX_TENSOR)
+        return aril__onnx_fail(c, ARIL_ERR_DTYPE, "input %d is not a tensor of numbers", i);
+    if (!is_fixed(c, i)) return ARIL__ONNX_DYNAMIC;
+    aril_status s = aril__onnx_host(c, c->in[i].tensor, ARIL_I64, &at);
+    if (s != ARIL_OK) return s;
+    int64_t n = aril_numel(c->in[i].tensor);
+    *out = (onnx_ints){ n, aril__onnx_alloc(&c->run->arena, (size_t)n, sizeof(int64_t)) };
+    if (!out->at) return ARIL_ERR_MEMORY;
+    if (n) memcpy(out->at, at, (size_t)n * sizeof(int64_t));
+    return ARIL_OK;
+}
+
+aril_status aril__onnx_floats(onnx_call *c, int i, onnx_floats *out)
+{
+    const void *at;
+    *out = (onnx_floats){ .n = -1 };
+    if (!given(c, i)) return ARIL_OK;
+    if (c->in[i].kind != ONNX_TENSOR)
+        return aril__onnx_fail(c, ARIL_ERR_DTYPE, "input %d is not a tensor of numbers", i);
+    if (!is_fixed(c, i)) return ARIL__ONNX_DYNAMIC;
+    aril_status s = aril__onnx_host(c, c->in[i].tensor, ARIL_F64, &at);
+    if (s != ARIL_OK) return s;
+    int64_t n = aril_numel(c->in[i].tensor);
+    *out = (onnx_floats){ n, aril__onnx_alloc(&c->run->arena, (size_t)n, sizeof(double)) };
+    if (!out->at) return ARIL_ERR_MEMORY;
+    if (n) memcpy(out->at, at, (size_t)n * sizeof(double));
+    return ARIL_OK;
+}
+
+aril_status aril__onnx_int_in(onnx_call *c, int i, int64_t otherwise, int64_t *out)
+{
+    onnx_ints v;
+    aril_status s = aril__onnx_ints(c, i, &v);
+    *out = otherwise;
+    if (s != ARIL_OK || v.n < 0) return s;
+    if (v.n != 1) return aril__onnx_fail(c, ARIL_ERR_SHAPE, "input %d must be one number", i);
+    *out = v.at[0];
+    return ARIL_OK;
+}
+
+aril_status aril__onnx_float_in(onnx_call *c, int i, double otherwise, double *out)
+{
+    onnx_floats v;
+    aril_status s = aril__onnx_floats(c, i, &v);
+    *out = otherwise;
+    if (s != ARIL_OK || v.n < 0) return s;
+    if (v.n != 1) return aril__onnx_fail(c, ARIL_ERR_SHAPE, "input %d must be one number", i);
+    *out = v.at[0];
+    return ARIL_OK;
+}
+
+/* ---- attributes ---- */
+
+const aril__message *aril__onnx_attribute(const onnx_call *c, const char *name)
+{
+    for (size_t i = 0; i < c->node->n_attributes; i++)
+        if (strcmp(c->node->attribute[i].name, name) == 0) return c->node->attribute[i].value;
+    return NULL;
+}
+
+int64_t aril__onnx_attr_int(const onnx_call *c, const char *name, int64_t otherwise)
+{
+    const aril__message *a = aril__onnx_attribute(c, name);
+    return a ? aril__message_int(a, "i") : otherwise;
+}
+
+double aril__onnx_attr_float(const onnx_call *c, const char *name, double otherwise)
+{
+    const aril__message *a = aril__onnx_attribute(c, name);
+    return a ? aril__message_number(a, "f") : otherwise;
+}
+
+const char *aril__onnx_attr_text(onnx_call *c, const char *name, const char *otherwise)
+{
+    const aril__message *a = aril__onnx_attribute(c, name);
+    if (!a) return otherwise;
+    aril__slice s = aril__message_bytes(a, "s");
+    char *copy = aril__onnx_alloc(&c->run->arena, s.n + 1, 1);
+    if (!copy) return otherwise;
+    if (s.n) memcpy(copy, s.at, s.n);
+    return copy;
+}
+
+onnx_ints aril__onnx_attr_ints(onnx_call *c, const char *name)
+{
+    const aril__message *a = aril__onnx_attribute(c, name);
+    onnx_ints v = { .n = -1 };
+    if (!a) return v;
+    size_t n = aril__message_count(a, "ints");
+    if (!(v.at = aril__onnx_alloc(&c->run->arena, n, sizeof *v.at))) return v;
+    for (size_t i = 0; i < n; i++) v.at[i] = aril__message_int_at(a, "ints", i);
+    v.n = (int64_t)n;
+    return v;
+}
+
+onnx_floats aril__onnx_attr_floats(onnx_call *c, const char *name)
+{
+    const aril__message *a = aril__onnx_attribute(c, name);
+    onnx_floats v = { .n = -1 };
+    if (!a) return v;
+    size_t n = aril__message_count(a, "floats");
+    if (!(v.at = aril__onnx_alloc(&c->run->arena, n, sizeof *v.at))) return v;
+    for (size_t i = 0; i < n; i++) v.at[i] = aril__message_number_at(a, "floats", i);
+    v.n = (int64_t)n;
+    return v;
+}
+
+const onnx_body *aril__onnx_attr_body(const onnx_call *c, const char *name)
+{
+    for (size_t i = 0; i < c->node->n_bodies && c->node->body_name; i++)
+        if (strcmp(c->node->body_name[i], name) == 0) return &c->node->body[i];
+    aril__onnx_fail(c, ARIL_ERR_FORMAT, "the graph %s is missing", name);
+    return NULL;
+}
+
+aril_status aril__onnx_ints_of(onnx_call *c, const char *name, int input, onnx_ints *out)
+{
+    *out = aril__onnx_attr_ints(c, name);
+    return out->n >= 0 ? ARIL_OK : aril__onnx_ints(c, input, out);
+}
+
+/* ---- axes and sizes ---- */
+
+int aril__onnx_axis(const onnx_call *c, int64_t axis, int n)
+{
+    if (axis >= -n && axis < n) return (int)(axis < 0 ? axis + n : axis);
+    aril__onnx_fail(c, ARIL_ERR_ARG, "axis %" PRId64 " of a tensor with %d dimensions", axis, n);
+    return -1;
+}
+
+aril_status aril__onnx_axes(const onnx_call *c, onnx_ints from, int n, aril_axes *out)
+{
+    *out = (aril_axes){ 0 };
+    if (from.n > ARIL_MAX_DIMS) return aril__onnx_fail(c, ARIL_ERR_ARG, "too many axes");
+    for (int64_t i = 0; i < from.n; i++) {
+        int axis = aril__onnx_axis(c, from.at[i], n);
+        if (axis < 0) return ARIL_ERR_ARG;
+        out->axis[out->n++] = axis;
+    }
+    return ARIL_OK;
+}
+
+aril_status aril__onnx_shape(const onnx_call *c, onnx_ints from, aril_shape *out)
+{
+    *out = (aril_shape){ 0 };
+    if (from.n > ARIL_MAX_DIMS)
+        return aril__onnx_fail(c, ARIL_ERR_UNSUPPORTED,
+                               "%" PRId64 " dimensions, at most %d can be used", from.n,
+                               ARIL_MAX_DIMS);
+    for (int64_t i = 0; i < from.n; i++) out->dim[out->ndim++] = from.at[i];
+    return ARIL_OK;
+}
+
+aril_tensor *aril__onnx_from_ints(const int64_t *at, int64_t n)
+{
+    return aril_from(n ? (const void *)at : "", ARIL_SHAPE(n), ARIL_I64, aril_cpu());
+}
+
+aril__pause aril__onnx_pause(const onnx_call *c)
+{
+    return c->run->tracing ? aril__trace_pause() : (aril__pause){ 0 };
+}
+
+void aril__onnx_resume(const onnx_call *c, aril__pause p)
+{
+    if (c->run->tracing) aril__trace_resume(p);
+}
+
+aril_tensor *aril__onnx_index(onnx_call *c, const int64_t *at, int64_t n)
+{
+    aril__pause p = aril__onnx_pause(c);
+    aril_tensor *t = aril_to(aril__onnx_from_ints(at, n), aril__onnx_device(c));
+    aril__onnx_resume(c, p);
+    return t;
+}
+
+aril_tensor *aril__onnx_numbers(onnx_call *c, const double *at, int64_t n, aril_dtype dtype)
+{
+    aril__pause p = aril__onnx_pause(c);
+    aril_tensor *t = aril_from(n ? (const void *)at : "", ARIL_SHAPE(n), ARIL_F64, aril_cpu());
+    t = aril_to(aril_cast(t, dtype), aril__onnx_device(c));
+    aril__onnx_resume(c, p);
+    return t;
+}

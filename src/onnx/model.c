@@ -1,0 +1,589 @@
+/* Reading a model: names become slots, functions are expanded where they are called, and operators
+ * are looked up, so that a run only follows lists. */
+#include "formats/schemas.h"
+#include "onnx/rules.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+
+enum {
+    MAX_NODES = 4000000, /* with those of functions where they are called */
+    MAX_DEPTH = 64,      /* of functions and bodies in each other */
+    NEVER = -1,
+};
+
+/* The names of a graph or function, by open addressing. A body sees those of its outer graph. */
+typedef struct name_slot {
+    const char *name;
+    onnx_slot slot;
+    int64_t last; /* the last node that uses it; NEVER: an output */
+} name_slot;
+
+typedef struct names {
+    struct names *outer;
+    name_slot *at;
+    size_t n, capacity;
+    int64_t node; /* the one that is being read */
+} names;
+
+/* A call of a function whose body is being read: where its attributes come from. */
+typedef struct calling {
+    const struct calling *outer;
+    const aril__message *function;
+    const onnx_node *call;
+} calling;
+
+typedef struct loading {
+    onnx_model *m;
+    size_t cap_slots, n_nodes;
+    int depth;
+    aril__bytes missing; /* operators without a rule */
+    int n_missing;
+    const calling *calls;
+    const char *output; /* of the main graph, instead of its own; NULL: its own */
+} loading;
+
+static aril__cold aril_status no_memory(void)
+{
+    return aril__fail(ARIL_ERR_MEMORY, "onnx: out of memory for the model");
+}
+
+static aril__cold aril_status malformed(const loading *l, const aril__message *at, const char *what,
+                                        const char *name)
+{
+    char place[64];
+    return aril__fail(ARIL_ERR_FORMAT, "%s: at %s: %s%s%s", l->m->path,
+                      aril__message_place(at, place, sizeof place), what, *name ? " " : "", name);
+}
+
+/* ---- names ---- */
+
+static size_t hash_of(const char *text)
+{
+    size_t h = 1469598103934665603u;
+    for (; *text; text++) h = (h ^ (unsigned char)*text) * 1099511628211u;
+    return h ^ h >> 29;
+}
+
+static name_slot *find_here(const names *s, const char *name)
+{
+    if (!s->n) return NULL;
+    for (size_t i = hash_of(name);; i++) {
+        name_slot *e = &s->at[i & (s->capacity - 1)];
+        if (!e->name) return NULL;
+        if (strcmp(e->name, name) == 0) return e;
+    }
+}
+
+static name_slot *put_name(names *s, const char *name)
+{
+    size_t i = hash_of(name);
+    while (s->at[i & (s->capacity - 1)].name) i++;
+    name_slot *e = &s->at[i & (s->capacity - 1)];
+    e->name = name;
+    return e;
+}
+
+static bool grow_names(names *s)
+{
+    if (2 * s->n < s->capacity) return true;
+    names grown = { .capacity = s->capacity ? 2 * s->capacity : 64 };
+    grown.at = aril__calloc(grown.capacity * sizeof *grown.at);
+    if (!grown.at) return no_memory() == ARIL_OK;
+    for (size_t i = 0; i < s->capacity; i++)
+        if (s->at[i].name) *put_name(&grown, s->at[i].name) = s->at[i];
+    free(s->at);
+    s->at = grown.at;
+    s->capacity = grown.capacity;
+    return true;
+}
+
+/* The slot of a name that is used here; 0: there is none. */
+static onnx_slot use(names *s, const char *name)
+{
+    for (; s; s = s->outer) {
+        name_slot *e = find_here(s, name);
+        if (!e) continue;
+        if (e->last != NEVER) e->last = s->node;
+        return e->slot;
+    }
+    return 0;
+}
+
+static onnx_slot new_slot(loading *l, const char *name)
+{
+    onnx_model *m = l->m;
+    if (m->n_slots >= l->cap_slots) {
+        size_t cap = 2 * l->cap_slots + 64;
+        onnx_value *initial = aril__realloc(m->initial, cap * sizeof *initial);
+        if (initial) m->initial = initial;
+        const char **grown = initial ? aril__realloc(m->name, cap * sizeof *grown) : NULL;
+        if (grown) m->name = grown;
+        bool *tracked = grown ? aril__realloc(m->tracked, cap) : NULL;
+        if (!tracked) return (no_memory(), 0);
+        m->tracked = tracked;
+        l->cap_slots = cap;
+    }
+    m->initial[m->n_slots] = (onnx_value){ 0 };
+    m->name[m->n_slots] = name;
+    m->tracked[m->n_slots] = false;
+    return (onnx_slot)m->n_slots++;
+}
+
+/* A new name; 0 with an error if there is one already. */
+static onnx_slot define(loading *l, names *s, const aril__message *at, const char *name)
+{
+    if (find_here(s, name)) {
+        malformed(l, at, "two values have the name", name);
+        return 0;
+    }
+    onnx_slot slot = grow_names(s) ? new_slot(l, name) : 0;
+    if (!slot) return 0;
+    name_slot *e = put_name(s, name);
+    s->n++;
+    e->slot = slot;
+    e->last = s->node;
+    return slot;
+}
+
+static void *alloc(loading *l, size_t n, size_t size)
+{
+    return aril__onnx_alloc(&l->m->arena, n, size);
+}
+
+/* ---- attributes ---- */
+
+/* The attribute of a call that an attribute of a function's body refers to. */
+static const aril__message *referred(const calling *c, const char *name)
+{
+    for (size_t i = 0; i < c->call->n_attributes; i++)
+        if (strcmp(c->call->attribute[i].name, name) == 0) return c->call->attribute[i].value;
+    for (size_t i = 0; i < aril__message_count(c->function, "attribute_proto"); i++) {
+        const aril__message *a = aril__message_sub_at(c->function, "attribute_proto", i);
+        if (strcmp(aril__message_text(a, "name"), name) == 0) return a;
+    }
+    return NULL;
+}
+
+static aril_status read_attributes(loading *l, const aril__message *node, onnx_node *to)
+{
+    size_t n = aril__message_count(node, "attribute");
+    if (!(to->attribute = alloc(l, n, sizeof *to->attribute))) return ARIL_ERR_MEMORY;
+    for (size_t i = 0; i < n; i++) {
+        const aril__message *a = aril__message_sub_at(node, "attribute", i), *value = a;
+        const char *name = aril__message_text(a, "ref_attr_name");
+        if (*name) {
+            if (!l->calls)
+                return malformed(l, a, "a reference to an attribute outside a function:", name);
+            value = referred(l->calls, name);
+            if (!value) continue; /* not given: the operator's default */
+        }
+        to->attribute[to->n_attributes++] =
+            (onnx_attribute){ aril__message_text(a, "name"), value };
+    }
+    return ARIL_OK;
+}
+
+/* ---- operators ---- */
+
+static bool is_default_domain(const char *domain)
+{
+    return !*domain || strcmp(domain, "ai.onnx") == 0;
+}
+
+static bool same_domain(const char *a, const char *b)
+{
+    return strcmp(a, b) == 0 || (is_default_domain(a) && is_default_domain(b));
+}
+
+/* The version of a domain that a model or function imports; 0: it does not. */
+static int version_of(const aril__message *imports, const char *domain)
+{
+    for (size_t i = 0; i < aril__message_count(imports, "opset_import"); i++) {
+        const aril__message *set = aril__message_sub_at(imports, "opset_import", i);
+        int64_t version = aril__message_int(set, "version");
+        if (same_domain(aril__message_text(set, "domain"), domain))
+            return version < 1 || version > INT32_MAX ? 0 : (int)version;
+    }
+    return 0;
+}
+
+static const aril__message *function_of(const loading *l, const aril__message *node)
+{
+    for (size_t i = 0; i < aril__message_count(l->m->file, "functions"); i++) {
+        const aril__message *f = aril__message_sub_at(l->m->file, "functions", i);
+        if (strcmp(aril__message_text(f, "name"), aril__message_text(node, "op_type")) == 0 &&
+            same_domain(aril__message_text(f, "domain"), aril__message_text(node, "domain")) &&
+            strcmp(aril__message_text(f, "overload"), aril__message_text(node, "overload")) == 0)
+            return f;
+    }
+    return NULL;
+}
+
+static void note_missing(loading *l, const aril__message *node, int version, int from, int to)
+{
+    enum { LISTED = 12 };
+    const char *domain = aril__message_text(node, "domain"),
+               *name = aril__message_text(node, "name");
+    char place[64];
+    if (l->n_missing++ >= LISTED) return;
+    aril__bytes_print(&l->missing, "%s%s%s%s", l->n_missing > 1 ? ", " : "",
+                      is_default_domain(domain) ? "" : domain, is_default_domain(domain) ? "" : ".",
+                      aril__message_text(node, "op_type"));
+    if (version) aril__bytes_print(&l->missing, "-%d", version);
+    aril__bytes_print(&l->missing, " (node %s at %s", *name ? name : "without a name",
+                      aril__message_place(node, place, sizeof place));
+    if (!version) aril__bytes_print(&l->missing, ", the domain is not imported");
+    if (version && from) aril__bytes_print(&l->missing, ", supported: versions %d to %d", from, to);
+    aril__bytes_print(&l->missing, ")");
+}
+
+/* ---- graphs ---- */
+
+static aril_status read_nodes(loading *l, names *s, const aril__message *graph,
+                              const aril__message *imports, onnx_body *to);
+static aril_status read_graph(loading *l, names *outer, const aril__message *graph,
+                              const aril__message *imports, onnx_body *to);
+
+static aril_status read_function(loading *l, const aril__message *function, onnx_node *call)
+{
+    names s = { 0 };
+    calling here = { l->calls, function, call };
+    const calling *before = l->calls;
+    for (const calling *c = before; c; c = c->outer)
+        if (c->function == function)
+            return malformed(l, function,
+                             "a function that calls itself:", aril__message_text(function, "name"));
+    onnx_body *to = call->body = alloc(l, 1, sizeof *to);
+    if (!to) return ARIL_ERR_MEMORY;
+    size_t n = aril__message_count(function, "input");
+    if (!(to->in = alloc(l, n, sizeof *to->in))) return ARIL_ERR_MEMORY;
+    aril_status s_ = ARIL_OK;
+    for (; to->n_in < n && s_ == ARIL_OK; to->n_in++) {
+        to->in[to->n_in] =
+            define(l, &s, function, aril__message_text_at(function, "input", to->n_in));
+        if (!to->in[to->n_in]) s_ = aril__latest_status();
+    }
+    call->n_bodies = 1;
+    to->name = aril__message_text(function, "name");
+    l->calls = &here;
+    if (s_ == ARIL_OK) s_ = read_nodes(l, &s, function, function, to);
+    l->calls = before;
+    free(s.at);
+    return s_;
+}
+
+static aril_status read_bodies(loading *l, names *s, const aril__message *imports, onnx_node *to)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < to->n_attributes; i++)
+        n += aril__message_has(to->attribute[i].value, "g");
+    if (!n) return ARIL_OK;
+    to->body = alloc(l, n, sizeof *to->body);
+    to->body_name = alloc(l, n, sizeof *to->body_name);
+    if (!to->body || !to->body_name) return ARIL_ERR_MEMORY;
+    for (size_t i = 0; i < to->n_attributes; i++) {
+        const aril__message *value = to->attribute[i].value;
+        if (!aril__message_has(value, "g")) continue;
+        to->body_name[to->n_bodies] = to->attribute[i].name;
+        aril_status status =
+            read_graph(l, s, aril__message_sub(value, "g"), imports, &to->body[to->n_bodies++]);
+        if (status < 0) return status;
+    }
+    return ARIL_OK;
+}
+
+static aril_status read_operator(loading *l, names *s, const aril__message *node,
+                                 const aril__message *imports, onnx_node *to)
+{
+    const char *domain = aril__message_text(node, "domain"),
+               *name = aril__message_text(node, "op_type");
+    int from = 0, until = 0;
+    to->version = version_of(imports, domain);
+    const aril__message *function = function_of(l, node);
+    if (function) return read_function(l, function, to);
+    if (is_default_domain(domain)) domain = "";
+    to->rule = to->version ? aril__onnx_rule(domain, name, to->version, &from, &until) : NULL;
+    if (!to->rule) note_missing(l, node, to->version, from, until);
+    return read_bodies(l, s, imports, to);
+}
+
+/* Gradient names the value that it differentiates, which becomes its last input, and those with
+ * respect to which it does. */
+static aril_status read_gradient(loading *l, names *s, onnx_node *to)
+{
+    const aril__message *xs = NULL, *y = NULL;
+    for (size_t i = 0; i < to->n_attributes; i++) {
+        if (strcmp(to->attribute[i].name, "xs") == 0) xs = to->attribute[i].value;
+        if (strcmp(to->attribute[i].name, "y") == 0) y = to->attribute[i].value;
+    }
+    size_t n = xs ? aril__message_count(xs, "strings") : 0;
+    aril__slice name = y ? aril__message_bytes(y, "s") : (aril__slice){ "", 0 };
+    char *text = alloc(l, name.n + 1, 1);
+    if (!text) return ARIL_ERR_MEMORY;
+    if (name.n) memcpy(text, name.at, name.n);
+    to->in[to->n_in] = use(s, text);
+    if (!to->in[to->n_in] || n > to->n_in)
+        return malformed(l, to->message, "the value to differentiate is not computed:", text);
+    to->n_in++;
+    for (size_t i = 0; i < n; i++) l->m->tracked[to->in[i]] = true;
+    return ARIL_OK;
+}
+
+static aril_status read_node(loading *l, names *s, const aril__message *node,
+                             const aril__message *imports, onnx_node *to)
+{
+    if (++l->n_nodes > MAX_NODES) return malformed(l, node, "too many nodes", "");
+    to->message = node;
+    aril_status status = read_attributes(l, node, to);
+    if (status < 0) return status;
+    size_t n_in = aril__message_count(node, "input"), n_out = aril__message_count(node, "output");
+    if (!(to->in = alloc(l, n_in + 1, sizeof *to->in)) ||
+        !(to->out = alloc(l, n_out, sizeof *to->out)))
+        return ARIL_ERR_MEMORY;
+    if (n_in > 100000 || n_out > 100000) return malformed(l, node, "too many inputs", "");
+    for (; to->n_in < n_in; to->n_in++) {
+        const char *name = aril__message_text_at(node, "input", to->n_in);
+        if (!*name) continue;
+        if (!(to->in[to->n_in] = use(s, name)))
+            return malformed(l, node,
+                             "the input of a node is not computed before it (it is missing, or the "
+                             "graph has a cycle):",
+                             name);
+    }
+    if (strcmp(aril__message_text(node, "op_type"), "Gradient") == 0)
+        status = read_gradient(l, s, to);
+    if (status < 0) return status;
+    if (++l->depth > MAX_DEPTH)
+        return malformed(l, node, "functions or bodies are nested too deep", "");
+    status = read_operator(l, s, node, imports, to);
+    l->depth--;
+    for (; to->n_out < n_out && status == ARIL_OK; to->n_out++) {
+        const char *name = aril__message_text_at(node, "output", to->n_out);
+        if (*name && !(to->out[to->n_out] = define(l, s, node, name)))
+            status = aril__latest_status();
+    }
+    return status;
+}
+
+/* Lists for each node the values that are not used after it. */
+static aril_status list_last_uses(loading *l, const names *s, onnx_body *to)
+{
+    for (int fill = 0; fill < 2; fill++) {
+        for (size_t i = 0; i < s->capacity; i++) {
+            const name_slot *e = &s->at[i];
+            if (!e->name || e->last < 0 || l->m->initial[e->slot].kind) continue;
+            onnx_node *n = &to->node[e->last];
+            if (fill) n->last[n->n_last] = e->slot;
+            n->n_last++;
+        }
+        for (size_t i = 0; i < to->n_nodes && !fill; i++) {
+            to->node[i].last = alloc(l, to->node[i].n_last, sizeof(onnx_slot));
+            if (!to->node[i].last) return ARIL_ERR_MEMORY;
+            to->node[i].n_last = 0;
+        }
+    }
+    return ARIL_OK;
+}
+
+/* Nodes and outputs of a graph or function. */
+static aril_status read_nodes(loading *l, names *s, const aril__message *graph,
+                              const aril__message *imports, onnx_body *to)
+{
+    bool is_function = graph->type == &aril__onnx_FunctionProto;
+    size_t n = aril__message_count(graph, "node");
+    if (!(to->node = alloc(l, n, sizeof *to->node))) return ARIL_ERR_MEMORY;
+    aril_status status = ARIL_OK;
+    for (; to->n_nodes < n && status == ARIL_OK; to->n_nodes++) {
+        s->node = (int64_t)to->n_nodes;
+        status = read_node(l, s, aril__message_sub_at(graph, "node", to->n_nodes), imports,
+                           &to->node[to->n_nodes]);
+        if (l->output && !s->outer && !is_function && find_here(s, l->output)) n = to->n_nodes + 1;
+    }
+    bool cut = l->output && !s->outer && !is_function;
+    size_t n_out = cut ? 1 : aril__message_count(graph, "output");
+    if (status == ARIL_OK && !(to->out = alloc(l, n_out, sizeof *to->out))) return ARIL_ERR_MEMORY;
+    for (; to->n_out < n_out && status == ARIL_OK; to->n_out++) {
+        const char *name =
+            is_function ? aril__message_text_at(graph, "output", to->n_out)
+            : cut       ? l->output
+                  : aril__message_text(aril__message_sub_at(graph, "output", to->n_out), "name");
+        name_slot *e = find_here(s, name);
+        onnx_slot slot = e ? e->slot : use(s, name);
+        if (!slot) return malformed(l, graph, "an output is not computed:", name);
+        if (e) e->last = NEVER;
+        to->out[to->n_out] = slot;
+    }
+    return status == ARIL_OK && n ? list_last_uses(l, s, to) : status;
+}
+
+/* An initializer's value, with a reference. */
+static aril_status set_initial(loading *l, onnx_slot slot, onnx_value v)
+{
+    if (v.kind == ONNX_TENSOR) {
+        aril_keep(v.tensor);
+        v.known = !(l->m->parameters && aril_dtype_is_float(aril_dtype_of(v.tensor)));
+    }
+    l->m->initial[slot] = v;
+    return ARIL_OK;
+}
+
+static aril_status read_initializers(loading *l, names *s, const aril__message *graph)
+{
+    static const char *const fields[] = { "initializer", "sparse_initializer" };
+    for (int sparse = 0; sparse < 2; sparse++)
+        for (size_t i = 0; i < aril__message_count(graph, fields[sparse]); i++) {
+            ARIL_SCOPE;
+            const aril__message *t = aril__message_sub_at(graph, fields[sparse], i);
+            const char *name =
+                aril__message_text(sparse ? aril__message_sub(t, "values") : t, "name");
+            onnx_value v;
+            name_slot *input = find_here(s, name);
+            onnx_slot slot = input ? input->slot : define(l, s, t, name);
+            if (!slot) return aril__latest_status();
+            if (l->m->initial[slot].kind)
+                return malformed(l, t, "two initializers have the name", name);
+            aril_status status = sparse ? aril__onnx_sparse(&l->m->arena, t, l->m->folder, &v)
+                                        : aril__onnx_tensor(&l->m->arena, t, l->m->folder, &v);
+            if (status == ARIL_OK) status = set_initial(l, slot, v);
+            if (status < 0) return status;
+        }
+    return ARIL_OK;
+}
+
+static aril_status read_inputs(loading *l, names *s, const aril__message *graph, onnx_body *to)
+{
+    size_t n = aril__message_count(graph, "input");
+    if (!(to->in = alloc(l, n, sizeof *to->in))) return ARIL_ERR_MEMORY;
+    for (; to->n_in < n; to->n_in++) {
+        const aril__message *input = aril__message_sub_at(graph, "input", to->n_in);
+        to->in[to->n_in] = define(l, s, input, aril__message_text(input, "name"));
+        if (!to->in[to->n_in]) return aril__latest_status();
+    }
+    return ARIL_OK;
+}
+
+static aril_status read_graph(loading *l, names *outer, const aril__message *graph,
+                              const aril__message *imports, onnx_body *to)
+{
+    names s = { .outer = outer };
+    to->name = aril__message_text(graph, "name");
+    aril_status status = read_inputs(l, &s, graph, to);
+    if (status == ARIL_OK) status = read_initializers(l, &s, graph);
+    if (status == ARIL_OK) status = read_nodes(l, &s, graph, imports, to);
+    free(s.at);
+    return status;
+}
+
+/* ---- the model ---- */
+
+/* Inputs without an initializer first: the others need not be given. */
+static aril_status list_ports(loading *l, const aril__message *graph)
+{
+    onnx_model *m = l->m;
+    size_t n_in = m->main.n_in, n_out = m->main.n_out;
+    m->in = alloc(l, n_in, sizeof *m->in);
+    m->out = alloc(l, n_out, sizeof *m->out);
+    if (!m->in || !m->out) return ARIL_ERR_MEMORY;
+    for (int optional = 0; optional < 2; optional++)
+        for (size_t i = 0; i < n_in; i++) {
+            const aril__message *input = aril__message_sub_at(graph, "input", i);
+            onnx_slot slot = m->main.in[i];
+            if ((m->initial[slot].kind != 0) != optional) continue;
+            m->in[m->n_in++] =
+                (onnx_port){ m->name[slot], aril__message_sub(input, "type"), slot, optional != 0 };
+            m->n_required += !optional;
+        }
+    for (; (size_t)m->n_out < n_out; m->n_out++) {
+        const aril__message *output = aril__message_sub_at(graph, "output", (size_t)m->n_out);
+        m->out[m->n_out] =
+            (onnx_port){ aril__message_text(output, "name"), aril__message_sub(output, "type"),
+                         m->main.out[m->n_out], false };
+    }
+    return ARIL_OK;
+}
+
+static aril_status read_model(onnx_model *m, const char *output)
+{
+    loading l = { .m = m, .output = output };
+    const aril__message *graph = aril__message_sub(m->file, "graph");
+    aril_status status = ARIL_OK;
+    new_slot(&l, ""); /* 0 is none */
+    if (!m->n_slots) return ARIL_ERR_MEMORY;
+    if (!aril__message_has(m->file, "graph"))
+        status = malformed(&l, m->file, "the file has no graph: is it an ONNX model?", "");
+    if (status == ARIL_OK) status = read_graph(&l, NULL, graph, m->file, &m->main);
+    if (status == ARIL_OK && l.n_missing) {
+        status = aril__fail(ARIL_ERR_UNSUPPORTED, "%s: %d %s not supported: %s%s", m->path,
+                            l.n_missing, l.n_missing == 1 ? "node is" : "nodes are",
+                            l.missing.at ? (const char *)l.missing.at : "",
+                            l.n_missing > 12 ? ", ..." : "");
+    }
+    aril__bytes_free(&l.missing);
+    if (status == ARIL_OK) status = list_ports(&l, graph);
+    if (status == ARIL_OK) status = aril__message_check(m->file);
+    if (status == ARIL_OK && !(m->moved = alloc(&l, m->n_slots, sizeof *m->moved)))
+        status = ARIL_ERR_MEMORY;
+    return status;
+}
+
+static onnx_model *new_model(aril__message *file, const char *path, aril_device device,
+                             bool parameters)
+{
+    onnx_model *m = file ? aril__calloc(sizeof *m) : NULL;
+    if (m) {
+        m->file = file;
+        m->device = device;
+        m->parameters = parameters;
+        m->path = aril__strdup(path);
+    }
+    if (m && m->path) return m;
+    if (file) no_memory();
+    if (m) m->file = NULL;
+    aril__message_free(file);
+    aril__onnx_model_free(m);
+    return NULL;
+}
+
+onnx_model *aril__onnx_model_load(const char *path, aril_load_opts opts, bool parameters)
+{
+    onnx_model *m =
+        new_model(aril__message_load(&aril__onnx_ModelProto, path), path, opts.device, parameters);
+    if (!m) return NULL;
+    const char *slash = strrchr(path, '/');
+    m->folder = aril__strdup(slash ? path : ".");
+    if (m->folder && slash) m->folder[slash == path ? 1 : slash - path] = '\0';
+    if (m->folder && read_model(m, opts.output) == ARIL_OK) return m;
+    if (!m->folder) no_memory();
+    aril__onnx_model_free(m);
+    return NULL;
+}
+
+onnx_model *aril__onnx_model_read(const void *data, size_t size, const char *name,
+                                  aril_device device)
+{
+    aril__message *file = aril__message_read(&aril__onnx_ModelProto, data, size,
+                                             (aril__message_opts){ .name = name });
+    onnx_model *m = new_model(file, name, device, false);
+    if (m && read_model(m, NULL) == ARIL_OK) return m;
+    aril__onnx_model_free(m);
+    return NULL;
+}
+
+void aril__onnx_model_free(onnx_model *m)
+{
+    if (!m) return;
+    for (size_t i = 0; i < m->n_slots; i++) {
+        bool own = !m->borrowed || !m->borrowed[i];
+        if (m->initial[i].kind == ONNX_TENSOR && own) aril_release(m->initial[i].tensor);
+        if (m->moved && m->moved[i]) aril_release(m->moved[i]);
+    }
+    aril__onnx_arena_free(&m->arena);
+    free(m->initial);
+    free(m->tracked);
+    free(m->name);
+    free(m->path);
+    free(m->folder);
+    aril__message_free(m->file);
+    free(m);
+}

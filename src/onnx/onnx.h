@@ -1,0 +1,177 @@
+/* ONNX models: values, nodes with resolved names, and the calls that rules see. */
+#ifndef ARIL_ONNX_ONNX_H
+#define ARIL_ONNX_ONNX_H
+
+#include "aril/aril.h"
+#include "core/error.h"
+#include "core/memory.h"
+#include "formats/proto.h"
+
+#include <stdatomic.h>
+
+/* A rule needs the value of a tensor that a trace does not have: not an error, the model is then
+ * interpreted at each run. */
+enum { ARIL__ONNX_DYNAMIC = 1 };
+
+/* ---- memory of a run ---- */
+
+/* Memory that is freed as a whole. */
+typedef struct onnx_chunk {
+    struct onnx_chunk *next;
+    _Alignas(16) unsigned char at[];
+} onnx_chunk;
+
+typedef struct onnx_arena {
+    onnx_chunk *chunks;
+    aril_tensor **kept; /* references of sequences */
+    size_t n_kept, cap_kept;
+    size_t limit, used; /* bytes; limit 0: none */
+} onnx_arena;
+
+/* Zeroed; NULL, with an error, when out of memory. */
+void *aril__onnx_alloc(onnx_arena *a, size_t n, size_t size);
+/* Takes a reference that lasts as long as the arena. */
+bool aril__onnx_keep(onnx_arena *a, aril_tensor *t);
+void aril__onnx_arena_free(onnx_arena *a);
+
+/* ---- values ---- */
+
+enum onnx_kind {
+    ONNX_NONE, /* an optional input that is not given */
+    ONNX_TENSOR,
+    ONNX_TEXT,     /* a tensor of strings */
+    ONNX_SEQUENCE, /* also the maps of ai.onnx.ml: pairs of a key and a value */
+    ONNX_OPTIONAL, /* an optional without an element; one with it is the element itself */
+};
+
+typedef struct onnx_text {
+    aril_shape shape;
+    size_t n;
+    aril__slice *at;
+} onnx_text;
+
+typedef struct onnx_value {
+    uint8_t kind;
+    bool known; /* the same in every run of a trace */
+    union {
+        aril_tensor *tensor;
+        const onnx_text *text;
+        const struct onnx_sequence *sequence;
+    };
+} onnx_value;
+
+typedef struct onnx_sequence {
+    size_t n;
+    onnx_value *at;
+} onnx_sequence;
+
+/* ---- reading ---- */
+
+/* The value of a TensorProto. Tensors belong to the innermost scope, the rest to the arena.
+ * `folder` is where files of external data lie; NULL: they are refused. */
+aril_status aril__onnx_tensor(onnx_arena *a, const aril__message *tensor, const char *folder,
+                              onnx_value *out);
+/* A SparseTensorProto as a dense tensor. */
+aril_status aril__onnx_sparse(onnx_arena *a, const aril__message *sparse, const char *folder,
+                              onnx_value *out);
+/* The value of a message of any of the types of test data: TensorProto, SequenceProto,
+ * OptionalProto. */
+aril_status aril__onnx_value_of(onnx_arena *a, const aril__message *m, onnx_value *out);
+/* The dtype of ONNX's number for it; false if Aril has none (strings, complex numbers). */
+bool aril__onnx_dtype(int64_t number, aril_dtype *out);
+int aril__onnx_dtype_number(aril_dtype dtype);
+/* ONNX's name of a type in lower case, such as "float16". */
+const char *aril__onnx_dtype_name(int64_t number);
+
+/* ---- models ---- */
+
+typedef uint32_t onnx_slot; /* a place for a value; 0: none */
+
+typedef struct onnx_attribute {
+    const char *name;
+    const aril__message *value;
+} onnx_attribute;
+
+typedef struct onnx_body {
+    struct onnx_node *node;
+    size_t n_nodes;
+    onnx_slot *in, *out;
+    size_t n_in, n_out;
+    const char *name;
+} onnx_body;
+
+typedef struct onnx_node {
+    const aril__message *message;
+    const struct onnx_rule *rule; /* NULL: a call of a function, body[0] */
+    int version;                  /* of the operator set */
+    onnx_attribute *attribute;
+    size_t n_attributes;
+    onnx_slot *in, *out;
+    size_t n_in, n_out;
+    onnx_body *body; /* of If, Loop, Scan, SequenceMap: as `attribute` lists them */
+    const char **body_name;
+    size_t n_bodies;
+    onnx_slot *last; /* values that are not used after it */
+    size_t n_last;
+} onnx_node;
+
+/* An input or output of the model. */
+typedef struct onnx_port {
+    const char *name;
+    const aril__message *type; /* TypeProto */
+    onnx_slot slot;
+    bool optional; /* has an initializer */
+} onnx_port;
+
+typedef struct onnx_model {
+    aril__message *file;
+    char *path, *folder;
+    onnx_arena arena;
+    onnx_body main;
+    onnx_port *in, *out;
+    int n_in, n_out; /* inputs: the required ones first */
+    int n_required;
+    size_t n_slots;
+    onnx_value *initial; /* of each slot; of those with an initializer, a reference */
+    aril_tensor **moved; /* initializers on `device`; references or NULL */
+    const char **name;   /* of each slot, for messages */
+    bool *tracked;       /* of each slot: a Gradient node differentiates with respect to it */
+    aril_device device;
+    bool parameters;     /* floating-point initializers may change: they are not known */
+    bool *borrowed;      /* of each slot: its initializer belongs to a module; NULL: none do */
+    atomic_bool dynamic; /* some rule needs values: no traces */
+    int64_t max_trips;   /* of a loop; 0: no limit */
+    size_t max_memory;   /* of a run for values on the host; 0: no limit */
+} onnx_model;
+
+/* Reads a model. NULL with an error; one error lists all operators that are not supported. */
+onnx_model *aril__onnx_model_load(const char *path, aril_load_opts opts, bool parameters);
+/* The same from memory, which must outlive it. */
+onnx_model *aril__onnx_model_read(const void *data, size_t size, const char *name,
+                                  aril_device device);
+void aril__onnx_model_free(onnx_model *m);
+
+/* ---- running ---- */
+
+typedef struct onnx_run {
+    onnx_model *model;
+    onnx_arena arena;
+    onnx_value *slot; /* tensors: references */
+    bool tracing;
+    int depth;
+} onnx_run;
+
+/* Computes the outputs from the inputs: n_in values in the order of model->in, of which the last
+ * may be missing. Results are owned by the innermost scope and by the arena. */
+aril_status aril__onnx_run(onnx_model *m, onnx_arena *a, size_t n_in, const onnx_value *in,
+                           onnx_value *out);
+
+/* Runs a body inside a rule: its inputs are given, out[] receives its outputs, kept by the run. */
+aril_status aril__onnx_run_body(onnx_run *run, const onnx_body *body, size_t n_in,
+                                const onnx_value *in, onnx_value *out);
+
+/* Checks a value against the declared type of an input. */
+aril_status aril__onnx_check_input(const onnx_model *m, const onnx_port *port,
+                                   const onnx_value *value);
+
+#endif

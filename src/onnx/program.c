@@ -1,0 +1,144 @@
+/* Loaded models as programs. */
+#include "onnx/program.h"
+
+#include "graph/program.h"
+#include "onnx/rules.h"
+
+#include <stdlib.h>
+
+static void run_model(void *ctx, aril_tensor *const *in, aril_tensor **out)
+{
+    onnx_model *m = ctx;
+    onnx_arena arena = { 0 };
+    onnx_value *v = aril__onnx_alloc(&arena, (size_t)(m->n_required + m->n_out), sizeof *v);
+    if (!v) return;
+    for (int i = 0; i < m->n_required; i++)
+        v[i] = (onnx_value){ .kind = ONNX_TENSOR, .tensor = in[i] };
+    onnx_value *to = v + m->n_required;
+    aril_status s = aril__onnx_run(m, &arena, (size_t)m->n_required, v, to);
+    for (int i = 0; i < m->n_out && s == ARIL_OK; i++) {
+        if (to[i].kind != ONNX_TENSOR)
+            s = aril__fail(ARIL_ERR_UNSUPPORTED, "%s: output %s is not a tensor of numbers",
+                           m->path, m->out[i].name);
+        else
+            out[i] = to[i].tensor;
+    }
+    for (int i = 0; i < m->n_out && s != ARIL_OK; i++) out[i] = NULL;
+    aril__onnx_arena_free(&arena);
+}
+
+static void free_model(void *ctx)
+{
+    aril__onnx_model_free(ctx);
+}
+
+static bool is_dynamic(void *ctx)
+{
+    return atomic_load(&((onnx_model *)ctx)->dynamic);
+}
+
+static const aril__program_kind loaded = { free_model, is_dynamic };
+
+aril_program *aril__onnx_program(onnx_model *m)
+{
+    return aril__program_own(run_model, m, &loaded, m->path, m->n_required, m->n_out);
+}
+
+aril_program *aril_program_load(const char *path, aril_load_opts opts)
+{
+    if (!path) {
+        aril__fail(ARIL_ERR_ARG, "program_load: the path is NULL");
+        return NULL;
+    }
+    onnx_model *m = aril__onnx_model_load(path, opts, false);
+    return m ? aril__onnx_program(m) : NULL;
+}
+
+/* ---- inputs and outputs ---- */
+
+static const onnx_model *model_of(const aril_program *p)
+{
+    return aril__program_owned(p, &loaded);
+}
+
+int aril_program_inputs(const aril_program *p)
+{
+    const onnx_model *m = model_of(p);
+    return m ? m->n_required : 0;
+}
+
+int aril_program_outputs(const aril_program *p)
+{
+    const onnx_model *m = model_of(p);
+    return m ? m->n_out : 0;
+}
+
+const char *aril_program_input_name(const aril_program *p, int i)
+{
+    const onnx_model *m = model_of(p);
+    return m && i >= 0 && i < m->n_required ? m->in[i].name : NULL;
+}
+
+const char *aril_program_output_name(const aril_program *p, int i)
+{
+    const onnx_model *m = model_of(p);
+    return m && i >= 0 && i < m->n_out ? m->out[i].name : NULL;
+}
+
+static const aril__message *input_type(const aril_program *p, int i)
+{
+    const onnx_model *m = model_of(p);
+    if (!m || i < 0 || i >= m->n_required) return NULL;
+    return aril__message_sub(m->in[i].type, "tensor_type");
+}
+
+aril_shape aril_program_input_shape(const aril_program *p, int i)
+{
+    aril_shape shape = { 0 };
+    const aril__message *type = input_type(p, i);
+    if (!type) return shape;
+    const aril__message *sizes = aril__message_sub(type, "shape");
+    size_t n = aril__message_count(sizes, "dim");
+    for (size_t d = 0; d < n && n <= ARIL_MAX_DIMS; d++) {
+        const aril__message *dim = aril__message_sub_at(sizes, "dim", d);
+        shape.dim[shape.ndim++] =
+            aril__message_has(dim, "dim_value") ? aril__message_int(dim, "dim_value") : -1;
+    }
+    return shape;
+}
+
+aril_dtype aril_program_input_dtype(const aril_program *p, int i)
+{
+    aril_dtype dtype = ARIL_F32;
+    const aril__message *type = input_type(p, i);
+    if (type) aril__onnx_dtype(aril__message_int(type, "elem_type"), &dtype);
+    return dtype;
+}
+
+/* ---- the list of operators ---- */
+
+static int by_name(const void *a, const void *b)
+{
+    const onnx_rule *x = *(const onnx_rule *const *)a, *y = *(const onnx_rule *const *)b;
+    int order = strcmp(x->domain, y->domain);
+    return order ? order : strcmp(x->name, y->name);
+}
+
+void aril_onnx_operators(FILE *to)
+{
+    const onnx_rule *all[512];
+    size_t n = 0;
+    for (int t = 0; aril__onnx_rules(t); t++)
+        for (const onnx_rule *r = aril__onnx_rules(t); r->name && n < 512; r++) all[n++] = r;
+    qsort(all, n, sizeof *all, by_name);
+    fprintf(to,
+            "# ONNX operators\n\nWhat `aril_program_load` and `aril_module_load` read, as `aril "
+            "test-onnx --operators` prints it: %zu operators\nand the versions of their operator "
+            "sets that are supported. [How to load a model](onnx.md).\n\n",
+            n);
+    fputs("| operator | domain | versions |\n|---|---|---|\n", to);
+    for (size_t i = 0; i < n; i++)
+        fprintf(to, "| %s | %s | %d to %d |\n", all[i]->name,
+                *all[i]->domain ? all[i]->domain : "ai.onnx", all[i]->from,
+                all[i]->to ? all[i]->to : ONNX_NEWEST);
+}

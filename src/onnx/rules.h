@@ -1,0 +1,184 @@
+/* Rules: how an operator of ONNX is computed with Aril's operations. */
+#ifndef ARIL_ONNX_RULES_H
+#define ARIL_ONNX_RULES_H
+
+#include "core/tensor.h"
+#include "onnx/onnx.h"
+#include "ops/table/apply.h"
+
+#include <string.h>
+
+/* One application of an operator. */
+typedef struct onnx_call {
+    onnx_run *run;
+    const onnx_node *node;
+    int version;
+    bool host; /* all inputs are known: computed on the CPU, also in a trace */
+    int n_in, n_out;
+    const onnx_value *in;
+    onnx_value *out; /* to be set */
+} onnx_call;
+
+typedef aril_status onnx_convert(onnx_call *c);
+
+enum {
+    ONNX_SIZES = 1,  /* reads only the sizes of its inputs: the result is known */
+    ONNX_RANDOM = 2, /* never known */
+    ONNX_BODIES = 4, /* runs bodies, which see values besides its inputs */
+};
+
+typedef struct onnx_rule {
+    const char *domain, *name;
+    int from, to; /* versions of the operator set; to 0: all later ones */
+    onnx_convert *convert;
+    aril_tensor *(*unary)(aril_tensor *a);
+    aril_tensor *(*binary)(aril_tensor *a, aril_tensor *b);
+    int flags;
+} onnx_rule;
+
+/* The newest versions of the operator sets that rules are written for. */
+enum { ONNX_NEWEST = 28 };
+
+/* The rule of an operator; NULL: none of that name, or for that version. Then *from and *to are the
+ * versions that there are rules for, 0 if none. */
+const onnx_rule *aril__onnx_rule(const char *domain, const char *name, int version, int *from,
+                                 int *to);
+/* The tables of rules, each up to a row without a name; NULL beyond the last. */
+const onnx_rule *aril__onnx_rules(int table);
+
+/* Rows of a table. */
+#define RULE(name_, from_, fn)                 \
+    {                                          \
+        "", name_, from_, 0, fn, NULL, NULL, 0 \
+    }
+#define RULE_FLAGS(name_, from_, fn, flags_)        \
+    {                                               \
+        "", name_, from_, 0, fn, NULL, NULL, flags_ \
+    }
+#define RULE_OF(domain_, name_, from_, fn)          \
+    {                                               \
+        domain_, name_, from_, 0, fn, NULL, NULL, 0 \
+    }
+
+/* ---- inputs and outputs ---- */
+
+static inline bool given(const onnx_call *c, int i)
+{
+    return i < c->n_in && c->in[i].kind != ONNX_NONE;
+}
+
+/* Input i, on the device where the node is computed; NULL if it is not given. An input that is no
+ * tensor gives a poisoned one. */
+aril_tensor *aril__onnx_in(onnx_call *c, int i);
+static inline aril_tensor *in(onnx_call *c, int i)
+{
+    return aril__onnx_in(c, i);
+}
+
+static inline aril_status give_value(onnx_call *c, int i, onnx_value v)
+{
+    if (i < c->n_out) c->out[i] = v;
+    return ARIL_OK;
+}
+
+/* Sets an output; nothing if the node does not have it. */
+static inline aril_status give(onnx_call *c, int i, aril_tensor *t)
+{
+    aril_status s = t ? aril_tensor_status(t) : aril__latest_status();
+    if (s < 0) return s;
+    return give_value(c, i, (onnx_value){ .kind = ONNX_TENSOR, .tensor = t });
+}
+
+static inline bool wanted(const onnx_call *c, int i)
+{
+    return i < c->n_out && c->node->out[i];
+}
+
+/* The device of results that depend on no input. */
+aril_device aril__onnx_device(const onnx_call *c);
+
+/* ---- values on the host ----
+ *
+ * ARIL__ONNX_DYNAMIC when a trace does not know the value. The memory belongs to the run. */
+
+typedef struct onnx_ints {
+    int64_t n;
+    int64_t *at;
+} onnx_ints;
+typedef struct onnx_floats {
+    int64_t n;
+    double *at;
+} onnx_floats;
+
+aril_status aril__onnx_ints(onnx_call *c, int i, onnx_ints *out);
+aril_status aril__onnx_floats(onnx_call *c, int i, onnx_floats *out);
+/* One number; `otherwise` if input i is not given. */
+aril_status aril__onnx_int_in(onnx_call *c, int i, int64_t otherwise, int64_t *out);
+aril_status aril__onnx_float_in(onnx_call *c, int i, double otherwise, double *out);
+/* A tensor as it is on the host. */
+aril_status aril__onnx_host(onnx_call *c, aril_tensor *t, aril_dtype as, const void **at);
+
+/* ---- attributes ---- */
+
+const aril__message *aril__onnx_attribute(const onnx_call *c, const char *name);
+
+static inline bool has_attr(const onnx_call *c, const char *name)
+{
+    return aril__onnx_attribute(c, name) != NULL;
+}
+int64_t aril__onnx_attr_int(const onnx_call *c, const char *name, int64_t otherwise);
+double aril__onnx_attr_float(const onnx_call *c, const char *name, double otherwise);
+const char *aril__onnx_attr_text(onnx_call *c, const char *name, const char *otherwise);
+/* A list of integers; n is -1 if the attribute is not there. */
+onnx_ints aril__onnx_attr_ints(onnx_call *c, const char *name);
+onnx_floats aril__onnx_attr_floats(onnx_call *c, const char *name);
+const onnx_body *aril__onnx_attr_body(const onnx_call *c, const char *name);
+
+static inline bool attr_is(onnx_call *c, const char *name, const char *otherwise, const char *text)
+{
+    return strcmp(aril__onnx_attr_text(c, name, otherwise), text) == 0;
+}
+
+/* Integers that are an attribute up to some version, and an input after it: n is -1 if there are
+ * none. */
+aril_status aril__onnx_ints_of(onnx_call *c, const char *name, int input, onnx_ints *out);
+
+/* ---- helpers ---- */
+
+aril__cold aril_status aril__onnx_fail(const onnx_call *c, aril_status code, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/* An axis from 0 to n - 1; -1 with an error. */
+int aril__onnx_axis(const onnx_call *c, int64_t axis, int n);
+/* Axes for reductions. */
+aril_status aril__onnx_axes(const onnx_call *c, onnx_ints from, int n, aril_axes *out);
+/* Sizes from integers. */
+aril_status aril__onnx_shape(const onnx_call *c, onnx_ints from, aril_shape *out);
+
+/* The result of a computation whose memory order or form is like x, in its dtype. */
+static inline aril_tensor *like(aril_tensor *y, const aril_tensor *x)
+{
+    return aril_cast(y, aril_dtype_of(x));
+}
+
+/* x in a float of 8 or 4 bits. What is too large becomes the largest number, or, unless `saturate`,
+ * infinite or NaN. `round` is the direction for f8e8m0: "up", "down" or "nearest". */
+aril_tensor *aril__onnx_small_float(aril_tensor *x, aril_dtype to, bool saturate,
+                                    const char *round);
+
+/* Integers, or numbers, of the host as a tensor of one dimension, where the node is computed. */
+aril_tensor *aril__onnx_index(onnx_call *c, const int64_t *at, int64_t n);
+aril_tensor *aril__onnx_numbers(onnx_call *c, const double *at, int64_t n, aril_dtype dtype);
+/* The same integers on the CPU. */
+aril_tensor *aril__onnx_from_ints(const int64_t *at, int64_t n);
+
+/* A value that depends on the host alone is created outside the trace. */
+aril__pause aril__onnx_pause(const onnx_call *c);
+void aril__onnx_resume(const onnx_call *c, aril__pause p);
+
+static inline bool is_symbolic(const aril_tensor *t)
+{
+    return (t->flags & ARIL__SYMBOLIC) != 0;
+}
+
+#endif

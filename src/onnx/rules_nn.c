@@ -1,0 +1,570 @@
+/* Convolution, pooling, normalization. */
+#include "onnx/rules.h"
+
+#include <inttypes.h>
+#include <math.h>
+
+/* ---- windows ---- */
+
+/* The attributes that convolution and pooling share, one entry for each spatial dimension. */
+typedef struct windows {
+    int n;
+    int64_t kernel[3], stride[3], dilation[3], before[3], after[3];
+    aril_padding mode;
+} windows;
+
+static aril_status read_list(onnx_call *c, const char *name, int n, int64_t *to, int64_t otherwise)
+{
+    onnx_ints from = aril__onnx_attr_ints(c, name);
+    for (int i = 0; i < n; i++) to[i] = from.n >= 0 && i < from.n ? from.at[i] : otherwise;
+    if (from.n >= 0 && from.n != n)
+        return aril__onnx_fail(c, ARIL_ERR_ARG, "%s has %" PRId64 " entries, expected %d", name,
+                               from.n, n);
+    return ARIL_OK;
+}
+
+/* Zeros are given as ARIL_ZERO, since 0 means "like the first". */
+static void put(int64_t *to, const int64_t *from, int n)
+{
+    for (int i = 0; i < n; i++) to[i] = from[i] ? from[i] : ARIL_ZERO;
+}
+
+static aril_status read_windows(onnx_call *c, int n, windows *w)
+{
+    onnx_ints pads = aril__onnx_attr_ints(c, "pads");
+    *w = (windows){ .n = n };
+    if (n < 1 || n > 3) return aril__onnx_fail(c, ARIL_ERR_UNSUPPORTED, "%d spatial dimensions", n);
+    aril_status s = read_list(c, "strides", n, w->stride, 1);
+    if (s == ARIL_OK) s = read_list(c, "dilations", n, w->dilation, 1);
+    if (s == ARIL_OK) s = read_list(c, "kernel_shape", n, w->kernel, 0);
+    if (s < 0) return s;
+    if (pads.n >= 0 && pads.n != 2 * n)
+        return aril__onnx_fail(c, ARIL_ERR_ARG, "pads has %" PRId64 " entries, expected %d", pads.n,
+                               2 * n);
+    for (int i = 0; i < n && pads.n > 0; i++) {
+        w->before[i] = pads.at[i];
+        w->after[i] = pads.at[n + i];
+        if (w->before[i] < 0 || w->after[i] < 0)
+            return aril__onnx_fail(c, ARIL_ERR_UNSUPPORTED, "negative padding");
+    }
+    for (int i = 0; i < n; i++)
+        if (w->stride[i] < 1 || w->dilation[i] < 1)
+            return aril__onnx_fail(c, ARIL_ERR_ARG, "strides and dilations must be positive");
+    const char *mode = aril__onnx_attr_text(c, "auto_pad", "NOTSET");
+    w->mode = strcmp(mode, "SAME_UPPER") == 0   ? ARIL_SAME
+              : strcmp(mode, "SAME_LOWER") == 0 ? ARIL_SAME_LOWER
+              : strcmp(mode, "VALID") == 0      ? ARIL_VALID
+                                                : ARIL_NUMBERS;
+    return ARIL_OK;
+}
+
+static aril_conv_opts conv_opts(const windows *w)
+{
+    aril_conv_opts o = { .mode = w->mode };
+    put(o.stride, w->stride, w->n);
+    put(o.dilation, w->dilation, w->n);
+    if (w->mode == ARIL_NUMBERS) {
+        put(o.padding, w->before, w->n);
+        put(o.padding_end, w->after, w->n);
+    }
+    return o;
+}
+
+/* ---- convolution ---- */
+
+static aril_status conv(onnx_call *c)
+{
+    static aril_tensor *(*const fn[])(aril_tensor *, aril_tensor *, aril_tensor *,
+                                      aril_conv_opts) = { aril_conv1d, aril_conv2d, aril_conv3d };
+    aril_tensor *x = in(c, 0), *w = in(c, 1), *b = in(c, 2);
+    windows k;
+    aril_status s = read_windows(c, aril_ndim(x) - 2, &k);
+    if (s < 0) return s;
+    aril_conv_opts o = conv_opts(&k);
+    o.groups = aril__onnx_attr_int(c, "group", 1);
+    return give(c, 0, fn[k.n - 1](x, w, b, o));
+}
+
+/* The padding that gives the output sizes that are asked for. */
+static aril_status transposed_pads(onnx_call *c, windows *k, const aril_tensor *x,
+                                   const aril_tensor *w, const int64_t *extra)
+{
+    onnx_ints sizes = aril__onnx_attr_ints(c, "output_shape");
+    bool same = k->mode == ARIL_SAME || k->mode == ARIL_SAME_LOWER;
+    if (sizes.n >= 0 && sizes.n != k->n && sizes.n != k->n + 2)
+        return aril__onnx_fail(c, ARIL_ERR_ARG, "output_shape has %" PRId64 " entries", sizes.n);
+    for (int i = 0; i < k->n && (same || sizes.n >= 0); i++) {
+        int64_t full = (aril_size(x, i + 2) - 1) * k->stride[i] +
+                       k->dilation[i] * (aril_size(w, i + 2) - 1) + 1 + extra[i];
+        int64_t want =
+            sizes.n >= 0 ? sizes.at[sizes.n - k->n + i] : aril_size(x, i + 2) * k->stride[i];
+        int64_t total = full - want;
+        /* What is missing is added at the end. */
+        k->before[i] = total < 0 ? 0 : k->mode == ARIL_SAME ? total / 2 : total - total / 2;
+        k->after[i] = total - k->before[i];
+    }
+    k->mode = ARIL_NUMBERS;
+    return ARIL_OK;
+}
+
+static aril_status conv_transpose(onnx_call *c)
+{
+    static aril_tensor *(*const fn[])(aril_tensor *, aril_tensor *, aril_tensor *,
+                                      aril_conv_opts) = { aril_conv_transpose1d,
+                                                          aril_conv_transpose2d,
+                                                          aril_conv_transpose3d };
+    aril_tensor *x = in(c, 0), *w = in(c, 1), *b = in(c, 2);
+    windows k;
+    int64_t extra[3] = { 0 };
+    aril_status s = read_windows(c, aril_ndim(x) - 2, &k);
+    if (s == ARIL_OK) s = read_list(c, "output_padding", k.n, extra, 0);
+    if (s == ARIL_OK && aril_ndim(w) != k.n + 2)
+        s = aril__onnx_fail(c, ARIL_ERR_SHAPE, "the weights do not fit");
+    if (s == ARIL_OK) s = transposed_pads(c, &k, x, w, extra);
+    if (s < 0) return s;
+    /* Computed without padding, then cropped, or enlarged by zeros. */
+    windows plain = k;
+    memset(plain.before, 0, sizeof plain.before);
+    memset(plain.after, 0, sizeof plain.after);
+    aril_conv_opts o = conv_opts(&plain);
+    o.groups = aril__onnx_attr_int(c, "group", 1);
+    bool simple = true;
+    for (int i = 0; i < k.n; i++)
+        simple &= k.before[i] >= 0 && k.before[i] == k.after[i] && extra[i] < k.stride[i];
+    if (simple) {
+        put(o.padding, k.before, k.n);
+        put(o.padding_end, k.after, k.n);
+        put(o.output_padding, extra, k.n);
+        return give(c, 0, fn[k.n - 1](x, w, b, o));
+    }
+    aril_tensor *y = fn[k.n - 1](x, w, NULL, o);
+    aril_pads pads = { .n = 2 * k.n };
+    for (int i = 0; i < k.n; i++) {
+        pads.at[2 * (k.n - 1 - i)] = -k.before[i];
+        pads.at[2 * (k.n - 1 - i) + 1] = extra[i] - k.after[i];
+    }
+    y = aril_pad(y, pads, (aril_pad_opts){ 0 });
+    if (b) {
+        for (int i = 0; i < k.n; i++) b = aril_unsqueeze(b, -1);
+        y = aril_add(y, b);
+    }
+    return give(c, 0, y);
+}
+
+/* ---- pooling ---- */
+
+static aril_pool_opts pool_opts(onnx_call *c, const windows *w)
+{
+    aril_pool_opts o = { .mode = w->mode,
+                         .ceil_mode = aril__onnx_attr_int(c, "ceil_mode", 0) != 0 };
+    put(o.kernel, w->kernel, w->n);
+    put(o.stride, w->stride, w->n);
+    put(o.dilation, w->dilation, w->n);
+    if (w->mode == ARIL_NUMBERS) {
+        put(o.padding, w->before, w->n);
+        put(o.padding_end, w->after, w->n);
+    }
+    return o;
+}
+
+/* Indices within a channel become indices in the whole tensor. */
+static aril_tensor *whole_indices(onnx_call *c, aril_tensor *at, aril_tensor *x, int n)
+{
+    int64_t plane = 1, channels = aril_size(x, 0) * aril_size(x, 1);
+    for (int i = 0; i < n; i++) plane *= aril_size(x, i + 2);
+    if (aril__onnx_attr_int(c, "storage_order", 0)) { /* column-major */
+        aril_tensor *rest = at, *column = NULL;
+        int64_t scale = plane;
+        for (int i = n - 1; i >= 0; i--) {
+            int64_t size = aril_size(x, i + 2);
+            scale /= size;
+            aril_tensor *part = aril_mul_scalar(aril_remainder_scalar(rest, size), scale);
+            column = column ? aril_add(column, part) : part;
+            rest = aril_floor_div_scalar(rest, size);
+        }
+        at = column;
+    }
+    aril_tensor *base =
+        aril_mul_scalar(aril_arange(0, channels, 1, ARIL_I64, aril__onnx_device(c)), plane);
+    aril_shape shape = { .ndim = n + 2, .dim = { aril_size(x, 0), aril_size(x, 1), 1, 1, 1 } };
+    return aril_add(at, aril_reshape(base, shape));
+}
+
+static aril_status max_pool(onnx_call *c)
+{
+    static aril_tensor *(*const fn[])(aril_tensor *, aril_pool_opts,
+                                      aril_tensor **) = { aril_max_pool1d, aril_max_pool2d,
+                                                          aril_max_pool3d };
+    aril_tensor *x = in(c, 0), *at = NULL;
+    windows w;
+    aril_status s = read_windows(c, aril_ndim(x) - 2, &w);
+    if (s < 0) return s;
+    aril_tensor *f = aril_dtype_is_float(aril_dtype_of(x)) ? x : aril_cast(x, ARIL_F32);
+    s = give(c, 0, like(fn[w.n - 1](f, pool_opts(c, &w), wanted(c, 1) ? &at : NULL), x));
+    return s < 0 || !wanted(c, 1) ? s : give(c, 1, whole_indices(c, at, x, w.n));
+}
+
+/* Sums of windows by convolution with ones: for dilated windows. */
+static aril_tensor *window_sums(aril_tensor *x, const windows *w, aril_conv_opts o)
+{
+    static aril_tensor *(*const fn[])(aril_tensor *, aril_tensor *, aril_tensor *,
+                                      aril_conv_opts) = { aril_conv1d, aril_conv2d, aril_conv3d };
+    aril_shape kernel = { .ndim = w->n + 2, .dim = { aril_size(x, 1), 1 } };
+    for (int i = 0; i < w->n; i++) kernel.dim[i + 2] = w->kernel[i];
+    o.groups = aril_size(x, 1);
+    return fn[w->n - 1](x, aril_ones(kernel, aril_dtype_of(x), aril_device_of(x)), NULL, o);
+}
+
+static bool is_dilated(const windows *w)
+{
+    for (int i = 0; i < w->n; i++)
+        if (w->dilation[i] != 1) return true;
+    return false;
+}
+
+/* With ceil_mode, windows may extend past the padded end: they are given that much more padding. */
+static void pad_for_ceil(onnx_call *c, windows *w, const aril_tensor *x, int64_t *beyond)
+{
+    for (int i = 0; i < w->n; i++) {
+        int64_t size = aril_size(x, i + 2), span = w->dilation[i] * (w->kernel[i] - 1) + 1;
+        if (w->mode == ARIL_SAME || w->mode == ARIL_SAME_LOWER) {
+            int64_t out = (size + w->stride[i] - 1) / w->stride[i],
+                    total = (out - 1) * w->stride[i] + span - size;
+            if (total < 0) total = 0;
+            w->before[i] = w->mode == ARIL_SAME ? total / 2 : total - total / 2;
+            w->after[i] = total - w->before[i];
+        }
+        beyond[i] = 0;
+        int64_t padded = size + w->before[i] + w->after[i] - span;
+        if (!aril__onnx_attr_int(c, "ceil_mode", 0) || padded < 0) continue;
+        int64_t out = (padded + w->stride[i] - 1) / w->stride[i] + 1;
+        if ((out - 1) * w->stride[i] >= size + w->before[i]) out--;
+        beyond[i] = (out - 1) * w->stride[i] - padded;
+        if (beyond[i] < 0) beyond[i] = 0;
+    }
+    w->mode = ARIL_NUMBERS;
+}
+
+static aril_status average_pool(onnx_call *c)
+{
+    static aril_tensor *(*const fn[])(aril_tensor *, aril_pool_opts) = { aril_avg_pool1d,
+                                                                         aril_avg_pool2d,
+                                                                         aril_avg_pool3d };
+    aril_tensor *x = in(c, 0);
+    windows w;
+    aril_status s = read_windows(c, aril_ndim(x) - 2, &w);
+    if (s < 0) return s;
+    bool count_pad = aril__onnx_attr_int(c, "count_include_pad", 0) != 0;
+    if (!is_dilated(&w)) {
+        aril_pool_opts o = pool_opts(c, &w);
+        o.count_exclude_pad = !count_pad;
+        return give(c, 0, fn[w.n - 1](x, o));
+    }
+    int64_t beyond[3];
+    pad_for_ceil(c, &w, x, beyond);
+    aril_pads pads = { .n = 2 * w.n }, own = { .n = 2 * w.n };
+    for (int i = 0; i < w.n; i++) {
+        pads.at[2 * (w.n - 1 - i)] = w.before[i];
+        pads.at[2 * (w.n - 1 - i) + 1] = w.after[i] + beyond[i];
+        own.at[2 * (w.n - 1 - i) + 1] = beyond[i];
+        own.at[2 * (w.n - 1 - i)] = 0;
+    }
+    aril_tensor *ones = aril_ones_like(x);
+    if (count_pad) { /* the padding counts, what lies beyond does not */
+        aril_pads counted = pads;
+        for (int i = 0; i < w.n; i++) counted.at[2 * (w.n - 1 - i) + 1] = w.after[i];
+        ones = aril_pad(ones, counted, (aril_pad_opts){ .value = 1 });
+        ones = aril_pad(ones, own, (aril_pad_opts){ 0 });
+    } else {
+        ones = aril_pad(ones, pads, (aril_pad_opts){ 0 });
+    }
+    memset(w.before, 0, sizeof w.before);
+    memset(w.after, 0, sizeof w.after);
+    aril_conv_opts o = conv_opts(&w);
+    aril_tensor *sum = window_sums(aril_pad(x, pads, (aril_pad_opts){ 0 }), &w, o);
+    return give(c, 0, aril_div(sum, window_sums(ones, &w, o)));
+}
+
+static aril_status lp_pool(onnx_call *c)
+{
+    aril_tensor *x = in(c, 0);
+    double p =
+        c->version < 2 ? aril__onnx_attr_float(c, "p", 2) : (double)aril__onnx_attr_int(c, "p", 2);
+    windows w;
+    int64_t beyond[3];
+    aril_status s = read_windows(c, aril_ndim(x) - 2, &w);
+    if (s < 0) return s;
+    pad_for_ceil(c, &w, x, beyond);
+    for (int i = 0; i < w.n; i++) w.after[i] += beyond[i];
+    aril_tensor *powers = p == 1 ? aril_abs(x) : aril_pow_scalar(aril_abs(x), p);
+    aril_tensor *sum = window_sums(powers, &w, conv_opts(&w));
+    return give(c, 0, p == 1 ? sum : aril_pow_scalar(sum, 1 / p));
+}
+
+static aril_status global_average_pool(onnx_call *c)
+{
+    return give(c, 0, aril_global_avg_pool(in(c, 0)));
+}
+
+static aril_status global_max_pool(onnx_call *c)
+{
+    return give(c, 0, aril_global_max_pool(in(c, 0)));
+}
+
+static aril_axes spatial_axes(const aril_tensor *x, int from)
+{
+    aril_axes axes = { .keepdim = true };
+    for (int i = from; i < aril_ndim(x); i++) axes.axis[axes.n++] = i;
+    return axes;
+}
+
+static aril_status global_lp_pool(onnx_call *c)
+{
+    aril_tensor *x = in(c, 0);
+    double p =
+        c->version < 2 ? aril__onnx_attr_float(c, "p", 2) : (double)aril__onnx_attr_int(c, "p", 2);
+    return give(c, 0, aril_norm(x, spatial_axes(x, 2), p));
+}
+
+static aril_status max_unpool(onnx_call *c)
+{
+    aril_tensor *x = in(c, 0), *at = in(c, 1);
+    windows w;
+    onnx_ints sizes;
+    aril_status s = read_windows(c, aril_ndim(x) - 2, &w);
+    if (s == ARIL_OK) s = aril__onnx_ints(c, 2, &sizes);
+    if (s != ARIL_OK) return s;
+    aril_shape inferred = aril_shape_of(x), to;
+    for (int i = 0; i < w.n; i++)
+        inferred.dim[i + 2] =
+            (inferred.dim[i + 2] - 1) * w.stride[i] - w.before[i] - w.after[i] + w.kernel[i];
+    /* Indices are those of the inferred sizes, also if others are asked for. */
+    int64_t total = 1, plane = 1;
+    for (int i = 0; i < inferred.ndim; i++) total *= inferred.dim[i];
+    for (int i = 0; i < w.n; i++) plane *= inferred.dim[i + 2];
+    if (sizes.n >= 0 && (s = aril__onnx_shape(c, sizes, &to)) < 0) return s;
+    if (sizes.n < 0) to = inferred;
+    if (to.ndim != inferred.ndim)
+        return aril__onnx_fail(c, ARIL_ERR_SHAPE, "output_shape has another number of dimensions");
+    int64_t n = aril_numel(x), all = 1;
+    for (int i = 0; i < to.ndim; i++) all *= to.dim[i];
+    aril_tensor *index = aril_reshape(at, ARIL_SHAPE(n));
+    if (sizes.n >= 0 && all != total) { /* positions in the larger result */
+        aril_tensor *rest = index, *moved = NULL;
+        int64_t stride = 1;
+        for (int i = to.ndim - 1; i >= 0; i--) {
+            aril_tensor *part =
+                aril_mul_scalar(aril_remainder_scalar(rest, inferred.dim[i]), stride);
+            moved = moved ? aril_add(moved, part) : part;
+            rest = aril_floor_div_scalar(rest, inferred.dim[i]);
+            stride *= to.dim[i];
+        }
+        index = moved;
+    }
+    aril_tensor *y = aril_zeros(ARIL_SHAPE(all), aril_dtype_of(x), aril_device_of(x));
+    return give(c, 0, aril_reshape(aril_scatter(y, index, aril_reshape(x, ARIL_SHAPE(n)), 0), to));
+}
+
+/* ---- normalization ---- */
+
+/* [C] as [1,C,1...] */
+static aril_tensor *per_channel(aril_tensor *v, const aril_tensor *x)
+{
+    for (int i = 2; i < aril_ndim(x); i++) v = aril_unsqueeze(v, -1);
+    return v;
+}
+
+static aril_status batch_norm_training(onnx_call *c, double eps)
+{
+    aril_tensor *x = in(c, 0), *scale = in(c, 1), *bias = in(c, 2), *mean0 = in(c, 3),
+                *var0 = in(c, 4);
+    double momentum = aril__onnx_attr_float(c, "momentum", 0.9);
+    aril_axes axes = { 0 };
+    for (int i = 0; i < aril_ndim(x); i++)
+        if (i != 1) axes.axis[axes.n++] = i;
+    aril_tensor *mean, *var = aril_var_mean(x, axes, 0, &mean);
+    aril_tensor *y = aril_sub(x, per_channel(mean, x));
+    y = aril_mul(y, per_channel(aril_mul(aril_rsqrt(aril_add_scalar(var, eps)), scale), x));
+    aril_status s = give(c, 0, like(aril_add(y, per_channel(bias, x)), x));
+    if (s == ARIL_OK)
+        s = give(c, 1,
+                 like(aril_add(aril_mul_scalar(mean0, momentum),
+                               aril_mul_scalar(mean, 1 - momentum)),
+                      mean0));
+    if (s == ARIL_OK)
+        s = give(c, 2,
+                 like(aril_add(aril_mul_scalar(var0, momentum), aril_mul_scalar(var, 1 - momentum)),
+                      var0));
+    return s;
+}
+
+static aril_status batch_norm(onnx_call *c)
+{
+    double eps = aril__onnx_attr_float(c, "epsilon", 1e-5);
+    bool training = c->version >= 14 ? aril__onnx_attr_int(c, "training_mode", 0) != 0
+                    : c->version < 7 ? !aril__onnx_attr_int(c, "is_test", 0) && c->n_out > 1
+                                     : wanted(c, 1);
+    if (training) return batch_norm_training(c, eps);
+    aril_tensor *x = in(c, 0);
+    return give(c, 0,
+                aril_batch_norm(x, in(c, 1), in(c, 2), in(c, 3), in(c, 4),
+                                (aril_batch_norm_opts){ .eval = true, .eps = eps }));
+}
+
+static aril_status instance_norm(onnx_call *c)
+{
+    double eps = aril__onnx_attr_float(c, "epsilon", 1e-5);
+    return give(c, 0,
+                aril_instance_norm(in(c, 0), in(c, 1), in(c, 2), NULL, NULL,
+                                   (aril_instance_norm_opts){ .eps = eps }));
+}
+
+/* Statistics in the type that `stash_type` says. */
+static aril_tensor *stashed(onnx_call *c, aril_tensor *x)
+{
+    aril_dtype dtype = ARIL_F32;
+    aril__onnx_dtype(aril__onnx_attr_int(c, "stash_type", 1), &dtype);
+    return aril_cast(x, aril_dtype_of(x) == ARIL_F64 ? ARIL_F64 : dtype);
+}
+
+static aril_status layer_norm(onnx_call *c)
+{
+    aril_tensor *x = in(c, 0), *scale = in(c, 1), *bias = in(c, 2), *f = stashed(c, x), *mean;
+    int axis = aril__onnx_axis(c, aril__onnx_attr_int(c, "axis", -1), aril_ndim(x));
+    double eps = aril__onnx_attr_float(c, "epsilon", 1e-5);
+    if (axis < 0) return ARIL_ERR_ARG;
+    aril_shape last = { 0 };
+    for (int i = axis; i < aril_ndim(x); i++) last.dim[last.ndim++] = aril_size(x, i);
+    bool fits = scale && aril_ndim(scale) == last.ndim;
+    for (int i = 0; i < last.ndim && fits; i++) fits = aril_size(scale, i) == last.dim[i];
+    if (fits && bias) fits = aril_numel(bias) == aril_numel(scale) && aril_ndim(bias) == last.ndim;
+    if (!wanted(c, 1) && !wanted(c, 2) && fits && aril_dtype_of(f) == aril_dtype_of(x))
+        return give(c, 0, aril_layer_norm(x, scale, bias, last, (aril_norm_opts){ eps }));
+    aril_tensor *var = aril_var_mean(f, spatial_axes(x, axis), 0, &mean);
+    aril_tensor *inverse = aril_rsqrt(aril_add_scalar(var, eps));
+    aril_tensor *y = like(aril_mul(aril_sub(f, mean), inverse), x);
+    y = aril_mul(y, scale);
+    aril_status s = give(c, 0, bias ? aril_add(y, bias) : y);
+    if (s == ARIL_OK) s = give(c, 1, mean);
+    return s == ARIL_OK ? give(c, 2, inverse) : s;
+}
+
+static aril_status rms_norm(onnx_call *c)
+{
+    aril_tensor *x = in(c, 0), *scale = in(c, 1), *f = stashed(c, x);
+    int axis = aril__onnx_axis(c, aril__onnx_attr_int(c, "axis", -1), aril_ndim(x));
+    double eps = aril__onnx_attr_float(c, "epsilon", 1e-5);
+    if (axis < 0) return ARIL_ERR_ARG;
+    aril_tensor *mean = aril_mean(aril_square(f), spatial_axes(x, axis));
+    aril_tensor *y = like(aril_mul(f, aril_rsqrt(aril_add_scalar(mean, eps))), x);
+    return give(c, 0, aril_mul(y, scale));
+}
+
+static aril_status group_norm(onnx_call *c)
+{
+    aril_tensor *x = in(c, 0), *scale = in(c, 1), *bias = in(c, 2);
+    int64_t groups = aril__onnx_attr_int(c, "num_groups", 1);
+    double eps = aril__onnx_attr_float(c, "epsilon", 1e-5);
+    if (groups < 1 || aril_size(x, 1) % groups)
+        return aril__onnx_fail(c, ARIL_ERR_SHAPE, "%" PRId64 " groups do not divide the channels",
+                               groups);
+    if (c->version < 21) { /* one factor for each group */
+        scale = aril_repeat_interleave(scale, aril_size(x, 1) / groups, 0);
+        bias = aril_repeat_interleave(bias, aril_size(x, 1) / groups, 0);
+    }
+    return give(c, 0, aril_group_norm(x, scale, bias, groups, (aril_norm_opts){ eps }));
+}
+
+static aril_status lrn(onnx_call *c)
+{
+    double k = aril__onnx_attr_float(c, "bias", 1);
+    aril_lrn_opts o = { .alpha = aril__onnx_attr_float(c, "alpha", 1e-4),
+                        .beta = aril__onnx_attr_float(c, "beta", 0.75),
+                        .k = k ? k : ARIL_ZERO };
+    aril_tensor *x = in(c, 0);
+    int64_t size = aril__onnx_attr_int(c, "size", 1);
+    if (size % 2) return give(c, 0, aril_local_response_norm(x, size, o));
+    /* ONNX: from c - floor((size - 1) / 2) to c + ceil((size - 1) / 2) */
+    aril_tensor *sum = NULL, *square = aril_square(x);
+    int64_t n = aril_size(x, 1), before = (size - 1) / 2, after = size - 1 - before;
+    aril_pads pads = { .n = 2 * (aril_ndim(x) - 1) };
+    pads.at[pads.n - 2] = before;
+    pads.at[pads.n - 1] = after;
+    square = aril_pad(square, pads, (aril_pad_opts){ 0 });
+    for (int64_t i = 0; i < size; i++) {
+        aril_tensor *part = aril_narrow(square, 1, i, n);
+        sum = sum ? aril_add(sum, part) : part;
+    }
+    aril_tensor *base = aril_add_scalar(aril_mul_scalar(sum, o.alpha / (double)size), k);
+    return give(c, 0, aril_div(x, aril_pow_scalar(base, o.beta)));
+}
+
+static aril_status mean_variance_norm(onnx_call *c)
+{
+    aril_tensor *x = in(c, 0), *mean;
+    onnx_ints from = aril__onnx_attr_ints(c, "axes");
+    aril_axes axes = ARIL_KEEPDIM(0, 2, 3);
+    if (from.n >= 0) {
+        aril_status s = aril__onnx_axes(c, from, aril_ndim(x), &axes);
+        if (s < 0) return s;
+        axes.keepdim = true;
+    }
+    aril_tensor *var = aril_var_mean(x, axes, 0, &mean);
+    return give(c, 0, aril_div(aril_sub(x, mean), aril_add_scalar(aril_sqrt(var), 1e-9)));
+}
+
+/* x / norm, and 0 where the norm is 0 */
+static aril_status lp_norm(onnx_call *c)
+{
+    aril_tensor *x = in(c, 0);
+    int axis = aril__onnx_axis(c, aril__onnx_attr_int(c, "axis", -1), aril_ndim(x));
+    if (axis < 0) return ARIL_ERR_ARG;
+    aril_tensor *norm = aril_norm(x, ARIL_KEEPDIM(axis), (double)aril__onnx_attr_int(c, "p", 2));
+    aril_tensor *divisor = aril_where(aril_eq_scalar(norm, 0), aril_ones_like(norm), norm);
+    return give(c, 0, aril_div(x, divisor));
+}
+
+/* ---- dropout ---- */
+
+static aril_status dropout(onnx_call *c)
+{
+    aril_tensor *x = in(c, 0);
+    double ratio = aril__onnx_attr_float(c, "ratio", 0.5);
+    int64_t training = c->version < 7 ? !aril__onnx_attr_int(c, "is_test", 0) : 0;
+    aril_status s = ARIL_OK;
+    if (c->version >= 12) {
+        s = aril__onnx_float_in(c, 1, 0.5, &ratio);
+        if (s == ARIL_OK) s = aril__onnx_int_in(c, 2, 0, &training);
+    }
+    if (s != ARIL_OK) return s;
+    aril_dtype mask = c->version < 10 ? aril_dtype_of(x) : ARIL_BOOL;
+    if (!training || ratio == 0) {
+        s = give(c, 0, x);
+        return s < 0 || !wanted(c, 1) ? s : give(c, 1, aril_cast(aril_ones_like(x), mask));
+    }
+    aril_tensor *kept = aril_dropout(aril_ones_like(x), ratio, (aril_dropout_opts){ 0 });
+    s = give(c, 0, aril_mul(x, kept));
+    return s < 0 || !wanted(c, 1) ? s : give(c, 1, aril_cast(aril_gt_scalar(kept, 0), mask));
+}
+
+const onnx_rule aril__onnx_nn_rules[] = {
+    RULE("Conv", 1, conv),
+    RULE("ConvTranspose", 1, conv_transpose),
+    RULE("MaxPool", 1, max_pool),
+    RULE("AveragePool", 1, average_pool),
+    RULE("LpPool", 1, lp_pool),
+    RULE("GlobalAveragePool", 1, global_average_pool),
+    RULE("GlobalMaxPool", 1, global_max_pool),
+    RULE("GlobalLpPool", 1, global_lp_pool),
+    RULE("MaxUnpool", 9, max_unpool),
+    RULE("BatchNormalization", 1, batch_norm),
+    RULE("InstanceNormalization", 1, instance_norm),
+    RULE("LayerNormalization", 17, layer_norm),
+    RULE("RMSNormalization", 23, rms_norm),
+    RULE("GroupNormalization", 18, group_norm),
+    RULE("LRN", 1, lrn),
+    RULE("MeanVarianceNormalization", 9, mean_variance_norm),
+    RULE("LpNormalization", 1, lp_norm),
+    RULE_FLAGS("Dropout", 1, dropout, 0),
+    { 0 },
+};

@@ -1,0 +1,385 @@
+/* Strings. */
+#include "onnx/rules.h"
+
+#include <ctype.h>
+#include <regex.h>
+#include <stdlib.h>
+#include <strings.h>
+
+static const onnx_text *text_in(onnx_call *c, int i)
+{
+    if (given(c, i) && c->in[i].kind == ONNX_TEXT) return c->in[i].text;
+    aril__onnx_fail(c, ARIL_ERR_DTYPE, "input %d is not a tensor of strings", i);
+    return NULL;
+}
+
+static onnx_text *new_text(onnx_call *c, aril_shape shape)
+{
+    onnx_text *t = aril__onnx_alloc(&c->run->arena, 1, sizeof *t);
+    size_t n = 1;
+    for (int i = 0; i < shape.ndim; i++) n *= (size_t)shape.dim[i];
+    if (!t || !(t->at = aril__onnx_alloc(&c->run->arena, n, sizeof *t->at))) return NULL;
+    for (size_t i = 0; i < n; i++) t->at[i].at = "";
+    t->n = n;
+    t->shape = shape;
+    return t;
+}
+
+static aril_status give_text(onnx_call *c, int i, const onnx_text *t)
+{
+    return give_value(c, i, (onnx_value){ .kind = ONNX_TEXT, .text = t });
+}
+
+/* ---- StringConcat ---- */
+
+/* The position in a tensor that is broadcast, of element k of `shape`. */
+static size_t broadcast_at(aril_shape shape, const onnx_text *t, size_t k)
+{
+    size_t at = 0, stride = 1;
+    for (int i = shape.ndim - 1, j = t->shape.ndim - 1; i >= 0; i--, j--) {
+        size_t index = k % (size_t)shape.dim[i];
+        k /= (size_t)shape.dim[i];
+        if (j < 0) continue;
+        if (t->shape.dim[j] != 1) at += index * stride;
+        stride *= (size_t)t->shape.dim[j];
+    }
+    return at;
+}
+
+static aril_status concat(onnx_call *c)
+{
+    const onnx_text *a = text_in(c, 0), *b = text_in(c, 1);
+    if (!a || !b) return ARIL_ERR_DTYPE;
+    aril_shape shape = a->shape.ndim >= b->shape.ndim ? a->shape : b->shape,
+               other = a->shape.ndim >= b->shape.ndim ? b->shape : a->shape;
+    for (int i = 1; i <= other.ndim; i++) {
+        int64_t *to = &shape.dim[shape.ndim - i], d = other.dim[other.ndim - i];
+        if (*to == 1)
+            *to = d;
+        else if (d != 1 && d != *to)
+            return aril__onnx_fail(c, ARIL_ERR_SHAPE, "sizes do not fit");
+    }
+    onnx_text *y = new_text(c, shape);
+    if (!y) return ARIL_ERR_MEMORY;
+    for (size_t i = 0; i < y->n; i++) {
+        aril__slice p = a->at[broadcast_at(shape, a, i)], q = b->at[broadcast_at(shape, b, i)];
+        char *both = aril__onnx_alloc(&c->run->arena, p.n + q.n, 1);
+        if (!both) return ARIL_ERR_MEMORY;
+        if (p.n) memcpy(both, p.at, p.n);
+        if (q.n) memcpy(both + p.n, q.at, q.n);
+        y->at[i] = (aril__slice){ both, p.n + q.n };
+    }
+    return give_text(c, 0, y);
+}
+
+/* ---- StringSplit ---- */
+
+/* The next part of a text; advances *at. False at the end. */
+static bool next_part(const char **at, const char *end, const char *by, int64_t left,
+                      aril__slice *part)
+{
+    size_t n = strlen(by);
+    if (!n) { /* white space */
+        while (*at < end && isspace((unsigned char)**at)) (*at)++;
+        if (*at >= end) return false;
+        const char *start = *at, *stop = start;
+        if (!left) {
+            stop = end;
+            while (stop > start && isspace((unsigned char)stop[-1])) stop--;
+            *at = end;
+        } else {
+            while (stop < end && !isspace((unsigned char)*stop)) stop++;
+            *at = stop;
+        }
+        *part = (aril__slice){ start, (size_t)(stop - start) };
+        return true;
+    }
+    if (!*at) return false;
+    const char *start = *at, *stop = left ? memmem(start, (size_t)(end - start), by, n) : NULL;
+    *part = (aril__slice){ start, (size_t)((stop ? stop : end) - start) };
+    *at = stop ? stop + n : NULL;
+    return true;
+}
+
+static int64_t split_into(aril__slice text, const char *by, int64_t most, aril__slice *to)
+{
+    const char *at = text.at, *end = (const char *)text.at + text.n;
+    aril__slice part;
+    int64_t n = 0;
+    if (!text.n) return 0;
+    for (; next_part(&at, end, by, most - n, &part); n++)
+        if (to) to[n] = part;
+    return n;
+}
+
+static aril_status split(onnx_call *c)
+{
+    const onnx_text *x = text_in(c, 0);
+    if (!x) return ARIL_ERR_DTYPE;
+    const char *by = aril__onnx_attr_text(c, "delimiter", "");
+    int64_t most = aril__onnx_attr_int(c, "maxsplit", INT64_MAX), widest = 0;
+    int64_t *n = aril__onnx_alloc(&c->run->arena, x->n, sizeof *n);
+    if (!n) return ARIL_ERR_MEMORY;
+    if (most < 0) most = INT64_MAX;
+    for (size_t i = 0; i < x->n; i++) {
+        n[i] = split_into(x->at[i], by, most, NULL);
+        if (n[i] > widest) widest = n[i];
+    }
+    aril_shape shape = x->shape;
+    if (shape.ndim == ARIL_MAX_DIMS)
+        return aril__onnx_fail(c, ARIL_ERR_UNSUPPORTED, "too many dimensions");
+    shape.dim[shape.ndim++] = widest;
+    onnx_text *y = new_text(c, shape);
+    if (!y) return ARIL_ERR_MEMORY;
+    for (size_t i = 0; i < x->n; i++) split_into(x->at[i], by, most, y->at + i * (size_t)widest);
+    aril_status s = give_text(c, 0, y);
+    return s < 0
+               ? s
+               : give(c, 1, aril_from(x->n ? (const void *)n : "", x->shape, ARIL_I64, aril_cpu()));
+}
+
+/* ---- StringNormalizer ---- */
+
+/* Only letters of ASCII change their case. */
+static aril_status change_case(onnx_call *c, aril__slice *s, bool upper)
+{
+    char *copy = aril__onnx_alloc(&c->run->arena, s->n, 1);
+    if (!copy) return ARIL_ERR_MEMORY;
+    for (size_t i = 0; i < s->n; i++) {
+        char ch = ((const char *)s->at)[i];
+        copy[i] = upper && ch >= 'a' && ch <= 'z'    ? (char)(ch - 32)
+                  : !upper && ch >= 'A' && ch <= 'Z' ? (char)(ch + 32)
+                                                     : ch;
+    }
+    s->at = copy;
+    return ARIL_OK;
+}
+
+static bool is_stopword(const aril__message *words, aril__slice s, bool exact)
+{
+    for (size_t i = 0; words && i < aril__message_count(words, "strings"); i++) {
+        aril__slice w = aril__message_bytes_at(words, "strings", i);
+        if (w.n == s.n && (exact ? memcmp(w.at, s.at, s.n) : strncasecmp(w.at, s.at, s.n)) == 0)
+            return true;
+    }
+    return false;
+}
+
+static aril_status normalize(onnx_call *c)
+{
+    const onnx_text *x = text_in(c, 0);
+    if (!x) return ARIL_ERR_DTYPE;
+    const char *action = aril__onnx_attr_text(c, "case_change_action", "NONE");
+    bool exact = aril__onnx_attr_int(c, "is_case_sensitive", 0) != 0;
+    const aril__message *words = aril__onnx_attribute(c, "stopwords");
+    onnx_text *y = new_text(c, ARIL_SHAPE((int64_t)(x->n ? x->n : 1)));
+    if (!y) return ARIL_ERR_MEMORY;
+    size_t n = 0;
+    for (size_t i = 0; i < x->n; i++) {
+        if (is_stopword(words, x->at[i], exact)) continue;
+        y->at[n] = x->at[i];
+        if (strcmp(action, "NONE") != 0 &&
+            change_case(c, &y->at[n], strcmp(action, "UPPER") == 0) < 0)
+            return ARIL_ERR_MEMORY;
+        n++;
+    }
+    y->n = n ? n : 1; /* nothing is left: one empty string */
+    y->shape = x->shape.ndim == 2 ? ARIL_SHAPE(1, (int64_t)y->n) : ARIL_SHAPE((int64_t)y->n);
+    return give_text(c, 0, y);
+}
+
+/* ---- RegexFullMatch ---- */
+
+/* A class such as \\d as POSIX writes it, inside brackets or by itself; NULL: not a class. */
+static const char *class_of(char letter, bool inside)
+{
+    switch (letter) {
+    case 'd': return inside ? "0-9" : "[0-9]";
+    case 'w': return inside ? "[:alnum:]_" : "[[:alnum:]_]";
+    case 's': return inside ? "[:space:]" : "[[:space:]]";
+    case 'D': return inside ? NULL : "[^0-9]";
+    case 'W': return inside ? NULL : "[^[:alnum:]_]";
+    case 'S': return inside ? NULL : "[^[:space:]]";
+    default: return NULL;
+    }
+}
+
+/* Writes a bracket expression, in which POSIX knows no escapes; returns its end in the pattern. */
+static const char *put_brackets(const char *p, char **to)
+{
+    bool dash = false;
+    *(*to)++ = *p++;
+    if (*p == '^') *(*to)++ = *p++;
+    for (bool first = true; *p && (*p != ']' || first); first = false, p++) {
+        const char *with = *p == '\\' && p[1] ? class_of(p[1], true) : NULL;
+        if (with) {
+            *to = stpcpy(*to, with);
+            p++;
+        } else if (*p == '\\' && p[1]) {
+            p++;
+            if (*p == '-')
+                dash = true;
+            else
+                *(*to)++ = *p;
+        } else {
+            *(*to)++ = *p;
+        }
+    }
+    if (dash) *(*to)++ = '-';
+    return p;
+}
+
+/* The pattern as a POSIX extended expression that matches the whole text. */
+static char *whole_pattern(onnx_call *c, const char *p)
+{
+    char *start = aril__onnx_alloc(&c->run->arena, 16 * strlen(p) + 16, 1), *to = start;
+    if (!start) return NULL;
+    to = stpcpy(to, "^(");
+    for (; *p; p++) {
+        const char *with = *p == '\\' ? class_of(p[1], false) : NULL;
+        if (with) {
+            to = stpcpy(to, with);
+            p++;
+        } else if (strncmp(p, "(?:", 3) == 0) {
+            *to++ = '(';
+            p += 2;
+        } else if (*p == '[') {
+            p = put_brackets(p, &to);
+            if (!*p) break;
+            *to++ = *p;
+        } else {
+            *to++ = *p;
+            if (*p == '\\' && p[1]) *to++ = *++p;
+        }
+    }
+    stpcpy(to, ")$");
+    return start;
+}
+
+static aril_status full_match(onnx_call *c)
+{
+    const onnx_text *x = text_in(c, 0);
+    if (!x) return ARIL_ERR_DTYPE;
+    char *pattern = whole_pattern(c, aril__onnx_attr_text(c, "pattern", ""));
+    bool *match = aril__onnx_alloc(&c->run->arena, x->n, 1);
+    regex_t expression;
+    if (!pattern || !match) return ARIL_ERR_MEMORY;
+    if (regcomp(&expression, pattern, REG_EXTENDED | REG_NOSUB))
+        return aril__onnx_fail(c, ARIL_ERR_FORMAT, "the pattern is not understood");
+    for (size_t i = 0; i < x->n; i++) {
+        char *copy = aril__onnx_alloc(&c->run->arena, x->at[i].n + 1, 1);
+        if (!copy) break;
+        if (x->at[i].n) memcpy(copy, x->at[i].at, x->at[i].n);
+        match[i] = regexec(&expression, copy, 0, NULL, 0) == 0;
+    }
+    regfree(&expression);
+    return give(c, 0, aril_from(x->n ? (const void *)match : "", x->shape, ARIL_BOOL, aril_cpu()));
+}
+
+/* ---- TfIdfVectorizer ---- */
+
+/* Items of the input or of the pool: integers or strings. */
+typedef struct items {
+    int64_t n;
+    const int64_t *number;
+    aril__slice *text;
+} items;
+
+static bool same_item(const items *a, int64_t i, const items *b, int64_t k)
+{
+    if (a->text && b->text)
+        return a->text[i].n == b->text[k].n &&
+               memcmp(a->text[i].at, b->text[k].at, a->text[i].n) == 0;
+    return a->number && b->number && a->number[i] == b->number[k];
+}
+
+typedef struct grams {
+    items pool;
+    onnx_ints counts, indexes;
+    int64_t shortest, longest, skips;
+} grams;
+
+/* Counts the n-grams of a row of n items. */
+static void count_grams(const grams *g, const items *x, int64_t from, int64_t n, double *to)
+{
+    int64_t entry = 0;
+    for (int64_t length = 1; length <= g->counts.n; length++) {
+        int64_t start = g->counts.at[length - 1],
+                end = length < g->counts.n ? g->counts.at[length] : g->pool.n;
+        if (start < 0 || end > g->pool.n || end < start) return;
+        for (int64_t gram = start; gram + length <= end; gram += length, entry++) {
+            if (length < g->shortest || length > g->longest || entry >= g->indexes.n) continue;
+            for (int64_t step = 1; step <= (length == 1 ? 1 : g->skips + 1); step++)
+                for (int64_t i = 0; i + (length - 1) * step < n; i++) {
+                    bool same = true;
+                    for (int64_t k = 0; k < length && same; k++)
+                        same = same_item(x, from + i + k * step, &g->pool, gram + k);
+                    if (same) to[g->indexes.at[entry]] += 1;
+                }
+        }
+    }
+}
+
+static aril_status read_items(onnx_call *c, items *x, aril_shape *shape)
+{
+    onnx_ints numbers;
+    if (c->in[0].kind == ONNX_TEXT) {
+        *x = (items){ (int64_t)c->in[0].text->n, NULL, c->in[0].text->at };
+        *shape = c->in[0].text->shape;
+        return ARIL_OK;
+    }
+    aril_status s = aril__onnx_ints(c, 0, &numbers);
+    *x = (items){ numbers.n, numbers.at, NULL };
+    *shape = s == ARIL_OK ? aril_shape_of(c->in[0].tensor) : ARIL_SHAPE();
+    return s;
+}
+
+static aril_status tf_idf(onnx_call *c)
+{
+    items x;
+    aril_shape shape;
+    aril_status s = c->n_in ? read_items(c, &x, &shape) : ARIL_ERR_ARG;
+    if (s != ARIL_OK) return s;
+    onnx_ints pool = aril__onnx_attr_ints(c, "pool_int64s");
+    const aril__message *words = aril__onnx_attribute(c, "pool_strings");
+    grams g = { .pool = { pool.n, pool.at, NULL },
+                .counts = aril__onnx_attr_ints(c, "ngram_counts"),
+                .indexes = aril__onnx_attr_ints(c, "ngram_indexes"),
+                .shortest = aril__onnx_attr_int(c, "min_gram_length", 1),
+                .longest = aril__onnx_attr_int(c, "max_gram_length", 1),
+                .skips = aril__onnx_attr_int(c, "max_skip_count", 0) };
+    if (words) {
+        size_t n = aril__message_count(words, "strings");
+        g.pool =
+            (items){ (int64_t)n, NULL, aril__onnx_alloc(&c->run->arena, n, sizeof(aril__slice)) };
+        if (!g.pool.text) return ARIL_ERR_MEMORY;
+        for (size_t i = 0; i < n; i++) g.pool.text[i] = aril__message_bytes_at(words, "strings", i);
+    }
+    int64_t width = 0, rows = shape.ndim == 2 ? shape.dim[0] : 1,
+            n = shape.ndim == 2 ? shape.dim[1] : x.n;
+    for (int64_t i = 0; i < g.indexes.n; i++) {
+        if (g.indexes.at[i] < 0 || g.indexes.at[i] > 1 << 28)
+            return aril__onnx_fail(c, ARIL_ERR_ARG, "an index is out of range");
+        if (g.indexes.at[i] >= width) width = g.indexes.at[i] + 1;
+    }
+    double *y = aril__onnx_alloc(&c->run->arena, (size_t)(rows * width), sizeof *y);
+    if (!y) return ARIL_ERR_MEMORY;
+    const char *mode = aril__onnx_attr_text(c, "mode", "TF");
+    onnx_floats weights = aril__onnx_attr_floats(c, "weights");
+    for (int64_t r = 0; r < rows; r++) {
+        double *row = y + r * width;
+        count_grams(&g, &x, r * n, n, row);
+        if (strcmp(mode, "IDF") == 0)
+            for (int64_t i = 0; i < width; i++) row[i] = row[i] > 0;
+        for (int64_t i = 0; i < g.indexes.n && i < weights.n && strcmp(mode, "TF") != 0; i++)
+            row[g.indexes.at[i]] *= weights.at[i];
+    }
+    aril_tensor *all = aril__onnx_numbers(c, y, rows * width, ARIL_F32);
+    return give(c, 0, shape.ndim == 2 ? aril_reshape(all, ARIL_SHAPE(rows, width)) : all);
+}
+
+const onnx_rule aril__onnx_text_rules[] = {
+    RULE("StringConcat", 20, concat),        RULE("StringSplit", 20, split),
+    RULE("StringNormalizer", 10, normalize), RULE("RegexFullMatch", 20, full_match),
+    RULE("TfIdfVectorizer", 9, tf_idf),      { 0 },
+};

@@ -1,0 +1,357 @@
+/* Memory of a run, and values from tensors in files. */
+#include "core/dtype.h"
+#include "formats/mapped_file.h"
+#include "formats/schemas.h"
+#include "onnx/onnx.h"
+
+#include <inttypes.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- memory ---- */
+
+void *aril__onnx_alloc(onnx_arena *a, size_t n, size_t size)
+{
+    size_t bytes;
+    onnx_chunk *chunk = NULL;
+    bool fits = !__builtin_mul_overflow(n, size, &bytes) && bytes < SIZE_MAX / 2;
+    if (fits && (!a->limit || bytes <= a->limit - a->used))
+        chunk = aril__calloc(sizeof *chunk + bytes + 1);
+    if (!chunk) {
+        aril__fail(ARIL_ERR_MEMORY, "onnx: out of memory");
+        return NULL;
+    }
+    a->used += a->limit ? bytes : 0;
+    chunk->next = a->chunks;
+    a->chunks = chunk;
+    return chunk->at;
+}
+
+bool aril__onnx_keep(onnx_arena *a, aril_tensor *t)
+{
+    if (a->n_kept == a->cap_kept) {
+        size_t cap = 2 * a->cap_kept + 8;
+        aril_tensor **grown = aril__realloc(a->kept, cap * sizeof *grown);
+        if (!grown) {
+            aril__fail(ARIL_ERR_MEMORY, "onnx: out of memory");
+            return false;
+        }
+        a->kept = grown;
+        a->cap_kept = cap;
+    }
+    a->kept[a->n_kept++] = aril_keep(t);
+    return true;
+}
+
+void aril__onnx_arena_free(onnx_arena *a)
+{
+    for (size_t i = 0; i < a->n_kept; i++) aril_release(a->kept[i]);
+    free(a->kept);
+    for (onnx_chunk *next; a->chunks; a->chunks = next) {
+        next = a->chunks->next;
+        free(a->chunks);
+    }
+    *a = (onnx_arena){ 0 };
+}
+
+/* ---- dtypes ---- */
+
+/* By ONNX's number: the dtype, and the field of typed data. */
+static const struct {
+    const char *name;
+    int dtype; /* -1: none */
+    const char *field;
+} dtypes[] = {
+    [0] = { "undefined", -1, NULL },
+    [1] = { "float", ARIL_F32, "float_data" },
+    [2] = { "uint8", ARIL_U8, "int32_data" },
+    [3] = { "int8", ARIL_I8, "int32_data" },
+    [4] = { "uint16", ARIL_U16, "int32_data" },
+    [5] = { "int16", ARIL_I16, "int32_data" },
+    [6] = { "int32", ARIL_I32, "int32_data" },
+    [7] = { "int64", ARIL_I64, "int64_data" },
+    [8] = { "string", -1, "string_data" },
+    [9] = { "bool", ARIL_BOOL, "int32_data" },
+    [10] = { "float16", ARIL_F16, "int32_data" },
+    [11] = { "double", ARIL_F64, "double_data" },
+    [12] = { "uint32", ARIL_U32, "uint64_data" },
+    [13] = { "uint64", ARIL_U64, "uint64_data" },
+    [14] = { "complex64", -1, "float_data" },
+    [15] = { "complex128", -1, "double_data" },
+    [16] = { "bfloat16", ARIL_BF16, "int32_data" },
+    [17] = { "float8e4m3fn", ARIL_F8E4M3FN, "int32_data" },
+    [18] = { "float8e4m3fnuz", ARIL_F8E4M3FNUZ, "int32_data" },
+    [19] = { "float8e5m2", ARIL_F8E5M2, "int32_data" },
+    [20] = { "float8e5m2fnuz", ARIL_F8E5M2FNUZ, "int32_data" },
+    [21] = { "uint4", ARIL_U4, "int32_data" },
+    [22] = { "int4", ARIL_I4, "int32_data" },
+    [23] = { "float4e2m1", ARIL_F4E2M1, "int32_data" },
+    [24] = { "float8e8m0", ARIL_F8E8M0, "int32_data" },
+    [25] = { "uint2", ARIL_U2, "int32_data" },
+    [26] = { "int2", ARIL_I2, "int32_data" },
+};
+enum { DTYPES = sizeof dtypes / sizeof *dtypes, STRING = 8 };
+
+bool aril__onnx_dtype(int64_t number, aril_dtype *out)
+{
+    if (number < 0 || number >= DTYPES || dtypes[number].dtype < 0) return false;
+    *out = (aril_dtype)dtypes[number].dtype;
+    return true;
+}
+
+int aril__onnx_dtype_number(aril_dtype dtype)
+{
+    for (int i = 0; i < DTYPES; i++)
+        if (dtypes[i].dtype == (int)dtype) return i;
+    return 0;
+}
+
+const char *aril__onnx_dtype_name(int64_t number)
+{
+    return number < 0 || number >= DTYPES ? "an unknown type" : dtypes[number].name;
+}
+
+/* ---- tensors ---- */
+
+static const char *name_of(const aril__message *tensor)
+{
+    const char *name = aril__message_text(tensor, "name");
+    return *name ? name : "(unnamed)";
+}
+
+static aril__cold aril_status malformed(const aril__message *tensor, const char *what)
+{
+    char place[64];
+    return aril__fail(ARIL_ERR_FORMAT, "onnx: tensor %s at %s: %s", name_of(tensor),
+                      aril__message_place(tensor, place, sizeof place), what);
+}
+
+/* The sizes, and in *n the number of elements. */
+static aril_status read_shape(const aril__message *m, aril_shape *shape, int64_t *n)
+{
+    size_t ndim = aril__message_count(m, "dims");
+    *n = 1;
+    if (ndim > ARIL_MAX_DIMS)
+        return aril__fail(ARIL_ERR_UNSUPPORTED,
+                          "onnx: a tensor has %zu dimensions, at most %d can be used", ndim,
+                          ARIL_MAX_DIMS);
+    shape->ndim = (int)ndim;
+    for (size_t i = 0; i < ndim; i++) {
+        shape->dim[i] = aril__message_int_at(m, "dims", i);
+        if (shape->dim[i] < 0) return malformed(m, "a size is negative");
+        if (__builtin_mul_overflow(*n, shape->dim[i], n) || *n > INT64_MAX / 16)
+            return malformed(m, "its sizes are too large");
+    }
+    return ARIL_OK;
+}
+
+static aril_status read_text(onnx_arena *a, const aril__message *tensor, onnx_value *out)
+{
+    onnx_text *t = aril__onnx_alloc(a, 1, sizeof *t);
+    if (!t) return ARIL_ERR_MEMORY;
+    int64_t n;
+    aril_status s = read_shape(tensor, &t->shape, &n);
+    if (s < 0) return s;
+    t->n = aril__message_count(tensor, "string_data");
+    if ((int64_t)t->n != n)
+        return malformed(tensor, "the number of strings is not that of its sizes");
+    if (!(t->at = aril__onnx_alloc(a, t->n, sizeof *t->at))) return ARIL_ERR_MEMORY;
+    for (size_t i = 0; i < t->n; i++) {
+        aril__slice from = aril__message_bytes_at(tensor, "string_data", i);
+        char *copy = aril__onnx_alloc(a, from.n, 1);
+        if (!copy) return ARIL_ERR_MEMORY;
+        if (from.n) memcpy(copy, from.at, from.n);
+        t->at[i] = (aril__slice){ copy, from.n };
+    }
+    *out = (onnx_value){ .kind = ONNX_TEXT, .known = true, .text = t };
+    return ARIL_OK;
+}
+
+/* Typed data: each element in a number that may be wider. */
+static aril_status read_typed(const aril__message *tensor, int64_t type, aril_shape shape,
+                              int64_t n, onnx_value *out)
+{
+    aril_dtype dtype = (aril_dtype)dtypes[type].dtype;
+    const char *field = dtypes[type].field;
+    size_t bytes = aril__dtype_bytes(dtype, n), width = aril_dtype_size(dtype);
+    size_t stored = width ? width : 1, count = bytes / stored;
+    if (aril__message_count(tensor, field) != count)
+        return malformed(tensor, "the number of values is not that of its sizes");
+    aril__proto_array from = aril__message_array(tensor, field);
+    unsigned char *buf = aril__malloc(bytes + 1);
+    if (!buf) return aril__fail(ARIL_ERR_MEMORY, "onnx: out of memory");
+    for (size_t i = 0; i < count; i++) /* little-endian: the low bytes come first */
+        memcpy(buf + i * stored, (const char *)from.at + i * from.width, stored);
+    out->tensor = aril_from(buf, shape, dtype, aril_cpu());
+    free(buf);
+    return aril_tensor_status(out->tensor);
+}
+
+/* ---- external data ---- */
+
+static const char *entry(const aril__message *tensor, const char *key)
+{
+    for (size_t i = 0; i < aril__message_count(tensor, "external_data"); i++) {
+        const aril__message *e = aril__message_sub_at(tensor, "external_data", i);
+        if (strcmp(aril__message_text(e, "key"), key) == 0) return aril__message_text(e, "value");
+    }
+    return NULL;
+}
+
+static bool entry_number(const aril__message *tensor, const char *key, uint64_t *out)
+{
+    const char *text = entry(tensor, key);
+    *out = 0;
+    if (!text) return true;
+    char *end;
+    if (*text < '0' || *text > '9') return false;
+    *out = strtoull(text, &end, 10);
+    return !*end && *out < INT64_MAX;
+}
+
+/* The path of a file in the model's folder or below it; NULL with an error. To be freed. */
+static char *external_path(const aril__message *tensor, const char *folder)
+{
+    const char *location = entry(tensor, "location");
+    char *path = NULL, *real = NULL, *base = NULL;
+    if (!location || !*location) {
+        malformed(tensor, "external data without a location");
+    } else if (!folder) {
+        malformed(tensor, "external data in a model that was not read from a file");
+    } else if (*location == '/' || asprintf(&path, "%s/%s", folder, location) < 0) {
+        malformed(tensor, "the location of external data leaves the model's folder");
+    } else if (!(base = realpath(folder, NULL)) || !(real = realpath(path, NULL))) {
+        aril__fail(ARIL_ERR_IO, "onnx: tensor %s: cannot find %s", name_of(tensor), path);
+    } else {
+        size_t n = strlen(base);
+        if (strncmp(real, base, n) != 0 || (real[n] != '/' && n > 1)) {
+            malformed(tensor, "the location of external data leaves the model's folder");
+            free(real);
+            real = NULL;
+        }
+    }
+    if (!real) path = (free(path), NULL);
+    free(path);
+    free(base);
+    return real;
+}
+
+static aril_status read_external(const aril__message *tensor, aril_dtype dtype, aril_shape shape,
+                                 int64_t n, const char *folder, onnx_value *out)
+{
+    uint64_t offset, length;
+    size_t bytes = aril__dtype_bytes(dtype, n);
+    if (!entry_number(tensor, "offset", &offset) || !entry_number(tensor, "length", &length))
+        return malformed(tensor, "offset or length of external data is not a number");
+    char *path = external_path(tensor, folder);
+    if (!path) return aril__latest_status();
+    aril__mapped *file = aril__mapped_open("external data", path);
+    free(path);
+    if (!file) return aril__latest_status();
+    aril_status s = ARIL_OK;
+    size_t size = aril__mapped_size(file);
+    if ((length && length != bytes) || offset > size || bytes > size - offset)
+        s = malformed(tensor, "external data are not as long as its sizes say");
+    if (s == ARIL_OK) {
+        out->tensor =
+            aril_from((const char *)aril__mapped_data(file) + offset, shape, dtype, aril_cpu());
+        s = aril_tensor_status(out->tensor);
+    }
+    if (s == ARIL_OK) s = aril__mapped_check(file);
+    aril__mapped_close(file);
+    return s;
+}
+
+aril_status aril__onnx_tensor(onnx_arena *a, const aril__message *tensor, const char *folder,
+                              onnx_value *out)
+{
+    int64_t type = aril__message_int(tensor, "data_type"), n;
+    aril_shape shape = { 0 };
+    aril_dtype dtype;
+    *out = (onnx_value){ 0 };
+    if (type == STRING) return read_text(a, tensor, out);
+    if (!aril__onnx_dtype(type, &dtype))
+        return aril__fail(ARIL_ERR_UNSUPPORTED, "onnx: tensor %s: type %s is not supported",
+                          name_of(tensor), aril__onnx_dtype_name(type));
+    aril_status s = read_shape(tensor, &shape, &n);
+    if (s < 0) return s;
+    *out = (onnx_value){ .kind = ONNX_TENSOR, .known = true };
+    if (aril__message_int(tensor, "data_location") == 1)
+        return read_external(tensor, dtype, shape, n, folder, out);
+    if (!aril__message_has(tensor, "raw_data")) return read_typed(tensor, type, shape, n, out);
+    aril__slice raw = aril__message_bytes(tensor, "raw_data");
+    if (raw.n != aril__dtype_bytes(dtype, n))
+        return malformed(tensor, "its data are not as long as its sizes say");
+    out->tensor = aril_from(raw.n ? raw.at : "", shape, dtype, aril_cpu());
+    return aril_tensor_status(out->tensor);
+}
+
+aril_status aril__onnx_sparse(onnx_arena *a, const aril__message *sparse, const char *folder,
+                              onnx_value *out)
+{
+    onnx_value values, indices;
+    aril_shape shape;
+    int64_t n;
+    const aril__message *tensor = aril__message_sub(sparse, "values");
+    aril_status s = aril__onnx_tensor(a, tensor, folder, &values);
+    if (s == ARIL_OK)
+        s = aril__onnx_tensor(a, aril__message_sub(sparse, "indices"), folder, &indices);
+    if (s == ARIL_OK) s = read_shape(sparse, &shape, &n);
+    if (s < 0) return s;
+    if (values.kind != ONNX_TENSOR || indices.kind != ONNX_TENSOR || aril_ndim(values.tensor) != 1)
+        return malformed(tensor, "a sparse tensor needs numbers in one dimension");
+    aril_tensor *at = aril_cast(indices.tensor, ARIL_I64);
+    if (aril_ndim(at) == 2) { /* coordinates */
+        int64_t stride = 1;
+        aril_tensor *flat = aril_zeros(ARIL_SHAPE(aril_size(at, 0)), ARIL_I64, aril_cpu());
+        for (int d = shape.ndim - 1; d >= 0 && aril_size(at, 1) == shape.ndim; d--) {
+            flat = aril_add(flat, aril_mul_scalar(aril_select(at, 1, d), stride));
+            stride *= shape.dim[d];
+        }
+        at = flat;
+    }
+    aril_tensor *dense = aril_zeros(ARIL_SHAPE(n), aril_dtype_of(values.tensor), aril_cpu());
+    dense = aril_reshape(aril_index_copy(dense, at, values.tensor, 0), shape);
+    *out = (onnx_value){ .kind = ONNX_TENSOR, .known = true, .tensor = dense };
+    return aril_tensor_status(dense);
+}
+
+/* ---- test data ---- */
+
+static aril_status read_sequence(onnx_arena *a, const aril__message *m, onnx_value *out)
+{
+    static const char *const fields[] = { "tensor_values", "sequence_values", "optional_values" };
+    onnx_sequence *q = aril__onnx_alloc(a, 1, sizeof *q);
+    if (!q) return ARIL_ERR_MEMORY;
+    for (int f = 0; f < 3; f++) {
+        size_t n = aril__message_count(m, fields[f]);
+        if (!n) continue;
+        if (!(q->at = aril__onnx_alloc(a, n, sizeof *q->at))) return ARIL_ERR_MEMORY;
+        for (q->n = 0; q->n < n; q->n++) {
+            aril_status s =
+                aril__onnx_value_of(a, aril__message_sub_at(m, fields[f], q->n), &q->at[q->n]);
+            if (s < 0) return s;
+        }
+        break;
+    }
+    *out = (onnx_value){ .kind = ONNX_SEQUENCE, .known = true, .sequence = q };
+    return ARIL_OK;
+}
+
+aril_status aril__onnx_value_of(onnx_arena *a, const aril__message *m, onnx_value *out)
+{
+    if (m->type == &aril__onnx_SequenceProto) return read_sequence(a, m, out);
+    if (m->type == &aril__onnx_OptionalProto) {
+        static const char *const fields[] = { "tensor_value", "sequence_value", "optional_value" };
+        for (int f = 0; f < 3; f++)
+            if (aril__message_has(m, fields[f]))
+                return aril__onnx_value_of(a, aril__message_sub(m, fields[f]), out);
+        *out = (onnx_value){ .kind = ONNX_OPTIONAL, .known = true };
+        return ARIL_OK;
+    }
+    aril_status s = aril__onnx_tensor(a, m, NULL, out);
+    if (s == ARIL_OK && out->kind == ONNX_TENSOR && !aril__onnx_keep(a, out->tensor))
+        s = ARIL_ERR_MEMORY;
+    return s;
+}
