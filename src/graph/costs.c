@@ -2,7 +2,7 @@
 #include "aril/create.h"
 #include "aril/graph.h"
 #include "graph/program.h"
-#include "graph/stepwise.h"
+#include "graph/inspect.h"
 #include "ops/table/flops.h"
 
 #include <stdlib.h>
@@ -20,7 +20,7 @@ typedef struct cost_call {
 } cost_call;
 
 /* FLOPs and bytes by the rule of the op's row, from the tensors of a run. */
-static void measure(const aril__graph *g, const aril__stepwise *r, cost *c)
+static void measure(const aril__graph *g, const aril__inspection *r, cost *c)
 {
     const aril__graph_node *n = &g->nodes[c->id];
     const aril__value_id *id = aril__graph_in(g, n);
@@ -70,12 +70,12 @@ static void print_row(const aril__graph *g, const cost *c, double total, FILE *t
 static aril_status print_costs(const aril__graph *g, const cost_call *c)
 {
     ARIL_SCOPE;
-    aril__stepwise r = { 0 };
+    aril__inspection r = { 0 };
     cost *all = aril__calloc(g->n_nodes * sizeof *all), sum = { 0 };
     aril_status s = all ? ARIL_OK : aril__fail(ARIL_ERR_MEMORY, "costs: out of memory");
     for (int run = 0; run < 2 && s == ARIL_OK; run++) { /* the first one chooses kernels */
-        aril__stepwise_free(&r);
-        s = aril__graph_stepwise(g, c->inputs, false, &r);
+        aril__inspection_free(&r);
+        s = aril__graph_inspect(g, c->inputs, false, &r);
     }
     for (aril__node_id id = 1; id < g->n_nodes && s == ARIL_OK; id++) {
         all[id].id = id;
@@ -91,7 +91,7 @@ static aril_status print_costs(const aril__graph *g, const cost_call *c)
         fprintf(c->to, "%-22s %-22s %10.3f %10.3f %10.1f\n", "sum", "", sum.flops / 1e6,
                 sum.bytes / 1e6, sum.seconds * 1e6);
     }
-    aril__stepwise_free(&r);
+    aril__inspection_free(&r);
     free(all);
     return s;
 }

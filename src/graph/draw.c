@@ -6,7 +6,7 @@
 #include "aril/dtype.h"
 #include "aril/graph.h"
 #include "graph/program.h"
-#include "graph/stepwise.h"
+#include "graph/inspect.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -24,9 +24,9 @@ enum { SMALL = 60, BOXES = 60 };
 typedef struct drawing {
     const aril__graph *g;
     FILE *to;
-    const aril__stepwise *values; /* NULL: shapes only */
-    int depth;                    /* modules below that level are one box; -1: none is */
-    uint32_t *box;                /* of each node: the first node of its box */
+    const aril__inspection *values; /* NULL: shapes only */
+    int depth;                      /* modules below that level are one box; -1: none is */
+    uint32_t *box;                  /* of each node: the first node of its box */
 } drawing;
 
 /* ---- text ---- */
@@ -322,7 +322,7 @@ static void put_sources(const drawing *d)
     free(read);
 }
 
-aril_status aril__graph_dot(const aril__graph *g, const aril__stepwise *values, FILE *to)
+aril_status aril__graph_dot(const aril__graph *g, const aril__inspection *values, FILE *to)
 {
     drawing d = { g, to, values, -1, aril__calloc(g->n_nodes * sizeof *d.box) };
     if (!d.box) return aril__fail(ARIL_ERR_MEMORY, "draw: out of memory");
@@ -386,12 +386,12 @@ static aril_status write_dot(const aril__graph *g, const draw_call *c, FILE *to)
 {
     if (!c->inputs.n) return aril__graph_dot(g, NULL, to);
     ARIL_SCOPE;
-    aril__stepwise r = { 0 };
-    aril_status s = aril__graph_stepwise(g, c->inputs, true, &r);
+    aril__inspection r = { 0 };
+    aril_status s = aril__graph_inspect(g, c->inputs, true, &r);
     aril_tensor *y = s == ARIL_OK && g->n_outputs ? r.value[g->outputs[0]] : NULL;
     if (y && y->numel == 1 && aril_requires_grad(y)) s = aril_backward(y);
     if (s == ARIL_OK) s = aril__graph_dot(g, &r, to);
-    aril__stepwise_free(&r);
+    aril__inspection_free(&r);
     return s;
 }
 
@@ -434,6 +434,10 @@ aril_status aril_program_draw(const aril_program *p, const char *path, aril_list
                           : path ? "list"
                                  : "path");
     draw_call c = { path, inputs, ARIL_ERR_STATE };
+    if (inputs.n) { /* operations as they were written, not as they were fused */
+        aril_status s = aril__program_look_plain(p, inputs, draw_graph, &c);
+        return s < 0 ? s : c.status;
+    }
     if (!aril__program_look(p, draw_graph, &c))
         return aril__fail(ARIL_ERR_STATE, "draw: the program was not traced yet; run it first");
     return c.status;

@@ -677,6 +677,25 @@ bool aril__program_look(const aril_program *p, void (*fn)(const aril__graph *g, 
     return g != NULL;
 }
 
+aril_status aril__program_look_plain(const aril_program *p, aril_list in,
+                                     void (*fn)(const aril__graph *g, void *ctx), void *ctx)
+{
+    if (!p->fn) {
+        fn(p->g, ctx);
+        return ARIL_OK;
+    }
+    bool again;
+    int n_out = 0;
+    trace t = { .n_in = in.n, .whole = aril__calloc((size_t)in.n + 1) };
+    aril_status s = t.whole ? check_inputs(p, in) : no_memory(p);
+    if (s == ARIL_OK) s = record(p, in, &t, &again, &n_out);
+    if (s == ARIL_OK) fn(t.g, ctx);
+    aril__graph_free(t.g);
+    aril__watches_free(&t.watches);
+    free(t.whole);
+    return s;
+}
+
 static void print_to(const aril__graph *g, void *to)
 {
     aril__graph_print(g, to);

@@ -15,6 +15,11 @@ aril_program *aril__program_of(const aril__graph *g, aril__exec *x, int n_in,
 bool aril__program_look(const aril_program *p, void (*fn)(const aril__graph *g, void *ctx),
                         void *ctx);
 
+/* Traces the function for these inputs and calls fn with the graph as it was written, before any
+ * pass. */
+aril_status aril__program_look_plain(const aril_program *p, aril_list in,
+                                     void (*fn)(const aril__graph *g, void *ctx), void *ctx);
+
 /* aril_program_run, except that a function that cannot be traced is no error of this thread: then
  * *untraced gets a reference to the reason, otherwise NULL, and out[] is left alone. */
 aril_status aril__program_try(aril_program *p, aril_list in, aril_tensor **out,

@@ -1,4 +1,4 @@
-#include "graph/stepwise.h"
+#include "graph/inspect.h"
 
 #include "aril/autograd.h"
 #include "aril/create.h"
@@ -58,13 +58,16 @@ static void want_gradient(aril_tensor *t)
         aril_set_requires_grad(t, true);
 }
 
-static aril_status run_node(const aril__graph *g, const aril__graph_node *n, aril__stepwise *r,
+static aril_status run_node(const aril__graph *g, const aril__graph_node *n, aril__inspection *r,
                             bool gradients)
 {
     const aril__value_id *id = aril__graph_in(g, n);
     aril_tensor *out[ARIL__MAX_OUT] = { NULL };
+    if (n->n_bodies && !g->bodies[n->body]->exec)
+        return aril__fail(ARIL_ERR_UNSUPPORTED,
+                          "values cannot be shown for a graph with branches or loops");
     aril_tensor **in = aril__calloc(((size_t)n->n_in + 1) * sizeof *in);
-    if (!in) return aril__fail(ARIL_ERR_MEMORY, "program: out of memory");
+    if (!in) return aril__fail(ARIL_ERR_MEMORY, "inspect: out of memory");
     for (int i = 0; i < n->n_in; i++) in[i] = id[i] ? r->value[id[i]] : NULL;
     for (int k = 0; k < n->n_out; k++) {
         int i = aril__graph_changed(g, n, k);
@@ -91,17 +94,17 @@ static bool has_unknown_sizes(const aril__graph *g)
     return false;
 }
 
-aril_status aril__graph_stepwise(const aril__graph *g, aril_list in, bool gradients,
-                                 aril__stepwise *r)
+aril_status aril__graph_inspect(const aril__graph *g, aril_list in, bool gradients,
+                                aril__inspection *r)
 {
     if (has_unknown_sizes(g) || (uint32_t)in.n != g->n_inputs)
         return aril__fail(ARIL_ERR_ARG,
                           "%s: expected values for its %u inputs, whose sizes must be known",
                           g->name ? g->name : "graph", g->n_inputs);
-    *r = (aril__stepwise){ .value = aril__calloc(g->n_values * sizeof *r->value),
-                           .seconds = aril__calloc(g->n_nodes * sizeof *r->seconds) };
+    *r = (aril__inspection){ .value = aril__calloc(g->n_values * sizeof *r->value),
+                             .seconds = aril__calloc(g->n_nodes * sizeof *r->seconds) };
     aril_status s = ARIL_OK;
-    if (!r->value || !r->seconds) s = aril__fail(ARIL_ERR_MEMORY, "program: out of memory");
+    if (!r->value || !r->seconds) s = aril__fail(ARIL_ERR_MEMORY, "inspect: out of memory");
     aril_guard mode = gradients ? aril_enable_grad_begin() : aril_no_grad_begin();
     for (uint32_t v = 1; v < g->n_values && s == ARIL_OK; v++) {
         if (g->values[v].kind == ARIL__FROM_NODE || g->values[v].kind == ARIL__NO_VALUE) continue;
@@ -122,9 +125,9 @@ aril_status aril__graph_stepwise(const aril__graph *g, aril_list in, bool gradie
     return s;
 }
 
-void aril__stepwise_free(aril__stepwise *r)
+void aril__inspection_free(aril__inspection *r)
 {
     free(r->value);
     free(r->seconds);
-    *r = (aril__stepwise){ 0 };
+    *r = (aril__inspection){ 0 };
 }
