@@ -423,15 +423,37 @@ static void training_free(training *r)
     model_close(&r->m);
 }
 
-/* report(), plus advice when images differ in size or a checkpoint does not match. */
+/* The height for which the network is made, if it is more than the images have; otherwise 0. */
+static int64_t larger_height(const training *r)
+{
+    const aril_zoo_entry *e = r->m.name ? aril_zoo_find(r->m.name) : NULL;
+    bool images = e && e->input.ndim == 3 && r->m.input.ndim == 3;
+    return images && e->input.dim[1] > r->m.input.dim[1] ? e->input.dim[1] : 0;
+}
+
+/* Advice after a shape error: images differ in size, or are too small for the network. */
+static void advise_size(const training *r)
+{
+    bool differ = shapes_differ(r->data.train);
+    int64_t height = larger_height(r);
+    if (!differ && height)
+        fprintf(stderr,
+                "aril train: the images are %lld x %lld; %s is made for %lld x %lld: "
+                "--size %lld resizes them\n",
+                (long long)r->m.input.dim[1], (long long)r->m.input.dim[2], r->m.name,
+                (long long)height, (long long)height, (long long)height);
+    else if (differ || r->reading)
+        fputs("aril train: the images differ in size; --size 64 resizes them to 64 x 64\n", stderr);
+}
+
+/* report(), plus advice when images do not fit or a checkpoint does not match. */
 static int report_with_advice(const training *r)
 {
     aril_status code = aril_error_code();
     int status = report("train");
     aril_dataset *train = r->data.train;
-    if (code == ARIL_ERR_SHAPE && train && !r->m.sized && aril_dataset_has_images(train) &&
-        (r->reading || shapes_differ(train)))
-        fputs("aril train: the images differ in size; --size 64 resizes them to 64 x 64\n", stderr);
+    if (code == ARIL_ERR_SHAPE && train && !r->m.sized && aril_dataset_has_images(train))
+        advise_size(r);
     else if (code != ARIL_ERR_IO && r->o->resume && r->model &&
              aril_checkpoint_exists(r->checkpoint))
         fprintf(stderr,
@@ -619,7 +641,15 @@ static bool check_folder(const char *flag, const char *path)
 /* Checks the options that need no data. */
 static bool check_options(const options *o, const char *model)
 {
-    if (!model_is_file(model) && !aril_zoo_find(model)) return false;
+    const aril_zoo_entry *e = model_is_file(model) ? NULL : aril_zoo_find(model);
+    if (!aril_ok()) return false;
+    if (e && e->dtype == ARIL_I64) {
+        aril_fail(ARIL_ERR_UNSUPPORTED,
+                  "%s takes tokens, which no dataset of this command has; train it in a program "
+                  "(aril_zoo_make)",
+                  model);
+        return false;
+    }
     if (!o->data)
         aril_fail(ARIL_ERR_ARG, "expected a dataset, such as --data fashion-mnist");
     else if (!is_utf8(o->data))

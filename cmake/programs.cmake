@@ -30,7 +30,7 @@ if(CMAKE_CXX_COMPILER)
     list(APPEND test_languages cpp)
 endif()
 file(GLOB support_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/support/*.c
-    ${PROJECT_SOURCE_DIR}/tests/plugin/strict.c)
+    ${PROJECT_SOURCE_DIR}/tests/plugin/strict.c ${PROJECT_SOURCE_DIR}/tests/plugin/strict_run.c)
 add_library(aril_test_support STATIC EXCLUDE_FROM_ALL ${support_sources})
 set_target_properties(aril_test_support PROPERTIES ARCHIVE_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
 target_include_directories(aril_test_support PUBLIC include src tests)
@@ -130,8 +130,7 @@ set(strict_programs test_ops test_ops_grad test_define test_each_row test_late_e
     test_optim_schedule test_optim_master test_numbers test_everyday test_several test_scope test_metrics
     test_checkpoint test_checkpoint_files test_resume test_train test_train_device test_train_autocast
     test_train_misuse test_train_outputs test_train_watch test_data test_splits test_tables test_transform
-    test_thread_loader test_npy test_formats test_images test_draw test_tensorboard test_hostile_files
-    test_onnx_backend)
+    test_thread_loader test_npy test_formats test_images test_draw test_tensorboard test_hostile_files)
 foreach(cases ${golden_cases})
     get_filename_component(family ${cases} NAME_WE)
     if(NOT family STREQUAL "transform")
@@ -186,7 +185,7 @@ if(have_cuda)
     endfunction()
     set(cuda_parts 16) # of the programs that go through the whole op table
     foreach(name ${strict_programs} test_precision test_coverage test_sequence_sizes test_conv test_conv_sizes
-            test_matmul test_jit test_jit_state)
+            test_matmul test_jit test_jit_state test_replay test_fused_bits)
         if(name MATCHES "^test_(ops|ops_grad|each_row)$")
             foreach(part RANGE 1 ${cuda_parts})
                 math(EXPR at "${part} - 1")
@@ -208,7 +207,8 @@ endif()
 # The library with that device, for tests/peers/random.py: `ninja tests/libaril_strict.so`.
 
 add_library(aril_strict SHARED EXCLUDE_FROM_ALL $<TARGET_OBJECTS:aril_objects>
-    ${PROJECT_SOURCE_DIR}/tests/plugin/strict.c ${PROJECT_SOURCE_DIR}/tests/support/device.c)
+    ${PROJECT_SOURCE_DIR}/tests/plugin/strict.c ${PROJECT_SOURCE_DIR}/tests/plugin/strict_run.c
+    ${PROJECT_SOURCE_DIR}/tests/support/device.c)
 set_target_properties(aril_strict PROPERTIES LINKER_LANGUAGE C C_VISIBILITY_PRESET default
     LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
 target_include_directories(aril_strict PRIVATE include src tests)

@@ -85,6 +85,18 @@ typedef struct aril_memory_plan {
  * before the first run. An arena of up to 16 MiB stays allocated between runs. */
 ARIL_API aril_memory_plan aril_program_memory(const aril_program *p, aril_device device);
 
+/* Draws the graph of the latest trace. The path ends in .dot (Graphviz's language), or in .svg,
+ * .png or .pdf, for which the program `dot` must be installed. Graphs of up to 60 operations are
+ * drawn one by one, in frames of their modules; larger ones by modules. With inputs, as in a run,
+ * edges of few elements show their values in green and, where the first result has one element, its
+ * gradient with respect to them in red. Nothing outside changes. */
+ARIL_API aril_status aril_program_draw(const aril_program *p, const char *path, aril_list inputs);
+
+/* Writes a table of what the nodes of the latest trace cost: floating-point operations, bytes read
+ * and written, and the time of each one alone, the most expensive first. Runs them on copies of the
+ * inputs and states. */
+ARIL_API aril_status aril_program_costs(const aril_program *p, aril_list inputs, FILE *to);
+
 /* Frees a program; NULL is allowed. */
 ARIL_API void aril_program_free(aril_program *p);
 

@@ -170,8 +170,10 @@ ARIL_API int aril_optim_add_group(aril_optim *opt, const aril_named *params, ari
 /* ---- stepping ---- */
 
 /* Updates every parameter that has a gradient and clears the gradients. Several aril_backward calls
- * before a step sum their gradients. It is an error if no parameter has a gradient. Not recorded
- * for gradients. */
+ * before a step sum their gradients. It is an error if no parameter has a gradient. A step that
+ * fails for lack of memory can be repeated. It changed nothing, unless several groups use lars or
+ * lamb or a plug-in's kernels: then it may have updated some parameters, which its repetition
+ * skips. Not recorded for gradients. */
 ARIL_API aril_status aril_step(aril_optim *opt);
 
 /* Calls fn, which computes the loss, calls aril_backward and returns the loss, as often as the
@@ -247,7 +249,8 @@ ARIL_API aril_average *aril_average_new(const aril_named *params, aril_average_o
 ARIL_API void aril_average_free(aril_average *a);
 /* Adds the current values to the average. An error while the averages are swapped in. */
 ARIL_API aril_status aril_average_update(aril_average *a);
-/* Swaps the values of the parameters with their averages; a second call swaps them back. */
+/* Swaps the values of the parameters with their averages; a second call swaps them back. A swap
+ * that fails for lack of memory changes nothing; it needs as much as the parameters have. */
 ARIL_API aril_status aril_average_swap(aril_average *a);
 /* As for optimizers. */
 ARIL_API const aril_named *aril_average_state(aril_average *a);

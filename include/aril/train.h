@@ -94,8 +94,8 @@ typedef struct aril_model_opts {
  * optimizer. Without an optimizer the model can be evaluated but not fitted. */
 ARIL_API aril_status aril_model_compile(aril_model *model, aril_model_opts opts);
 
-/* Why steps of the model are not compiled although they should be: an operation cannot be traced, or
- * a module has hooks. Models fall back to single operations then, with a line in the log
+/* Why steps of the model are not compiled although they should be: an operation cannot be traced,
+ * or a module has hooks. Models fall back to single operations then, with a line in the log
  * (ARIL_LOG=trace). NULL: all that ran are compiled. Belongs to the model. */
 ARIL_API const char *aril_model_eager_reason(const aril_model *model);
 

@@ -169,6 +169,18 @@ static bool is_comparable(const aril__compiled *c, aril_list in)
     return true;
 }
 
+/* Axes of size 1 broadcast, and empty ones have no elements: they are not like other sizes. */
+static bool is_usual(const aril__compiled *c, aril_list in)
+{
+    size_t at = 0;
+    for (int i = 0; i < in.n; i++) {
+        at++;
+        for (int d = 0; d < in.at[i]->ndim; d++, at++)
+            if (in.at[i]->dim[d] < 2 && varies(c, at)) return false;
+    }
+    return true;
+}
+
 /* A program in which sizes that vary are unknown, and equal where they always were. */
 static aril_program *new_any(const aril__compiled *c, aril_list in)
 {
@@ -203,13 +215,14 @@ static aril_program *choose(aril__compiled *c, aril_list in)
     if (!c->fixed) c->fixed = aril_jit(c->fn, c->ctx, (aril_jit_opts){ .name = c->name });
     if (is_met(c, in)) return c->fixed;
     if (meet(c, in, FEW_SIZES)) return c->later ? NULL : c->fixed;
-    if (!c->any && !c->any_fails) {
-        if (is_comparable(c, in)) c->any = new_any(c, in);
+    bool comparable = is_comparable(c, in);
+    if (!c->any && !c->any_fails && (!comparable || is_usual(c, in))) {
+        if (comparable) c->any = new_any(c, in);
         c->any_fails = !c->any;
         if (c->any)
             aril__log(ARIL__LOG_TRACE, "%s: sizes that change become unknown ones", c->name);
     }
-    if (c->any && !c->any_fails) return c->any;
+    if (c->any && !c->any_fails && comparable && is_usual(c, in)) return c->any;
     if (meet(c, in, MANY_SIZES)) return c->fixed;
     if (!c->reason) aril__compiled_refuse(c, "the sizes of its inputs change too often");
     return NULL;

@@ -7,6 +7,7 @@
 #include "aril/math.h"
 #include "aril/view.h"
 #include "autograd/backward.h"
+#include "autograd/node.h"
 #include "graph/exec.h"
 #include "graph/trace.h"
 #include "ops/shape/copy.h"
@@ -314,34 +315,77 @@ typedef struct grad_call {
     aril_fn *fn[2];
     void *ctx;
     int n_args, n_out;
-    int n_captured;
+    int n_captured, n_stops;
     bool has[ARIL__MAX_OUT]; /* results with a gradient */
     bool wants[MAX_ARGS];    /* arguments whose gradient is wanted */
-    aril_tensor **captured;  /* borrowed: of which a gradient is wanted */
+    aril_tensor **captured;  /* borrowed: of which a gradient is wanted, */
+    aril_tensor **stops;     /* and others, where the way back ends too */
 } grad_call;
 
-static aril_status run_back(const grad_call *q, aril_fn *fn, aril_tensor *const *arg,
-                            aril_tensor *const *given, aril_tensor **out)
+/* Tensors from outside while a function is differentiated. The way back ends at them, since the
+ * graph around goes on from there: each stands for a copy of itself, whose node no other walk
+ * uses. */
+typedef struct borrowed {
+    aril_tensor *tensor;
+    aril__node *node; /* its own: a reference */
+    uint32_t node_out;
+} borrowed;
+
+static aril_status borrow(aril_tensor *t, borrowed *b)
 {
-    aril_tensor *x[MAX_ARGS], *y[ARIL__MAX_OUT], *root[ARIL__MAX_OUT], *start[ARIL__MAX_OUT];
-    aril__target target[2 * MAX_ARGS];
-    aril_tensor *of[2 * MAX_ARGS], *got[2 * MAX_ARGS] = { NULL };
-    int n = 0, n_roots = 0, g = 0;
-    ARIL_ENABLE_GRAD;
+    ARIL_SCOPE;
+    aril__thread *th = aril__self();
+    aril_tensor *copy = aril__op(&aril__op_copy, t);
+    if (aril_tensor_status(copy) < 0) return aril_tensor_status(copy);
+    *b = (borrowed){ t, t->node ? aril__node_keep(t->node) : NULL, t->node_out };
+    aril__bind(th, t, copy->node, copy->node_out);
+    return ARIL_OK;
+}
+
+static void give_back(borrowed *b)
+{
+    aril__thread *th = aril__self();
+    if (!b->tensor) return;
+    aril__bind(th, b->tensor, b->node, b->node_out);
+    if (b->node) aril__node_release(th, b->node);
+}
+
+/* What run_back needs for each target: arguments, captured tensors and stops. */
+typedef struct targets {
+    int n, n_wanted; /* those before the stops */
+    aril_tensor **of, **got;
+    aril__target *at;
+    borrowed *borrowed;
+} targets;
+
+static aril_status list_targets(const grad_call *q, aril_tensor *const *arg, aril_tensor **x,
+                                targets *t)
+{
+    aril_status s = ARIL_OK;
     for (int i = 0; i < q->n_args; i++) {
         x[i] = arg[i];
         if (!q->wants[i]) continue;
-        x[i] = of[n] = aril_detach(arg[i]);
+        x[i] = t->of[t->n++] = aril_detach(arg[i]);
         aril_set_requires_grad(x[i], true);
-        target[n] = (aril__target){ x[i]->node, x[i]->node_out };
-        n++;
     }
-    for (int i = 0; i < q->n_captured; i++) {
-        of[n] = q->captured[i];
-        target[n] = (aril__target){ of[n]->node, of[n]->node_out };
-        n++;
+    t->n_wanted = t->n + q->n_captured;
+    for (int i = 0; i < q->n_captured + q->n_stops && s == ARIL_OK; i++) {
+        aril_tensor *of = i < q->n_captured ? q->captured[i] : q->stops[i - q->n_captured];
+        s = borrow(of, &t->borrowed[t->n]);
+        t->of[t->n++] = of;
     }
-    aril_status s = call_fn("gradient", fn, q->ctx, x, q->n_out, y);
+    for (int i = 0; i < t->n && s == ARIL_OK; i++)
+        t->at[i] = (aril__target){ t->of[i]->node, t->of[i]->node_out };
+    return s;
+}
+
+static aril_status walk(const grad_call *q, aril_fn *fn, aril_tensor *const *arg,
+                        aril_tensor *const *given, targets *t)
+{
+    aril_tensor *x[MAX_ARGS], *y[ARIL__MAX_OUT], *root[ARIL__MAX_OUT], *start[ARIL__MAX_OUT];
+    int n_roots = 0, g = 0;
+    aril_status s = list_targets(q, arg, x, t);
+    if (s == ARIL_OK) s = call_fn("gradient", fn, q->ctx, x, q->n_out, y);
     for (int i = 0; i < q->n_out && s == ARIL_OK; i++) {
         if (!q->has[i]) continue;
         if (aril_requires_grad(y[i])) {
@@ -351,12 +395,34 @@ static aril_status run_back(const grad_call *q, aril_fn *fn, aril_tensor *const 
         g++;
     }
     if (s == ARIL_OK && n_roots)
-        s = aril__backward_to(n_roots, root, start, n, target, got, true,
+        s = aril__backward_to(n_roots, root, start, t->n, t->at, t->got, true,
                               (aril_grad_opts){ .create_graph = true });
-    for (int i = 0; i < n; i++) {
-        if (got[i]) got[i] = aril__give(aril__self(), got[i]);
-        if (s == ARIL_OK) out[i] = got[i] ? got[i] : aril_zeros_like(of[i]);
+    return s;
+}
+
+static aril_status run_back(const grad_call *q, aril_fn *fn, aril_tensor *const *arg,
+                            aril_tensor *const *given, aril_tensor **out)
+{
+    size_t n = (size_t)(q->n_args + q->n_captured + q->n_stops) + 1;
+    targets t = { .of = aril__calloc(n * sizeof *t.of),
+                  .got = aril__calloc(n * sizeof *t.got),
+                  .at = aril__calloc(n * sizeof *t.at),
+                  .borrowed = aril__calloc(n * sizeof *t.borrowed) };
+    aril_status s = ARIL_ERR_MEMORY;
+    ARIL_ENABLE_GRAD;
+    if (t.of && t.got && t.at && t.borrowed)
+        s = walk(q, fn, arg, given, &t);
+    else
+        aril__fail(s, "gradient: out of memory");
+    for (int i = 0; i < t.n; i++) {
+        give_back(&t.borrowed[i]);
+        if (t.got[i]) t.got[i] = aril__give(aril__self(), t.got[i]);
+        if (s == ARIL_OK && i < t.n_wanted) out[i] = t.got[i] ? t.got[i] : aril_zeros_like(t.of[i]);
     }
+    free(t.of);
+    free(t.got);
+    free(t.at);
+    free(t.borrowed);
     return s;
 }
 
@@ -377,7 +443,7 @@ static void else_back(void *ctx, aril_tensor *const *in, aril_tensor **out)
 static grad_call *new_grad_call(aril__tracing *t, const struct control_attrs *a, int n_out,
                                 aril_tensor *const *captured, const bool *wants_captured, int n)
 {
-    grad_call *q = aril__calloc(sizeof *q + (size_t)n * sizeof(aril_tensor *));
+    grad_call *q = aril__calloc(sizeof *q + 2 * (size_t)n * sizeof(aril_tensor *));
     if (!aril__tracing_own(t, q)) {
         aril__fail(ARIL_ERR_MEMORY, "gradient: out of memory");
         return NULL;
@@ -388,8 +454,13 @@ static grad_call *new_grad_call(aril__tracing *t, const struct control_attrs *a,
     q->n_args = (int)a->n_args[0];
     q->n_out = n_out;
     q->captured = (aril_tensor **)(q + 1);
-    for (int i = 0; i < n; i++)
-        if (wants_captured[i]) q->captured[q->n_captured++] = captured[i];
+    q->stops = q->captured + n;
+    for (int i = 0; i < n; i++) {
+        if (wants_captured[i])
+            q->captured[q->n_captured++] = captured[i];
+        else if (captured[i]->node)
+            q->stops[q->n_stops++] = captured[i];
+    }
     return q;
 }
 
@@ -420,6 +491,7 @@ static void cond_vjp(aril__grad *c)
     for (int i = 0; i < c->n_out; i++)
         if ((q->has[i] = c->g[i] != NULL)) in[n++] = c->g[i];
     for (int i = 1; i < c->n_in; i++) n_out += c->wants[i];
+    if (n_out == 0) return; /* the condition has no gradient */
     if (n_out > ARIL__MAX_OUT) {
         aril__fail(ARIL_ERR_UNSUPPORTED, "cond: gradients of more than %d tensors in a trace",
                    ARIL__MAX_OUT);

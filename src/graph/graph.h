@@ -32,6 +32,7 @@ enum aril__value_kind {
 enum {
     ARIL__VALUE_UNKNOWN = 1, /* some of its sizes are unknown */
     ARIL__VALUE_LOOSE = 2,   /* only a kernel decides its memory order */
+    ARIL__VALUE_OPEN = 4,    /* only the run decides whether it is a view of its input or a copy */
 };
 
 typedef struct aril__value {

@@ -316,7 +316,7 @@ static aril_status make_exec(const aril_program *p, trace *t, aril_list in)
         free(given);
     } else {
         t->x = aril__exec_whole(t->g);
-        if (t->x) t->replay = aril__replay_new(t->g, t->x);
+        if (t->x) t->replay = aril__replay_new(t->g);
     }
     return t->x ? ARIL_OK : aril__latest_status();
 }
@@ -667,15 +667,23 @@ aril_memory_plan aril_program_memory(const aril_program *p, aril_device device)
     return m;
 }
 
+bool aril__program_look(const aril_program *p, void (*fn)(const aril__graph *g, void *ctx),
+                        void *ctx)
+{
+    trace *t = latest(p);
+    const aril__graph *g = t ? t->g : p->g;
+    if (g) fn(g, ctx);
+    release_trace(t);
+    return g != NULL;
+}
+
+static void print_to(const aril__graph *g, void *to)
+{
+    aril__graph_print(g, to);
+}
+
 void aril_program_print(const aril_program *p, FILE *to)
 {
     if (!p || !to) return;
-    trace *t = latest(p);
-    if (t)
-        aril__graph_print(t->g, to);
-    else if (p->g)
-        aril__graph_print(p->g, to);
-    else
-        fprintf(to, "graph %s: not traced yet\n", p->name);
-    release_trace(t);
+    if (!aril__program_look(p, print_to, to)) fprintf(to, "graph %s: not traced yet\n", p->name);
 }

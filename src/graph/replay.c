@@ -285,9 +285,8 @@ static int setting(void)
     return aril__env_switch("ARIL_CUDA_GRAPHS", 2);
 }
 
-aril__replay *aril__replay_new(const aril__graph *g, const aril__exec *x)
+aril__replay *aril__replay_new(const aril__graph *g)
 {
-    (void)x;
     if (setting() == 0) return NULL;
     aril__replay *r = aril__calloc(sizeof *r);
     divider d = { .r = r, .g = g };

@@ -2,6 +2,8 @@
 
 #include "ops/shape/as_strided.h"
 #include "ops/shape/copy.h"
+#include "ops/shape/like.h"
+#include "ops/shape/view.h"
 #include "ops/shape/view_write.h"
 #include "ops/table/rows.h"
 
@@ -89,11 +91,20 @@ static bool is_reshape(const aril__op *op)
             strcmp(op->name, "flatten") == 0);
 }
 
+static aril_status unknown_order(const aril__op *op)
+{
+    return aril__fail(ARIL_ERR_STATE,
+                      "a write to a tensor and %s of it in a trace: only the run decides whether "
+                      "the result is a view or a copy; write to a copy (aril_copy)",
+                      op->name);
+}
+
 /* Repeats the view op on the present value of the base. */
 static bool view_again(aril__tracing *t, aril__cell *c)
 {
     aril__graph *g = t->g;
     aril__graph_node n = g->nodes[c->view];
+    if (g->values[n.out].flags & ARIL__VALUE_OPEN) return unknown_order(n.op) == ARIL_OK;
     aril__value_id in[4], old = n.out;
     memcpy(in, aril__graph_in(g, &n), n.n_in * sizeof *in);
     in[0] = c->base->value;
@@ -120,30 +131,37 @@ static aril__value_id value_of(aril__tracing *t, aril__cell *c)
 
 /* ---- writes ---- */
 
-static aril_status unknown_order(const aril__op *op)
+/* Views in which several elements may be the same one of their base. */
+static bool may_overlap(const aril__op *op)
 {
-    return aril__fail(ARIL_ERR_STATE,
-                      "a write through %s in a trace: only the run decides whether the result is a "
-                      "view or a copy; write to a copy (aril_copy), or to the tensor itself",
-                      op->name);
+    return op == &aril__op_as_strided || op == &aril__op_expand_like ||
+           strcmp(op->name, "expand") == 0 || strcmp(op->name, "unfold_view") == 0;
 }
 
-/* Gives a cell a new value, and its bases the values in which its part is replaced. */
+/* Gives a cell a new value, and its bases the values in which its part is replaced. The part of a
+ * view whose elements may overlap is replaced in the base of that: only there each is one element.
+ * What is between them is computed anew when it is used. */
 static aril_status store(aril__tracing *t, aril__cell *c, aril__value_id v)
 {
     aril__graph *g = t->g;
     unsigned version = root_of(c)->version + 1;
-    for (; c->base; c = c->base) {
+    while (c->base) {
         aril__graph_node n = g->nodes[c->view];
-        aril__value_id base = value_of(t, c->base);
-        if (!base) return ARIL_ERR_MEMORY;
-        if (is_reshape(n.op) && g->values[base].flags & ARIL__VALUE_LOOSE)
-            return unknown_order(n.op);
+        if (g->values[n.out].flags & ARIL__VALUE_OPEN) return unknown_order(n.op);
         struct view_write_attrs a = aril__view_write_attrs(n.op, aril__graph_attrs(g, &n));
+        aril__cell *to = c->base;
+        for (; to->base && may_overlap(g->nodes[to->view].op); to = to->base) {
+            n = g->nodes[to->view];
+            aril_status s = aril__view_write_extend(&a, n.op, aril__graph_attrs(g, &n));
+            if (s < 0) return s;
+        }
+        aril__value_id base = value_of(t, to);
+        if (!base) return aril__latest_status();
         c->value = v;
         c->seen = version;
         v = add_value(t, &aril__op_view_write, 2, (aril__value_id[]){ base, v }, &a, base);
         if (!v) return ARIL_ERR_MEMORY;
+        c = to;
     }
     c->value = v;
     c->version = version;
@@ -247,7 +265,7 @@ static aril__cell *cell_of_tensor(aril__tracing *t, aril_tensor *x)
     if (c && c->origin != ARIL__CELL_FROM_STATE) { /* keep the header: its address is the key */
         if (!aril__graph_state(t->g, x, NULL)) return NULL;
     }
-    return c && aril__map_put(&t->tensors, x, c) ? c : NULL;
+    return c && aril__trace_meet(t, x) && aril__map_put(&t->tensors, x, c) ? c : NULL;
 }
 
 /* A tensor from outside a body becomes an input of it. */
@@ -305,13 +323,22 @@ static bool is_loose(aril__tracing *t, const aril__call *c, int i, const aril__v
     const aril__op *op = c->op;
     const aril__value *values = t->g->values;
     if (ARIL__IS_VIEW(op->out[i])) return values[in[op->out[i] - 1]].flags & ARIL__VALUE_LOOSE;
-    if (c->out[i].ndim < 3) return false;
+    if (c->out[i].ndim < 2) return false;
     if (!op->number) return true; /* control flow */
-    if (c->device && !(op->flags & ELEMENTWISE) && aril__rows_prepare(c->device, op, c->type))
+    if (c->out[i].ndim > 2 && c->device && !(op->flags & ELEMENTWISE) &&
+        aril__rows_prepare(c->device, op, c->type))
         return true;
     for (int k = 0; k < c->n_in && op->flags & (KEEPS_ORDER | KEEPS_CHANNELS); k++)
         if (in[k] && values[in[k]].flags & ARIL__VALUE_LOOSE) return true;
     return false;
+}
+
+/* A reshape copies where the memory order of its input does not allow a view. */
+static bool is_open(const aril__tracing *t, const aril__call *c, const aril__value_id *in)
+{
+    if (!is_reshape(c->op)) return false;
+    aril__meta o = c->out[0];
+    return t->g->values[in[0]].flags & ARIL__VALUE_LOOSE || !aril__view_strides(c->in[0], &o);
 }
 
 /* Describes result i of a call and returns its header. */
@@ -335,6 +362,7 @@ static aril_tensor *result(aril__tracing *t, const aril__call *c, int i, aril__n
         return NULL;
     }
     if (is_loose(t, c, i, in)) g->values[v].flags |= ARIL__VALUE_LOOSE;
+    if (ARIL__IS_VIEW(kind) && is_open(t, c, in)) g->values[v].flags |= ARIL__VALUE_OPEN;
     return x;
 }
 
@@ -769,6 +797,7 @@ aril_status aril__tracing_end(aril__tracing *t, aril__traced_call *c, aril_statu
         s = v && aril__graph_output(t->g, v) ? ARIL_OK : aril__latest_status();
     }
     s = aril__trace_finish_leaves(t, s);
+    aril__trace_restore_nodes(t);
     if (!t->outer) aril__trace_finish_generators(t);
     if (s == ARIL_OK) s = aril__trace_check_host(t);
     aril__trace_restore_host(t);

@@ -132,6 +132,33 @@ aril_status aril__trace_finish_leaves(aril__tracing *t, aril_status s)
     return s;
 }
 
+/* ---- tensors ---- */
+
+bool aril__trace_meet(aril__tracing *t, aril_tensor *x)
+{
+    if (t->defines || t->outer) return true;
+    if (!aril__graph_grow(&t->met, t->n_met, &t->cap_met, sizeof *t->met)) return false;
+    t->met[t->n_met++] =
+        (aril__met_tensor){ aril__tensor_keep(x), x->node ? aril__node_keep(x->node) : NULL,
+                            x->node_out };
+    return true;
+}
+
+/* A recorded write binds its tensor to a node of the trace, which ends. */
+void aril__trace_restore_nodes(aril__tracing *t)
+{
+    aril__thread *th = aril__self();
+    for (uint32_t i = 0; i < t->n_met; i++) {
+        const aril__met_tensor *m = &t->met[i];
+        if (m->tensor->node != m->node) aril__bind(th, m->tensor, m->node, m->node_out);
+        if (m->node) aril__node_release(th, m->node);
+        aril__tensor_release(th, m->tensor);
+    }
+    free(t->met);
+    t->met = NULL;
+    t->n_met = t->cap_met = 0;
+}
+
 /* ---- the host ---- */
 
 static bool grow_copies(aril__watches *w, size_t bytes)

@@ -65,6 +65,13 @@ typedef struct aril__named_memory {
     char *name;
 } aril__named_memory;
 
+/* A tensor from outside, and its place in the gradient graph when the trace met it. */
+typedef struct aril__met_tensor {
+    aril_tensor *tensor;
+    aril__node *node; /* a reference, or NULL */
+    uint32_t node_out;
+} aril__met_tensor;
+
 struct aril__tracing {
     aril__tracer tracer; /* first */
     aril__graph *g;
@@ -80,6 +87,8 @@ struct aril__tracing {
     aril__watches watches;
     aril__named_size *named;
     uint32_t n_named, cap_named;
+    aril__met_tensor *met;
+    uint32_t n_met, cap_met;
     aril__named_memory *names;
     uint32_t n_names, cap_names;
     aril_tensor **kept; /* symbolic tensors and keys: of a defined graph, or until the end */
@@ -118,6 +127,11 @@ aril_status aril__trace_depends(aril__tracer *self, const void *at, size_t bytes
 void aril__trace_named(aril__tracer *self, const aril_tensor *t, const char *name);
 aril_status aril__trace_epilogue(aril__tracer *self, void (*fn)(void *ctx, const void *data),
                                  void *ctx, const void *data, size_t bytes);
+
+/* Remembers a tensor from outside; false with an error. And takes back what writes of the traced
+ * code have recorded for it. */
+bool aril__trace_meet(aril__tracing *t, aril_tensor *x);
+void aril__trace_restore_nodes(aril__tracing *t);
 
 /* In a defined graph, a key stands for the next call of the generator of the run. */
 aril__value_id aril__trace_defined_key(aril__tracing *t, aril_tensor *key);

@@ -128,6 +128,7 @@ void aril_onnx_operators(FILE *to)
 {
     const onnx_rule *all[512];
     size_t n = 0;
+    if (!to) return;
     for (int t = 0; aril__onnx_rules(t); t++)
         for (const onnx_rule *r = aril__onnx_rules(t); r->name && n < 512; r++) all[n++] = r;
     qsort(all, n, sizeof *all, by_name);

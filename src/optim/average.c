@@ -95,6 +95,22 @@ void aril_average_free(aril_average *a)
     free(a);
 }
 
+/* Moves and casts the means to where the parameters are now, as the state of an optimizer is. */
+static aril_status follow(aril_average *a)
+{
+    for (int i = 0; i < a->n; i++) {
+        const aril_tensor *p = a->params[i], *mean = a->means[i];
+        if (!p->storage || (p->dtype == mean->dtype && p->storage->device == mean->storage->device))
+            continue;
+        ARIL_SCOPE;
+        aril_tensor *moved = aril_to(a->means[i], aril_device_of(p));
+        moved = aril_cast(moved, (aril_dtype)p->dtype);
+        if (aril_tensor_status(moved) < 0) return aril_tensor_status(moved);
+        aril_set(&a->means[i], moved);
+    }
+    return ARIL_OK;
+}
+
 aril_status aril_average_update(aril_average *a)
 {
     if (!a) return aril__fail(ARIL_ERR_ARG, "average_update: the average is NULL");
@@ -103,6 +119,8 @@ aril_status aril_average_update(aril_average *a)
                                           "aril_average_swap first");
     ARIL_SCOPE;
     ARIL_NO_GRAD;
+    aril_status s = follow(a);
+    if (s < 0) return s;
     int64_t n = *(int64_t *)aril__ptr(a->count);
     aril__number_set(a->weight, n == 0          ? 1
                                 : a->opts.equal ? 1 / (double)(n + 1)
@@ -111,8 +129,28 @@ aril_status aril_average_update(aril_average *a)
         a->updates[i] = (aril__update){
             .p = a->means[i], .grad = a->params[i], .lr = a->weight, .attrs = &a->attrs
         };
-    aril_status s = aril__update_all(a->n, a->updates, a->updates + a->n);
+    s = aril__update_all(a->n, a->updates, a->updates + a->n);
     if (s == ARIL_OK) aril__number_set(a->count, (double)(n + 1));
+    return s;
+}
+
+/* Copies of all values come first: writing them within a device needs no memory, so the swap is
+ * all or nothing. copies: n parameters, then n averages. */
+static aril_status swap(aril_average *a, aril_tensor **copies)
+{
+    aril_status s = ARIL_OK;
+    for (int i = 0; i < a->n && s == ARIL_OK; i++) {
+        aril_tensor *p = a->params[i], *mean = a->means[i];
+        aril_tensor *value = aril_copy(aril_detach(p));
+        copies[i] = aril_to(value, aril_device_of(mean));
+        copies[a->n + i] = aril_to(mean, aril_device_of(p));
+        s = aril_tensor_status(copies[i]);
+        if (s == ARIL_OK) s = aril_tensor_status(copies[a->n + i]);
+    }
+    for (int i = 0; i < a->n && s == ARIL_OK; i++) {
+        s = aril_tensor_status(aril_copy_(a->params[i], copies[a->n + i]));
+        if (s == ARIL_OK) s = aril_tensor_status(aril_copy_(a->means[i], copies[i]));
+    }
     return s;
 }
 
@@ -121,16 +159,12 @@ aril_status aril_average_swap(aril_average *a)
     if (!a) return aril__fail(ARIL_ERR_ARG, "average_swap: the average is NULL");
     ARIL_SCOPE;
     ARIL_NO_GRAD;
-    aril_status s = ARIL_OK;
-    int done = 0;
-    for (; done < a->n && s == ARIL_OK; done++) {
-        ARIL_SCOPE;
-        aril_tensor *copy = aril_copy(aril_detach(a->params[done]));
-        s = aril_tensor_status(copy);
-        if (s == ARIL_OK) s = aril_tensor_status(aril_copy_(a->params[done], a->means[done]));
-        if (s == ARIL_OK) s = aril_tensor_status(aril_copy_(a->means[done], copy));
-    }
+    aril_tensor **copies = aril__calloc((2 * (size_t)a->n + 1) * sizeof *copies);
+    if (!copies) return aril__fail(ARIL_ERR_MEMORY, "average_swap: out of memory");
+    aril_status s = follow(a);
+    if (s == ARIL_OK) s = swap(a, copies);
     if (s == ARIL_OK) a->swapped = !a->swapped;
+    free(copies);
     return s;
 }
 

@@ -4,7 +4,10 @@
 #include "aril/autograd.h"
 #include "aril/create.h"
 #include "aril/math.h"
+#include "core/memory.h"
 #include "ops/table/apply.h"
+
+#include <stdlib.h>
 
 aril_tensor *aril__method_value(const aril__optim_param *p, aril_dtype dtype)
 {
@@ -16,8 +19,13 @@ aril_tensor *aril__method_value(const aril__optim_param *p, aril_dtype dtype)
 
 aril_status aril__method_store(const aril__step_values *v, aril_tensor *to, aril_tensor *value)
 {
-    if (v->skip) value = aril_where(v->skip, to, value);
-    return aril_tensor_status(aril_copy_(to, value));
+    if (v->skip) value = aril_where(v->skip, aril_detach(to), value);
+    value = aril_cast(value, (aril_dtype)to->dtype);
+    aril_status s = aril_tensor_status(value);
+    if (s < 0) return s;
+    v->writes->at[v->writes->n].to = to;
+    v->writes->at[v->writes->n++].value = aril_keep(value);
+    return ARIL_OK;
 }
 
 aril_status aril__method_store_value(const aril__step_values *v, aril__optim_param *p,
@@ -25,8 +33,7 @@ aril_status aril__method_store_value(const aril__step_values *v, aril__optim_par
 {
     aril_tensor *master = p->slot[ARIL__MASTER_SLOT];
     aril_status s = master ? aril__method_store(v, master, value) : ARIL_OK;
-    if (s == ARIL_OK && v->skip) value = aril_where(v->skip, aril_detach(p->p), value);
-    return s == ARIL_OK ? aril_tensor_status(aril_copy_(p->p, value)) : s;
+    return s == ARIL_OK ? aril__method_store(v, p->p, value) : s;
 }
 
 /* Whether the host can read the value without waiting for a device. */
@@ -63,24 +70,32 @@ static aril__step_values values_of(const aril__optim_group *group, const aril__o
     return v;
 }
 
+static aril_status compute(aril_optim *opt, aril__update *u, aril__writes *writes)
+{
+    ARIL_SCOPE;
+    if (u->factor && is_here(u->factor) && aril_item(u->factor) < 0)
+        return ARIL_OK; /* a gradient overflowed */
+    aril__optim_param *p = &opt->params[u->param];
+    const aril__optim_group *group = &opt->groups[p->group];
+    aril__step_values v = values_of(group, p, u);
+    v.writes = writes;
+    return opt->kind->method->step(&group->opts, &v, p, gradient(&group->opts, u));
+}
+
 aril_status aril__method_step_all(aril_optim *opt, int n, aril__update *updates)
 {
     if (aril__self()->tracer)
         return aril__fail(ARIL_ERR_UNSUPPORTED, "step: %s reads tensor values and cannot be traced",
                           opt->kind->name);
+    aril__writes *w = NULL;
+    size_t most = (size_t)n * (ARIL__UPDATE_SLOTS + 1);
+    if (!(w = aril__calloc(sizeof *w + most * sizeof w->at[0])))
+        return aril__fail(ARIL_ERR_MEMORY, "step: out of memory");
     aril_status s = ARIL_OK;
-    for (int i = 0; i < n && s == ARIL_OK; i++) {
-        ARIL_SCOPE;
-        aril__update *u = &updates[i];
-        if (u->done) continue;
-        if (u->factor && is_here(u->factor) && aril_item(u->factor) < 0)
-            continue; /* a gradient overflowed */
-        aril__optim_param *p = &opt->params[u->param];
-        const aril__optim_group *group = &opt->groups[p->group];
-        aril__step_values v = values_of(group, p, u);
-        s = opt->kind->method->step(&group->opts, &v, p, gradient(&group->opts, u));
-        u->done = s == ARIL_OK;
-    }
-    for (int i = 0; i < n && s == ARIL_OK; i++) updates[i].done = false;
+    for (int i = 0; i < n && s == ARIL_OK; i++) s = compute(opt, &updates[i], w);
+    for (int i = 0; i < w->n && s == ARIL_OK; i++)
+        s = aril_tensor_status(aril_copy_(w->at[i].to, w->at[i].value));
+    for (int i = 0; i < w->n; i++) aril_release(w->at[i].value);
+    free(w);
     return s;
 }

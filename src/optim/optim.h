@@ -198,6 +198,14 @@ void aril__step_done(aril_optim *opt);
 
 /* ---- methods that are not element-wise ---- */
 
+/* Writes that a step makes when all new values are computed, so that it is all or nothing. */
+typedef struct aril__writes {
+    int n;
+    struct {
+        aril_tensor *to, *value; /* of the same dtype; holds a reference to the value */
+    } at[];
+} aril__writes;
+
 /* The values of one step for one parameter. With a loss scale, the number of the step and whether
  * it is skipped are only known on the parameter's device: then they are tensors there, and neither
  * is read by the host. */
@@ -206,6 +214,7 @@ typedef struct aril__step_values {
     double t;             /* the number of the step for this parameter; unless */
     aril_tensor *t_there; /* [] f64, on the device; NULL: t is known */
     aril_tensor *skip;    /* [] bool, on the device: whether nothing changes; NULL: it does */
+    aril__writes *writes; /* has room for all slots, the master and the parameter */
 } aril__step_values;
 
 typedef struct aril__method {
@@ -214,7 +223,8 @@ typedef struct aril__method {
     bool (*slot_shape)(aril_shape p, int i, aril_shape *shape);
     /* Whether the parameter can be trained; optional. */
     aril_status (*check)(const char *what, const char *name, const aril_tensor *p);
-    /* Updates one parameter and its slots: g is contiguous, of the state's dtype, scaled and
+    /* Computes new values of a parameter and its slots, and stores them with aril__method_store
+     * and aril__method_store_value: g is contiguous, of the state's dtype, scaled and
      * clipped. NULL for methods that take a closure. */
     aril_status (*step)(const aril_optim_opts *o, const aril__step_values *v, aril__optim_param *p,
                         aril_tensor *g);
@@ -223,12 +233,13 @@ extern const aril__method aril__method_lbfgs, aril__method_adafactor, aril__meth
 
 /* The value of a parameter for a method, of that dtype: of its master where it has one. */
 aril_tensor *aril__method_value(const aril__optim_param *p, aril_dtype dtype);
-/* Stores the new value of a slot, or of a parameter and its master, unless the step is skipped. */
+/* Stores the new value of a slot, or of a parameter and its master, when those of all parameters
+ * are computed, unless the step is skipped. */
 aril_status aril__method_store(const aril__step_values *v, aril_tensor *to, aril_tensor *value);
 aril_status aril__method_store_value(const aril__step_values *v, aril__optim_param *p,
                                      aril_tensor *value);
 
-/* Steps all parameters of `updates`, one by one. */
+/* Steps all parameters of `updates`: computes their values one by one, then writes them. */
 aril_status aril__method_step_all(aril_optim *opt, int n, aril__update *updates);
 
 /* ---- lbfgs ---- */

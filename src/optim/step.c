@@ -257,6 +257,7 @@ aril_tensor *aril_scale_loss(aril_optim *opt, aril_tensor *loss)
  * are. Copied at the end, so that a failed step changes none of them. */
 typedef struct next_numbers {
     aril_tensor *step, *scale, *good;
+    aril_tensor *taken; /* [] i64: 1 if the step is taken, 0 if it is skipped */
 } next_numbers;
 
 /* The scale after a step: halved when the step is skipped, doubled after many good ones. Computed
@@ -282,14 +283,12 @@ static aril_status next_status(const next_numbers *n)
 }
 
 /* With a loss scale: a parameter without a gradient missed the step unless it is skipped. */
-static aril_status count_missed(aril_optim *opt, aril_tensor *finite)
+static aril_status count_missed(aril_optim *opt, aril_tensor *taken)
 {
-    aril_tensor *one = NULL;
     for (int i = 0; i < opt->n_params; i++) {
         aril__optim_param *p = &opt->params[i];
         if (aril_has_grad(p->p)) continue;
-        if (!one) one = aril_cast(finite, ARIL_I64);
-        aril_status s = aril_tensor_status(aril_add_(p->missed_there, one));
+        aril_status s = aril_tensor_status(aril_add_(p->missed_there, taken));
         if (s < 0) return s;
     }
     return ARIL_OK;
@@ -513,7 +512,8 @@ static aril_status apply_step(aril_optim *opt)
     if (s == ARIL_OK) s = numbers_ready(opt);
     if (s == ARIL_OK) s = find_factor(opt, n, &factor, &finite);
     if (s < 0) return s;
-    if (finite) next.step = aril_add(opt->step, aril_cast(finite, ARIL_I64));
+    if (finite) next.taken = aril_cast(finite, ARIL_I64);
+    if (finite) next.step = aril_add(opt->step, next.taken);
     if (finite && opt->opts.loss_scale_growth > 0) next_scale(opt, finite, &next);
     s = next_status(&next);
     if (s == ARIL_OK) s = spread(opt, n, factor, finite ? next.step : opt->step);
@@ -521,7 +521,7 @@ static aril_status apply_step(aril_optim *opt)
     if (s < 0) return s;
     s = update_all(opt, n);
     if (s < 0 && !finite) uncount(opt);
-    if (s == ARIL_OK && finite) s = count_missed(opt, finite);
+    if (s == ARIL_OK && finite) s = count_missed(opt, next.taken);
     return s == ARIL_OK ? store_numbers(opt, &next) : s;
 }
 

@@ -206,6 +206,17 @@ TEST(wrong_feeds_are_refused)
 }
 
 /* Theano's function(inputs, outputs, updates). */
+TEST(sizes_that_depend_on_values_are_refused)
+{
+    aril_graph *g = aril_graph_new("classes");
+    aril_tensor *i = aril_placeholder(g, "i", ARIL_SHAPE(4), ARIL_I64);
+    CHECK_INT(aril_tensor_status(aril_one_hot(i, -1)), ARIL_ERR_STATE);
+    CHECK_MSG(strstr(aril_error(), "depends on the values"), "%s", aril_error());
+    aril_clear_error();
+    CHECK_INT(aril_tensor_status(aril_one_hot(i, 3)), ARIL_OK);
+    aril_graph_free(g);
+}
+
 TEST(a_function_of_a_graph)
 {
     ARIL_SCOPE;

@@ -360,6 +360,43 @@ TEST(a_pass_is_switched_off)
     aril_program_free(p);
 }
 
+/* ---- results in the memory of inputs ---- */
+
+/* w is read by the first and by the last step, and changed in place. */
+static void move_on(void *ctx, aril_tensor *const *in, aril_tensor **out)
+{
+    aril_tensor *w = ctx, *v = aril_mul_scalar(w, 0.5);
+    v = aril_add(aril_tanh(v), in[0]);
+    out[0] = aril_exp(v);
+    aril_copy_(w, aril_sub(w, aril_mul(v, out[0])));
+}
+
+static void check_in_place(bool turned, aril_dtype dtype)
+{
+    ARIL_SCOPE;
+    aril_tensor *a = random_of(ARIL_SHAPE(90, 70), dtype), *b = aril_copy(a), *got, *want;
+    aril_tensor *x = random_of(turned ? ARIL_SHAPE(70, 90) : ARIL_SHAPE(90, 70), dtype);
+    aril_tensor *v = turned ? aril_transpose(a, 0, 1) : a,
+                *w = turned ? aril_transpose(b, 0, 1) : b;
+    aril_program *p = aril_jit(move_on, v, (aril_jit_opts){ 0 });
+    for (int run = 0; run < 4; run++) {
+        CHECK_INT(aril_program_run(p, ARIL_LIST(x), &got), ARIL_OK);
+        move_on(w, &x, &want);
+        CHECK(!test_difference_in_bits(got, want) && !test_difference_in_bits(a, b));
+    }
+    CHECK(fused_nodes(p) > 0);
+    aril_program_free(p);
+}
+
+TEST(a_chain_changes_its_own_input)
+{
+    static const aril_dtype dtypes[] = { ARIL_F32, ARIL_BF16 };
+    for (int t = 0; t < 2 && !test_failed(); t++) {
+        check_in_place(false, dtypes[t]);
+        check_in_place(true, dtypes[t]);
+    }
+}
+
 /* ---- recipes ---- */
 
 static aril__recipe square_of_sum(void)

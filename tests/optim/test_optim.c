@@ -615,6 +615,32 @@ TEST(closures_are_called_as_often_as_needed)
 
 /* ---- averages ---- */
 
+/* As the state of an optimizer does: from the CPU to the device, or from f32 to f64. */
+TEST(averages_follow_the_parameters)
+{
+    ARIL_SCOPE;
+    aril_module *net = aril_nn_linear(2, 1);
+    CHECK_INT(aril_module_to(net, aril_cpu()), ARIL_OK);
+    const aril_named *params = aril_parameters(net);
+    aril_average *mean = aril_average_new(params, (aril_average_opts){ .equal = true });
+    for (int t = 0; t < 3; t++) {
+        {
+            ARIL_NO_GRAD;
+            aril_fill_(params->at[0], t);
+        }
+        CHECK_INT(aril_average_update(mean), ARIL_OK);
+        if (t == 0) CHECK_INT(aril_module_to(net, test_device()), ARIL_OK);
+        if (t == 1) CHECK_INT(aril_module_cast(net, ARIL_F64), ARIL_OK);
+    }
+    CHECK_INT(aril_module_to(net, aril_cpu()), ARIL_OK);
+    CHECK_INT(aril_average_swap(mean), ARIL_OK);
+    CHECK_INT(aril_dtype_of(params->at[0]), ARIL_F64);
+    CHECK_NEAR(first(params->at[0]), 1, 1e-6);
+    CHECK(aril_ok());
+    aril_average_free(mean);
+    aril_module_release(net);
+}
+
 TEST(averaged_weights_are_swapped_in_and_out)
 {
     aril_tensor *p = param(2, ARIL_F32);

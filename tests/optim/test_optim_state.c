@@ -381,6 +381,87 @@ TEST(a_step_without_memory_can_be_repeated)
     check_repeated("muon", 40);
 }
 
+/* Two groups of parameters, each updated by its own calls. */
+static void check_all_or_nothing(const char *name)
+{
+    enum { N = 6 };
+    int failures = 0;
+    for (int64_t n = 1;; n++) {
+        ARIL_SCOPE;
+        aril_tensor *p[N], *same[N];
+        for (int i = 0; i < N; i++)
+            p[i] = aril_parameter(aril_full(ARIL_SHAPE(5, 30), i + 1, ARIL_F32, test_device()));
+        for (int i = 0; i < N; i++) same[i] = aril_copy(aril_detach(p[i]));
+        aril_optim *opt = aril_optim_new(name, &(aril_named){ N / 2, p, NULL },
+                                         (aril_optim_opts){ .lr = 0.5, .clip_norm = 100 });
+        aril_optim_add_group(opt, &(aril_named){ N / 2, p + N / 2, NULL },
+                             (aril_optim_opts){ .lr = 0.25 });
+        for (int i = 0; i < N; i++) aril_set_grad(p[i], aril_ones_like(same[i]));
+        CHECK_MSG(aril_ok(), "%s", aril_error());
+        aril_fail_allocation(n);
+        aril_status s = aril_step(opt);
+        bool failed = aril_allocation_failed();
+        aril_fail_allocation(0);
+        aril_clear_error();
+        int changed = 0;
+        for (int i = 0; i < N; i++) changed += !aril_equal(aril_detach(p[i]), same[i]);
+        CHECK_MSG(changed == (s < 0 ? 0 : N), "%s: allocation %lld: %d parameters changed", name,
+                  (long long)n, changed);
+        CHECK_INT((int)aril_item(aril_optim_steps(opt)), s < 0 ? 0 : 1);
+        failures += s < 0;
+        aril_optim_free(opt);
+        for (int i = 0; i < N; i++) aril_release(p[i]);
+        if (!failed) break;
+    }
+    CHECK_MSG(failures >= 5, "%s: %d failures", name, failures);
+}
+
+TEST(a_step_without_memory_changes_nothing)
+{
+    ONLY_ON_CPU("allocations of the host");
+    const char *const names[] = { "adam", "muon", "adafactor" };
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) check_all_or_nothing(names[i]);
+}
+
+/* Whether each parameter has the value that `scale` times its number gives. */
+static bool has_values(aril_tensor *const *p, int n, double scale)
+{
+    ARIL_SCOPE;
+    for (int i = 0; i < n; i++)
+        if (aril_item(aril_amax(aril_detach(p[i]), ARIL_ALL)) != scale * (i + 1)) return false;
+    return true;
+}
+
+TEST(a_swap_of_averages_without_memory_changes_nothing)
+{
+    ONLY_ON_CPU("allocations of the host");
+    int failures = 0;
+    for (int64_t n = 1;; n++) {
+        ARIL_SCOPE;
+        ARIL_NO_GRAD;
+        aril_tensor *p[4];
+        for (int i = 0; i < 4; i++)
+            p[i] = aril_parameter(aril_full(ARIL_SHAPE(100), i + 1, ARIL_F32, test_device()));
+        aril_average *a = aril_average_new(&(aril_named){ 4, p, NULL }, (aril_average_opts){ 0 });
+        CHECK_INT(aril_average_update(a), ARIL_OK);
+        for (int i = 0; i < 4; i++) aril_fill_(p[i], 10 * (i + 1));
+        aril_fail_allocation(n);
+        aril_status s = aril_average_swap(a);
+        bool failed = aril_allocation_failed();
+        aril_fail_allocation(0);
+        aril_clear_error();
+        failures += s < 0;
+        CHECK_MSG(has_values(p, 4, s < 0 ? 10 : 1), "half swapped after allocation %lld",
+                  (long long)n);
+        CHECK_INT(aril_average_swap(a), ARIL_OK);
+        CHECK(has_values(p, 4, s < 0 ? 1 : 10));
+        aril_average_free(a);
+        for (int i = 0; i < 4; i++) aril_release(p[i]);
+        if (!failed) break;
+    }
+    CHECK(failures >= 4);
+}
+
 /* ---- many parameters ---- */
 
 enum { MANY = 20000 };

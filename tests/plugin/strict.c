@@ -7,6 +7,7 @@
  * and is overwritten when it is freed. Errors are found by the queue, and reported when Aril
  * asks. */
 #include "plugin/strict.h"
+#include "plugin/strict_run.h"
 
 #include "aril/aril.h"
 #include "core/clock.h"
@@ -748,93 +749,9 @@ void strict_refuse_profiles(bool refuse)
 
 /* ---- ops ---- */
 
-/* A run with headers, attributes and numbers of its own, in one block. */
-typedef struct op_job {
-    aril__run run;
-    aril_status status;
-    char text[256];
-    aril_tensor **in, *out[ARIL__MAX_OUT];
-    aril_tensor *header;
-    aril__storage *storage;
-    int n_headers;
-} op_job;
-
-/* The header that stands for `t`; the same for the same tensor, over the same storage for the same
- * memory. */
-static aril_tensor *stand_in(op_job *o, const strict *d, aril_tensor *t, aril_tensor *const *real)
-{
-    int k = o->n_headers;
-    aril_tensor *h = &o->header[k];
-    *h = *t;
-    atomic_init(&h->refs, 1);
-    h->node = NULL;
-    h->view = NULL;
-    o->n_headers++;
-    if (!t->storage) return h;
-    for (int i = 0; i < k; i++)
-        if (real[i]->storage == t->storage) {
-            h->storage = o->header[i].storage;
-            return h;
-        }
-    aril__storage *s = &o->storage[k];
-    memset(s, 0, sizeof *s);
-    atomic_init(&s->refs, 1);
-    s->device = aril__cpu_device;
-    s->bytes = t->storage->bytes;
-    s->deleter = aril__keep_memory;
-    h->storage = s;
-    if (t->storage->device->self == d) {
-        s->data = seen(d, t->storage->data);
-    } else { /* a number in host memory: taken now */
-        size_t bytes = aril__dtype_bytes((aril_dtype)t->dtype, t->numel);
-        ARIL_ASSERT(bytes <= sizeof s->small && aril__is_dense(t));
-        memcpy(s->small, aril__ptr(t), bytes);
-        s->data = s->small;
-        h->offset = 0;
-    }
-    return h;
-}
-
-static aril_tensor *stand_in_of(op_job *o, const strict *d, aril_tensor *t, aril_tensor **real)
-{
-    if (!t) return NULL;
-    for (int i = 0; i < o->n_headers; i++)
-        if (real[i] == t) return &o->header[i];
-    real[o->n_headers] = t;
-    return stand_in(o, d, t, real);
-}
-
-static op_job *describe_run(const strict *d, const aril__run *r)
-{
-    size_t n = (size_t)(r->n_in + r->n_out), at = sizeof(op_job);
-    size_t attrs = r->attrs ? r->op->attr_size : 0;
-    size_t to_in = at = (at + 15) / 16 * 16;
-    size_t to_attrs = at += (size_t)r->n_in * sizeof(aril_tensor *);
-    at = (at + attrs + 63) / 64 * 64;
-    size_t to_storage = at, to_header = at + n * sizeof(aril__storage);
-    size_t bytes = to_header + n * sizeof(aril_tensor);
-    char *block = aligned_alloc(64, (bytes + 63) / 64 * 64);
-    aril_tensor **real = malloc((n + 1) * sizeof *real);
-    op_job *o = (op_job *)(void *)block;
-    memset(o, 0, sizeof *o);
-    o->in = (aril_tensor **)(void *)(block + to_in);
-    o->storage = (aril__storage *)(void *)(block + to_storage);
-    o->header = (aril_tensor *)(void *)(block + to_header);
-    o->run = *r;
-    if (attrs) o->run.attrs = memcpy(block + to_attrs, r->attrs, attrs);
-    for (int i = 0; i < r->n_in; i++) o->in[i] = stand_in_of(o, d, r->in[i], real);
-    for (int i = 0; i < r->n_out; i++) o->out[i] = stand_in_of(o, d, r->out[i], real);
-    o->run.in = o->in;
-    o->run.out = o->out;
-    o->run.device = aril__cpu_device;
-    o->run.workspace = seen(d, r->workspace);
-    free(real);
-    return o;
-}
-
 static void run_op(job *j)
 {
-    op_job *o = j->data;
+    strict_run *o = j->data;
     const char *name = o->run.op->name;
     ARIL_SCOPE;
     ARIL_INFERENCE;
@@ -852,7 +769,7 @@ static void run_op(job *j)
 }
 
 /* Sizes that are known after the run: the host waits for them. */
-static aril_status run_dynamic(strict *d, aril__run *r, op_job *o)
+static aril_status run_dynamic(strict *d, aril__run *r, strict_run *o)
 {
     job j = { .device = d, .data = o };
     aril_queue *q = aril__run_queue(r);
@@ -882,7 +799,7 @@ static aril_status run_dynamic(strict *d, aril__run *r, op_job *o)
 static aril_status run_row(aril__run *r)
 {
     strict *d = r->device->self;
-    op_job *o = describe_run(d, r);
+    strict_run *o = strict_run_new(d, d->forbidden, d->memory, r);
     if (r->op->flags & DYNAMIC) return run_dynamic(d, r, o);
     put(aril__run_queue(r), run_op, (job){ .data = o, .op = r->op->name, .what = "strict kernel" });
     return ARIL_OK;

@@ -370,7 +370,13 @@ aril_tensor *aril_one_hot(aril_tensor *index, int64_t classes)
     struct one_hot_attrs a = { { classes } };
     if (!index) return aril__null_tensor("one_hot");
     if (aril__is_poison(index)) return aril__pass_on(index);
-    if (classes == -1 && index->storage && aril__is_int((aril_dtype)index->dtype)) {
+    if (classes == -1 && !index->storage) {
+        aril__fail(ARIL_ERR_STATE,
+                   "one_hot: with -1 classes the size of the result depends on the values of the "
+                   "index, which are unknown until the graph runs; give the number of classes");
+        return aril__poison();
+    }
+    if (classes == -1 && aril__is_int((aril_dtype)index->dtype)) {
         ARIL_SCOPE;
         ARIL_INFERENCE;
         if (index->numel == 0) {

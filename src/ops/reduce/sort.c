@@ -444,6 +444,7 @@ static aril_tensor *between(aril_tensor *sorted, aril_tensor *rank, int axis,
     if (how == ARIL_QUANTILE_LOWER || how == ARIL_QUANTILE_HIGHER)
         return at_rank(sorted, how == ARIL_QUANTILE_LOWER ? low : high, axis);
     aril_tensor *w = how == ARIL_QUANTILE_MIDPOINT ? aril_full_like(low, 0.5) : aril_sub(rank, low);
+    w = aril_cast(w, (aril_dtype)sorted->dtype);
     if (rank->ndim == 1) w = to_axis(w, sorted, axis);
     return aril_lerp(at_rank(sorted, low, axis), at_rank(sorted, high, axis), w);
 }
@@ -512,7 +513,9 @@ static aril_tensor *quantile(const char *what, aril_tensor *x, aril_tensor *q, a
     aril_tensor *line = flat ? aril_reshape(x, ARIL_SHAPE(-1)) : x;
     aril_tensor *sorted = aril_sort(line, at, (aril_sort_opts){ 0 }, NULL);
     bool number = q->flags & ARIL__WEAK && x->storage; /* of the host */
-    q = aril_cast(q, (aril_dtype)x->dtype);
+    /* A position in f32 has few digits left for the weight, the part after the point. Modes that
+     * pick an element round the position as PyTorch does. */
+    q = aril_cast(q, how == ARIL_QUANTILE_LINEAR ? ARIL_F64 : (aril_dtype)x->dtype);
     if (number) q = aril_to(q, x->storage->device->id);
     aril_tensor *list = q->ndim ? q : aril_unsqueeze(q, 0);
     aril_tensor *y = ignore_nan ? quantile_of_numbers(sorted, list, at, how)

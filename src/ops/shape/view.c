@@ -527,7 +527,7 @@ static aril_tensor *view_as(aril_tensor *x, aril_shape shape, bool may_copy)
     aril__meta o = { .ndim = shape.ndim };
     memcpy(a.dim, shape.dim, sizeof a.dim);
     if (reshape_dims(x, &a, o.dim) < 0) return aril__poison();
-    if (may_copy && !aril__view_strides(x, &o)) x = aril_contiguous(x);
+    if (may_copy && !aril__view_strides(x, &o) && !is_open(x, &o)) x = aril_contiguous(x);
     return aril__op_with(&a, &aril__op_reshape, x);
 }
 

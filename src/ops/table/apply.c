@@ -294,11 +294,11 @@ static aril_status check_changes(aril__thread *th, const aril__call *c)
     return s;
 }
 
-/* A symbolic view of a tensor that exists writes to it only when the trace runs. */
+/* A write to a symbolic view counts as one to what it is a view of, which may be a tensor that
+ * exists. */
 static inline void count_write(aril_tensor *t)
 {
-    if (aril__unlikely(t->flags & ARIL__SYMBOLIC) && aril__root(t)->storage) return;
-    aril__bump_version(t);
+    aril__bump_version(aril__unlikely(t->flags & ARIL__SYMBOLIC) ? aril__root(t) : t);
 }
 
 static void note_changes(const aril__call *c)

@@ -291,6 +291,21 @@ TEST(quantile_index_stays_in_range)
     CHECK(aril_ok());
 }
 
+/* The weight between two neighbors keeps its digits where their position is large. */
+TEST(quantile_weights_of_long_lines)
+{
+    ARIL_SCOPE;
+    enum { N = 100001, AT = 50000 };
+    aril_tensor *x = aril_arange(0, N, 1, ARIL_F32, test_device());
+    x = aril_cast(aril_gt_scalar(x, AT), ARIL_F32);
+    aril_tensor *y = aril_quantile(x, aril_scalar(0.500003), ARIL_ALL, ARIL_QUANTILE_LINEAR);
+    CHECK_INT(aril_dtype_of(y), ARIL_F32);
+    CHECK_NEAR(aril_item(y), 0.3, 1e-6);
+    y = aril_nanquantile(x, aril_scalar(0.500003), ARIL_ALL, ARIL_QUANTILE_LINEAR);
+    CHECK_NEAR(aril_item(y), 0.3, 1e-6);
+    CHECK_MSG(aril_ok(), "%s", aril_error());
+}
+
 /* ---- second derivatives where elements are 0 ---- */
 
 /* d2 prod / dx[i] dx[k] is the product of all others, even with zeros. */

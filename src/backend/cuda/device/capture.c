@@ -74,7 +74,8 @@ static size_t last_nodes(aril_recording *r, const cudaGraphNode_t **nodes)
     enum cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
     size_t n = 0;
 #if CUDART_VERSION >= 13000
-    cudaError_t e = cudaStreamGetCaptureInfo(r->stream, &status, NULL, NULL, nodes, NULL, &n);
+    const cudaGraphEdgeData *edges; /* asked for, since libraries may launch kernels early */
+    cudaError_t e = cudaStreamGetCaptureInfo(r->stream, &status, NULL, NULL, nodes, &edges, &n);
 #else
     cudaError_t e = cudaStreamGetCaptureInfo_v2(r->stream, &status, NULL, NULL, nodes, &n);
 #endif

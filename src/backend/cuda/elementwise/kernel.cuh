@@ -2,8 +2,8 @@
  *
  * A block handles a tile of consecutive elements, a thread one chunk of them, all of which it reads
  * before it converts the first. If the innermost dimension allows it, the elements of a chunk are
- * neighbours, read and written by 16 bytes. A chunk of 32 bytes is spread: its halves are in the two
- * halves of the tile, so that threads next to each other access 16 bytes next to each other.
+ * neighbours, read and written by 16 bytes. A chunk of 32 bytes is spread: its halves are in the
+ * two halves of the tile, so that threads next to each other access 16 bytes next to each other.
  * What remains at the end is handled one by one: single elements are common, and need little code.
  * Otherwise neighbouring threads handle neighbouring elements. */
 #ifndef ARIL_CUDA_ELEMENTWISE_KERNEL_CUH

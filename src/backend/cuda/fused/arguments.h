@@ -1,4 +1,4 @@
-/* What a generated kernel takes. The host includes this, and the text of each kernel contains it. */
+/* What a generated kernel takes: for the host, and part of the text of each kernel. */
 #ifndef ARIL_CUDA_FUSED_ARGUMENTS_H
 #define ARIL_CUDA_FUSED_ARGUMENTS_H
 

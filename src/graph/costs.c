@@ -1,0 +1,116 @@
+/* What the nodes of a graph cost. */
+#include "aril/create.h"
+#include "aril/graph.h"
+#include "graph/program.h"
+#include "graph/stepwise.h"
+#include "ops/table/flops.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct cost {
+    aril__node_id id;
+    double flops, bytes, seconds;
+} cost;
+
+typedef struct cost_call {
+    aril_list inputs;
+    FILE *to;
+    aril_status status;
+} cost_call;
+
+/* FLOPs and bytes by the rule of the op's row, from the tensors of a run. */
+static void measure(const aril__graph *g, const aril__stepwise *r, cost *c)
+{
+    const aril__graph_node *n = &g->nodes[c->id];
+    const aril__value_id *id = aril__graph_in(g, n);
+    aril_tensor *out[ARIL__MAX_OUT] = { NULL };
+    aril_tensor **in = aril__calloc(((size_t)n->n_in + 1) * sizeof *in);
+    c->seconds = r->seconds[c->id];
+    if (!in) return;
+    for (int i = 0; i < n->n_in; i++) in[i] = id[i] ? r->value[id[i]] : NULL;
+    for (int k = 0; k < n->op->n_out; k++) out[k] = r->value[n->out + (uint32_t)k];
+    aril__run run = { .op = n->op,
+                      .attrs = aril__graph_attrs(g, n),
+                      .n_in = n->n_in,
+                      .n_out = n->op->n_out,
+                      .in = in,
+                      .out = out,
+                      .type = (aril_dtype)g->values[n->out].dtype,
+                      .device = g->values[n->out].device };
+    bool moves = !n->n_bodies && !(n->op->n_out && ARIL__IS_VIEW(n->op->out[0]));
+    c->flops = moves ? aril__flops(&run) : 0;
+    c->bytes = moves ? aril__bytes_moved(&run) : 0;
+    free(in);
+}
+
+static int by_time(const void *x, const void *y)
+{
+    const cost *a = x, *b = y;
+    return a->seconds < b->seconds ? 1 : a->seconds > b->seconds ? -1 : 0;
+}
+
+static void print_row(const aril__graph *g, const cost *c, double total, FILE *to)
+{
+    const aril__graph_node *n = &g->nodes[c->id];
+    char type[64], where[256];
+    const int64_t *dim = aril__graph_dims(g, n->out);
+    int used = snprintf(type, sizeof type, "%s[", aril__dtypes[g->values[n->out].dtype].name);
+    for (int d = 0; d < g->values[n->out].ndim && used < 50; d++)
+        used += snprintf(type + used, sizeof type - (size_t)used, "%s%lld", d ? "," : "",
+                         (long long)dim[d]);
+    snprintf(type + used, sizeof type - (size_t)used, "]");
+    aril__graph_where(g, n, where, sizeof where);
+    fprintf(to, "%-22s %-22s %10.3f %10.3f %10.1f %5.1f %%  %s%s%s\n", n->op->name, type,
+            c->flops / 1e6, c->bytes / 1e6, c->seconds * 1e6,
+            total > 0 ? 100 * c->seconds / total : 0, g->text + n->scope,
+            n->scope && where[0] ? " " : "", where);
+}
+
+static aril_status print_costs(const aril__graph *g, const cost_call *c)
+{
+    ARIL_SCOPE;
+    aril__stepwise r = { 0 };
+    cost *all = aril__calloc(g->n_nodes * sizeof *all), sum = { 0 };
+    aril_status s = all ? ARIL_OK : aril__fail(ARIL_ERR_MEMORY, "costs: out of memory");
+    for (int run = 0; run < 2 && s == ARIL_OK; run++) { /* the first one chooses kernels */
+        aril__stepwise_free(&r);
+        s = aril__graph_stepwise(g, c->inputs, false, &r);
+    }
+    for (aril__node_id id = 1; id < g->n_nodes && s == ARIL_OK; id++) {
+        all[id].id = id;
+        measure(g, &r, &all[id]);
+        sum.flops += all[id].flops;
+        sum.bytes += all[id].bytes;
+        sum.seconds += all[id].seconds;
+    }
+    if (s == ARIL_OK) {
+        qsort(all + 1, g->n_nodes - 1, sizeof *all, by_time);
+        fprintf(c->to, "%-22s %-22s %10s %10s %10s %7s\n", "op", "result", "MFLOP", "MB", "us", "");
+        for (uint32_t i = 1; i < g->n_nodes; i++) print_row(g, &all[i], sum.seconds, c->to);
+        fprintf(c->to, "%-22s %-22s %10.3f %10.3f %10.1f\n", "sum", "", sum.flops / 1e6,
+                sum.bytes / 1e6, sum.seconds * 1e6);
+    }
+    aril__stepwise_free(&r);
+    free(all);
+    return s;
+}
+
+static void look(const aril__graph *g, void *ctx)
+{
+    cost_call *c = ctx;
+    c->status = print_costs(g, c);
+}
+
+aril_status aril_program_costs(const aril_program *p, aril_list inputs, FILE *to)
+{
+    if (!p || !to || inputs.n < 0 || (inputs.n && !inputs.at))
+        return aril__fail(ARIL_ERR_ARG, "costs: the %s is NULL",
+                          !p   ? "program"
+                          : to ? "list"
+                               : "file");
+    cost_call c = { inputs, to, ARIL_ERR_STATE };
+    if (!aril__program_look(p, look, &c))
+        return aril__fail(ARIL_ERR_STATE, "costs: the program was not traced yet; run it first");
+    return c.status;
+}

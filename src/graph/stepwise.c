@@ -1,0 +1,130 @@
+#include "graph/stepwise.h"
+
+#include "aril/autograd.h"
+#include "aril/create.h"
+#include "aril/dtype.h"
+#include "aril/device.h"
+#include "autograd/node.h"
+#include "core/clock.h"
+#include "graph/control.h"
+#include "ops/shape/copy.h"
+#include "ops/table/apply.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* A copy with the flags of a number, if it is one. */
+static aril_tensor *copied(aril_tensor *t)
+{
+    aril_tensor *copy = aril_copy(aril_detach(t));
+    if (!(copy->flags & ARIL__POISON)) copy->flags |= t->flags & (ARIL__WEAK | ARIL__NUMBER);
+    return copy;
+}
+
+static aril_tensor *key_of(const aril__graph *g, const aril__key *k)
+{
+    aril__thread *th = aril__self();
+    const aril_generator *of = g->draws[k->generator].generator;
+    if (!of) of = &th->generator;
+    int64_t two = 2;
+    aril_tensor *t = aril__tensor_new(th, ARIL_U64, 1, &two, aril__cpu_device);
+    if (!t) return aril__poison();
+    memcpy(t->storage->data, (uint64_t[]){ of->seed, of->calls + k->offset }, 16);
+    t->flags |= ARIL__KEY;
+    return aril__give(th, t);
+}
+
+/* The tensor of a value that no node computes; NULL: not there. */
+static aril_tensor *source(const aril__graph *g, const aril__value *v, aril_list in)
+{
+    switch (v->kind) {
+    case ARIL__FROM_INPUT: return (int)v->from < in.n ? copied(in.at[v->from]) : NULL;
+    case ARIL__FROM_STATE:
+        return g->states[v->from].tensor ? copied(g->states[v->from].tensor) : NULL;
+    case ARIL__FROM_GRAD:
+        return g->grads[v->from].leaf->grad[0] ? copied(g->grads[v->from].leaf->grad[0]) : NULL;
+    case ARIL__FROM_CONSTANT: return g->constants[v->from];
+    case ARIL__FROM_KEY: return key_of(g, &g->keys[v->from]);
+    default: return NULL;
+    }
+}
+
+static void want_gradient(aril_tensor *t)
+{
+    if (!t->storage || !aril_dtype_is_float((aril_dtype)t->dtype) || aril__is_number(t)) return;
+    if (t->node && !(t->node->flags & ARIL__NODE_LEAF))
+        aril_retain_grad(t);
+    else
+        aril_set_requires_grad(t, true);
+}
+
+static aril_status run_node(const aril__graph *g, const aril__graph_node *n, aril__stepwise *r,
+                            bool gradients)
+{
+    const aril__value_id *id = aril__graph_in(g, n);
+    aril_tensor *out[ARIL__MAX_OUT] = { NULL };
+    aril_tensor **in = aril__calloc(((size_t)n->n_in + 1) * sizeof *in);
+    if (!in) return aril__fail(ARIL_ERR_MEMORY, "program: out of memory");
+    for (int i = 0; i < n->n_in; i++) in[i] = id[i] ? r->value[id[i]] : NULL;
+    for (int k = 0; k < n->n_out; k++) {
+        int i = aril__graph_changed(g, n, k);
+        if (i >= 0 && in[i]) in[i] = copied(in[i]);
+    }
+    if (ARIL__IS_VIEW(n->op->out[0]) && n->n_in && in[0]) in[0] = aril_contiguous(in[0]);
+    aril_status s = n->n_bodies ? aril__control_run(g, n, in, NULL, out)
+                                : aril__apply(n->op, n->n_in, in, aril__graph_attrs(g, n), out);
+    for (int k = 0; k < n->n_out && s == ARIL_OK; k++) {
+        int i = aril__graph_changed(g, n, k);
+        aril_tensor *t = i >= 0 ? in[i] : k < n->op->n_out ? out[k] : NULL;
+        if (t && n->n_bodies) t = aril__give(aril__self(), t);
+        r->value[n->out + (uint32_t)k] = t;
+        if (t && gradients) want_gradient(t);
+    }
+    free(in);
+    return s;
+}
+
+static bool has_unknown_sizes(const aril__graph *g)
+{
+    for (uint32_t i = 0; i < g->n_inputs; i++)
+        if (g->values[g->inputs[i].value].flags & ARIL__VALUE_UNKNOWN) return true;
+    return false;
+}
+
+aril_status aril__graph_stepwise(const aril__graph *g, aril_list in, bool gradients,
+                                 aril__stepwise *r)
+{
+    if (has_unknown_sizes(g) || (uint32_t)in.n != g->n_inputs)
+        return aril__fail(ARIL_ERR_ARG,
+                          "%s: expected values for its %u inputs, whose sizes must be known",
+                          g->name ? g->name : "graph", g->n_inputs);
+    *r = (aril__stepwise){ .value = aril__calloc(g->n_values * sizeof *r->value),
+                           .seconds = aril__calloc(g->n_nodes * sizeof *r->seconds) };
+    aril_status s = ARIL_OK;
+    if (!r->value || !r->seconds) s = aril__fail(ARIL_ERR_MEMORY, "program: out of memory");
+    aril_guard mode = gradients ? aril_enable_grad_begin() : aril_no_grad_begin();
+    for (uint32_t v = 1; v < g->n_values && s == ARIL_OK; v++) {
+        if (g->values[v].kind == ARIL__FROM_NODE || g->values[v].kind == ARIL__NO_VALUE) continue;
+        r->value[v] = source(g, &g->values[v], in);
+        if (r->value[v]) s = aril_tensor_status(r->value[v]);
+        if (r->value[v] && gradients && g->values[v].kind != ARIL__FROM_CONSTANT)
+            want_gradient(r->value[v]);
+    }
+    for (aril__node_id id = 1; id < g->n_nodes && s == ARIL_OK; id++) {
+        double begin = aril__seconds();
+        const aril__graph_node *n = &g->nodes[id];
+        s = run_node(g, n, r, gradients);
+        aril__device *on = g->values[n->out].device;
+        if (s == ARIL_OK && on && on != aril__cpu_device) s = aril_synchronize(on->id);
+        r->seconds[id] = aril__seconds() - begin;
+    }
+    aril_guard_end(&mode);
+    return s;
+}
+
+void aril__stepwise_free(aril__stepwise *r)
+{
+    free(r->value);
+    free(r->seconds);
+    *r = (aril__stepwise){ 0 };
+}
