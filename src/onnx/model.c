@@ -7,8 +7,8 @@
 #include <stdlib.h>
 
 enum {
-    MAX_NODES = 4000000, /* with those of functions where they are called */
-    MAX_DEPTH = 64,      /* of functions and bodies in each other */
+    MAX_NODES = 500000, /* with those of functions where they are called */
+    MAX_DEPTH = 64,     /* of functions and bodies in each other */
     NEVER = -1,
 };
 
