@@ -148,8 +148,8 @@ aril_tensor *aril_variable(aril_graph *g, const char *name, aril_tensor *initial
     state->flags &= (uint16_t) ~(ARIL__WEAK | ARIL__NUMBER);
     aril_tensor *x = aril__give(th, aril__tracing_variable(g->t, state, name));
     if (aril__is_poison(x)) return aril_escape(x);
-    /* The graph has no device, as its placeholders have none: the value is where it was given, until
-     * a session moves it. */
+    /* The graph has no device, as its placeholders have none: the value stays where it was given,
+     * until a session moves it. */
     if (!th->mode.placed && initial->storage->device != device) {
         ARIL_NO_GRAD;
         aril_tensor *there = aril_to(state, initial->storage->device->id);
