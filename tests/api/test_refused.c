@@ -124,6 +124,33 @@ TEST(weights_and_indices_of_wrong_rank)
     refused(aril_max_unpool2d(aril_select(x, 0, 0), where, (aril_shape){ 0 }, two), ARIL_ERR_SHAPE,
             "max_unpool2d", "[1,1,2,2]");
     CHECK(aril_tensor_status(aril_max_unpool2d(x, where, (aril_shape){ 0 }, two)) == ARIL_OK);
+    static const int64_t lowest[4] = { INT64_MIN, INT64_MIN, INT64_MIN, INT64_MIN };
+    aril_tensor *least = aril_from(lowest, aril_shape_of(where), ARIL_I64, aril_cpu());
+    refused(aril_max_unpool2d(aril_to(x, aril_cpu()), least, (aril_shape){ 0 }, two),
+            ARIL_ERR_INDEX, "max_unpool", "-9223372036854775808");
+}
+
+TEST(unsigned_indices_do_not_count_from_the_end)
+{
+    ARIL_SCOPE;
+    static const uint64_t last[2] = { 0, UINT64_MAX };
+    aril_tensor *at = aril_from(last, ARIL_SHAPE(2), ARIL_U64, aril_cpu());
+    refused(aril_index_select(ones(ARIL_SHAPE(3)), at, 0), ARIL_ERR_INDEX, "index_select",
+            "out of range");
+    refused(aril_embedding(at, ones(ARIL_SHAPE(3, 2)), (aril_embedding_opts){ 0 }), ARIL_ERR_INDEX,
+            "embedding", "out of range");
+}
+
+TEST(messages_name_the_limit)
+{
+    ARIL_SCOPE;
+    aril_tensor *x = ones(ARIL_SHAPE(1, 4, 4, 4));
+    refused(aril_max_pool2d(x, (aril_pool_opts){ .kernel = { 2 }, .stride = { INT64_C(1) << 32 } },
+                            NULL),
+            ARIL_ERR_ARG, "max_pool2d", "stride 4294967296 must be at most 2147483647");
+    refused(aril_pixel_shuffle(x, INT64_C(1) << 33), ARIL_ERR_ARG, "pixel_shuffle", "8589934592");
+    refused(aril_pixel_unshuffle(x, 0), ARIL_ERR_ARG, "pixel_unshuffle", "got 0");
+    refused(aril_arange(0, NAN, 1, ARIL_F32, aril_cpu()), ARIL_ERR_ARG, "arange", "NaN");
 }
 
 TEST(sources_of_wrong_length)

@@ -172,6 +172,9 @@ static void fill_with_junk(const char *folder)
     snprintf(path, sizeof path, "%s/d_empty.so", folder);
     FILE *f = fopen(path, "w");
     CHECK(f && fclose(f) == 0);
+    char command[9000];
+    snprintf(command, sizeof command, "head -c 8192 '%s' > '%s/e_truncated.so'", mirror(), folder);
+    CHECK_INT(system(command), 0);
     snprintf(path, sizeof path, "%s/libaril_mirror.so", folder);
     CHECK(symlink(mirror(), path) == 0);
 }

@@ -13,6 +13,9 @@
 #include "aril/parallel.h"
 
 #include <dlfcn.h>
+#ifdef __linux__
+#include <link.h>
+#endif
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -449,6 +452,53 @@ static bool is_no_file(const char *path)
     return strchr(path, '/') && stat(path, &is) == 0 && !S_ISREG(is.st_mode);
 }
 
+#ifdef __linux__
+/* Whether `count` entries of `each` bytes from `offset` are inside a file of that size. */
+static bool is_inside(uint64_t offset, uint64_t count, uint64_t each, uint64_t size)
+{
+    return offset <= size && (each == 0 || count <= (size - offset) / each);
+}
+
+/* Whether an ELF file ends before its headers and segments do: loading it would map pages that the
+ * file does not have, and reading those kills the process. Other files are left to dlopen. */
+static bool is_cut_short(FILE *f, uint64_t size)
+{
+    ElfW(Ehdr) head;
+    if (fread(&head, sizeof head, 1, f) != 1 || memcmp(head.e_ident, ELFMAG, SELFMAG) != 0 ||
+        head.e_ident[EI_CLASS] != (sizeof(void *) == 8 ? ELFCLASS64 : ELFCLASS32) ||
+        head.e_phentsize != sizeof(ElfW(Phdr)))
+        return false;
+    if (!is_inside(head.e_phoff, head.e_phnum, head.e_phentsize, size) ||
+        !is_inside(head.e_shoff, head.e_shnum, head.e_shentsize, size))
+        return true;
+    if (fseek(f, (long)head.e_phoff, SEEK_SET) != 0) return true;
+    for (int i = 0; i < head.e_phnum; i++) {
+        ElfW(Phdr) segment;
+        if (fread(&segment, sizeof segment, 1, f) != 1) return true;
+        if (segment.p_type == PT_LOAD && !is_inside(segment.p_offset, segment.p_filesz, 1, size))
+            return true;
+    }
+    return false;
+}
+#endif
+
+/* Refuses what dlopen would not survive. A name without '/' is searched for by dlopen. */
+static aril_status check_file(const char *path)
+{
+    if (is_no_file(path))
+        return aril__fail(ARIL_ERR_PLUGIN, "plug-in %s: not a regular file", path);
+#ifdef __linux__
+    struct stat is;
+    FILE *f = strchr(path, '/') ? fopen(path, "rb") : NULL;
+    bool cut = f && fstat(fileno(f), &is) == 0 && is_cut_short(f, (uint64_t)is.st_size);
+    if (f) fclose(f);
+    if (cut)
+        return aril__fail(ARIL_ERR_PLUGIN, "plug-in %s: the file is truncated, it has %lld bytes",
+                          path, (long long)is.st_size);
+#endif
+    return ARIL_OK;
+}
+
 aril_status aril_plugin_load(const char *path)
 {
     aril__self();
@@ -461,8 +511,7 @@ aril_status aril_plugin_load(const char *path)
     if (n_opened == MAX_PLUGINS)
         s = aril__fail(ARIL_ERR_PLUGIN, "plug-in %s: too many plug-ins, %d are loaded", path,
                        MAX_PLUGINS);
-    if (s == ARIL_OK && is_no_file(path))
-        s = aril__fail(ARIL_ERR_PLUGIN, "plug-in %s: not a regular file", path);
+    if (s == ARIL_OK) s = check_file(path);
     if (s == ARIL_OK && !(handle = dlopen(path, RTLD_NOW | RTLD_LOCAL)))
         s = aril__fail(ARIL_ERR_PLUGIN, "plug-in %s: %s", path, dlerror());
     if (s == ARIL_OK) {
