@@ -4,8 +4,7 @@
  * before it converts the first. If the innermost dimension allows it, the elements of a chunk are
  * neighbours, read and written by 16 bytes. A chunk of 32 bytes is spread: its halves are in the
  * two halves of the tile, so that threads next to each other access 16 bytes next to each other.
- * What remains at the end is handled one by one: single elements are common, and need little code.
- * Otherwise neighbouring threads handle neighbouring elements. */
+ * Otherwise, and at the end, neighbouring threads handle neighbouring elements. */
 #ifndef ARIL_CUDA_ELEMENTWISE_KERNEL_CUH
 #define ARIL_CUDA_ELEMENTWISE_KERNEL_CUH
 
@@ -107,12 +106,8 @@ static __device__ __forceinline__ void aril_cuda_ew_write(const aril_cuda_ew_raw
         if (bytes == 32) *reinterpret_cast<uint4 *>(p + gap) = v.half[1];
     } else if (bytes == 8) {
         *reinterpret_cast<uint2 *>(p) = make_uint2(v.half[0].x, v.half[0].y);
-    } else if (bytes == 4) {
-        *reinterpret_cast<uint32_t *>(p) = v.half[0].x;
-    } else if (bytes == 2) {
-        *reinterpret_cast<uint16_t *>(p) = (uint16_t)v.half[0].x;
     } else {
-        *reinterpret_cast<uint8_t *>(p) = (uint8_t)v.half[0].x;
+        *reinterpret_cast<uint32_t *>(p) = v.half[0].x;
     }
 }
 
@@ -208,68 +203,60 @@ static __device__ __noinline__ aril_cuda_ew_chunk<T> aril_cuda_ew_call(int formu
 }
 
 template <typename T, int N, bool Quick>
-static __global__ void __launch_bounds__(ARIL_CUDA_EW_THREADS, Quick && sizeof(T) == 4
-                                                                   ? (N <= 1   ? 7
-                                                                      : N == 2 ? 5
-                                                                               : 4)
-                                                                   : 1)
+static __global__ void __launch_bounds__(ARIL_CUDA_EW_THREADS,
+                                         Quick && sizeof(T) == 4 ? (N <= 2 ? 8 : 6) : 1)
     aril_cuda_ew_kernel(const __grid_constant__ aril_cuda_ew_args<T> a)
 {
     typedef aril_cuda_ew_vectors<T> vectors;
     const int size = aril_cuda_ew_chunk<T>::size;
     const uint32_t tile = size * ARIL_CUDA_EW_THREADS, start = blockIdx.x * tile;
     const bool spread = a.spread && start + tile <= a.n;
-    uint32_t i = start + threadIdx.x * (spread ? size / 2 : a.vectors ? size : 1);
+    const uint32_t i = start + threadIdx.x * (spread ? size / 2 : a.vectors ? size : 1);
     if (i >= a.n) return;
     const bool whole = spread || (a.vectors && i + (size - 1) < a.n);
-    const bool single = a.vectors && !whole; /* elements i, i + 1 ... to the end, in turn */
+    const uint32_t step = a.vectors ? 1 : ARIL_CUDA_EW_THREADS;
     aril_cuda_ew_raw raw[N];
     aril_cuda_ew_inputs<T, N> v;
     aril_cuda_ew_chunk<T> y;
     int32_t at[1 + ARIL_CUDA_EW_INPUTS], second[1 + ARIL_CUDA_EW_INPUTS];
     int bad = ARIL_CUDA_FINE;
 
-#pragma unroll 1
-    do {
-        if (a.vectors) {
-            a.nest.offsets(i, at);
-            if (spread) a.nest.offsets(i + tile / 2, second);
+    if (whole) {
+        a.nest.offsets(i, at);
+        if (spread) a.nest.offsets(i + tile / 2, second);
 #pragma unroll
-            for (int j = 0; j < N; j++)
-                if (a.feed[1 + j] == ARIL_CUDA_EW_TENSOR)
-                    aril_cuda_ew_read(raw[j],
-                                      static_cast<const char *>(a.base[1 + j]) +
-                                          (int64_t)at[1 + j] * a.size[1 + j],
-                                      single ? a.size[1 + j] : a.bytes[1 + j],
-                                      spread ? (int64_t)(second[1 + j] - at[1 + j]) * a.size[1 + j]
-                                             : 16);
-        }
+        for (int j = 0; j < N; j++)
+            if (a.feed[1 + j] == ARIL_CUDA_EW_TENSOR)
+                aril_cuda_ew_read(
+                    raw[j],
+                    static_cast<const char *>(a.base[1 + j]) + (int64_t)at[1 + j] * a.size[1 + j],
+                    a.bytes[1 + j],
+                    spread ? (int64_t)(second[1 + j] - at[1 + j]) * a.size[1 + j] : 16);
+    }
 #pragma unroll
-        for (int j = 0; j < N; j++) {
-            T *x = v.at[j];
-            if (a.feed[1 + j] != ARIL_CUDA_EW_TENSOR) {
-                for (int k = 0; k < size; k++) x[k] = a.value[1 + j];
-            } else if (a.vectors) {
-                vectors::unpack(raw[j], a.dtype[1 + j], single || a.splat[1 + j], x);
-            } else {
-                aril_cuda_ew_chunk<T> c = aril_cuda_ew_gather(a, 1 + j, i, ARIL_CUDA_EW_THREADS);
-                for (int k = 0; k < size; k++) x[k] = c.at[k];
-            }
-        }
-        if constexpr (Quick)
-            y = aril_cuda_ew_eval<T, N, true>(a.formula, v, a.p, bad);
-        else
-            y = aril_cuda_ew_call<T, N>(a.formula, v, a.p, &bad);
-        if (a.vectors) {
-            aril_cuda_ew_raw to;
-            vectors::pack(to, a.dtype[0], y.at);
-            aril_cuda_ew_write(to, static_cast<char *>(a.base[0]) + (int64_t)at[0] * a.size[0],
-                               single ? a.size[0] : a.bytes[0],
-                               spread ? (int64_t)(second[0] - at[0]) * a.size[0] : 16);
+    for (int j = 0; j < N; j++) {
+        T *x = v.at[j];
+        if (a.feed[1 + j] != ARIL_CUDA_EW_TENSOR) {
+            for (int k = 0; k < size; k++) x[k] = a.value[1 + j];
+        } else if (whole) {
+            vectors::unpack(raw[j], a.dtype[1 + j], a.splat[1 + j], x);
         } else {
-            aril_cuda_ew_scatter(a, i, ARIL_CUDA_EW_THREADS, y);
+            aril_cuda_ew_chunk<T> c = aril_cuda_ew_gather(a, 1 + j, i, step);
+            for (int k = 0; k < size; k++) x[k] = c.at[k];
         }
-    } while (single && ++i < a.n);
+    }
+    if constexpr (Quick)
+        y = aril_cuda_ew_eval<T, N, true>(a.formula, v, a.p, bad);
+    else
+        y = aril_cuda_ew_call<T, N>(a.formula, v, a.p, &bad);
+    if (whole) {
+        aril_cuda_ew_raw to;
+        vectors::pack(to, a.dtype[0], y.at);
+        aril_cuda_ew_write(to, static_cast<char *>(a.base[0]) + (int64_t)at[0] * a.size[0],
+                           a.bytes[0], spread ? (int64_t)(second[0] - at[0]) * a.size[0] : 16);
+    } else {
+        aril_cuda_ew_scatter(a, i, step, y);
+    }
     if (bad != ARIL_CUDA_FINE) aril_cuda_fail(a.report, (aril_cuda_bad)bad);
 }
 
