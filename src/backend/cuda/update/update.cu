@@ -71,7 +71,8 @@ struct sources {
     update_attrs attrs;
     aril_cuda_scalar<double> lr, step, factor, momentum; /* momentum: NaN if there is none */
     bool has_step;
-    const double *norms; /* two per parameter; NULL: none */
+    bool on_device, has_norms; /* also known before a run, when nothing has an address */
+    const double *norms;       /* two per parameter; NULL: none */
     int64_t norms_row, norms_column;
 };
 
@@ -125,6 +126,12 @@ static __global__ void make_constants(const __grid_constant__ sources s,
     to[i] = k;
 }
 
+static bool is_on_device(const aril_run *r, int i)
+{
+    aril_host_number n;
+    return aril_cuda_in(r, i) && !aril_cuda_host->number(r, i, &n);
+}
+
 static sources sources_of(const aril_run *r, bool norms)
 {
     sources s = {};
@@ -138,6 +145,9 @@ static sources sources_of(const aril_run *r, bool norms)
     s.factor = aril_cuda_scalar_of<double>(r, factor, 1);
     s.momentum = aril_cuda_scalar_of<double>(r, momentum, (double)NAN);
     const aril_tensor *t = norms ? nullptr : aril_cuda_in(r, ARIL__UPDATE_NORMS);
+    s.on_device = (!norms && is_on_device(r, ARIL__UPDATE_LR)) || is_on_device(r, step) ||
+                  is_on_device(r, factor) || is_on_device(r, momentum);
+    s.has_norms = t != nullptr;
     if (t) {
         s.norms = static_cast<const double *>(aril_cuda_data(t));
         s.norms_row = aril_cuda_host->strides(t)[0];
@@ -149,11 +159,11 @@ static sources sources_of(const aril_run *r, bool norms)
 /* Whether constants are the same for all parameters, and known on the host. */
 static bool are_shared(const sources &s)
 {
-    return !s.norms && !scalar_slots_of(s.attrs.rule[0]);
+    return !s.has_norms && !scalar_slots_of(s.attrs.rule[0]);
 }
 static bool are_on_host(const sources &s)
 {
-    return are_shared(s) && !s.lr.at && !s.step.at && !s.factor.at && !s.momentum.at;
+    return are_shared(s) && !s.on_device;
 }
 
 /* ---- the table of a launch ---- */
