@@ -34,7 +34,7 @@ aril_program *aril__compiled_program(const aril__compiled *c);
 /* The number of traces. */
 int aril__compiled_traces(const aril__compiled *c);
 
-/* Whether compiling is on: ARIL_JIT=0 switches it off where it is a default. */
-bool aril__compiling(void);
+/* Whether steps are compiled on a device: ARIL_JIT says so; otherwise on the CPU only. */
+bool aril__compiling(aril_device device);
 
 #endif

@@ -44,7 +44,7 @@ static aril_tensor *stand_in(strict_run *o, const place *d, aril_tensor *t,
         s->data = seen(d, t->storage->data);
     } else { /* a number in host memory: taken now */
         size_t bytes = aril__dtype_bytes((aril_dtype)t->dtype, t->numel);
-        ARIL_ASSERT(bytes <= sizeof s->small && aril__is_dense(t));
+        ARIL_ASSERT(aril__is_number(t) && bytes <= sizeof s->small && aril__is_dense(t));
         memcpy(s->small, aril__ptr(t), bytes);
         s->data = s->small;
         h->offset = 0;
