@@ -108,6 +108,16 @@ aril_tensor *aril_grad(const aril_tensor *t)
     return aril__poison();
 }
 
+/* Whether a gradient is on the device of its tensor, where either is on one. */
+static aril_status check_device(const char *what, const aril_tensor *g, const aril_tensor *t)
+{
+    char a[32], b[32];
+    if (!g->storage || !t->storage || g->storage->device == t->storage->device) return ARIL_OK;
+    return aril__fail(ARIL_ERR_DEVICE, "%s: the gradient is on %s, but the tensor is on %s", what,
+                      aril_device_name(g->storage->device->id, a, sizeof a),
+                      aril_device_name(t->storage->device->id, b, sizeof b));
+}
+
 aril_status aril_set_grad(aril_tensor *t, aril_tensor *g)
 {
     aril_status s = look("set_grad", t);
@@ -118,6 +128,7 @@ aril_status aril_set_grad(aril_tensor *t, aril_tensor *g)
                                          "aril_set_requires_grad or aril_retain_grad first");
     if (g) {
         if (aril__is_poison(g)) return aril_tensor_status(g);
+        if ((s = check_device("set_grad", g, t)) < 0) return s;
         if (!aril__dims_fit(g->ndim, g->dim, t->ndim, t->dim) || g->dtype != t->dtype) {
             char a[ARIL__SHAPE_TEXT], b[ARIL__SHAPE_TEXT];
             return aril__fail(ARIL_ERR_SHAPE,
@@ -245,6 +256,7 @@ static aril_status start_from(const char *what, aril_tensor *t, aril_tensor *gra
         return aril__fail(ARIL_ERR_SHAPE,
                           "%s: the gradient has shape %s, but the result has shape %s", what,
                           aril__text(a, grad), aril__text(b, t));
+    if (!aril__is_number(grad) && (s = check_device(what, grad, t)) < 0) return s;
     *start = aril_cast(grad, (aril_dtype)t->dtype);
     return aril_tensor_status(*start);
 }

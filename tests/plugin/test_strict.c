@@ -307,6 +307,23 @@ TEST(formulas_reach_rows_as_text)
 
 /* ---- gradients ---- */
 
+TEST(a_gradient_on_another_device_is_refused)
+{
+    ARIL_SCOPE;
+    aril_tensor *p = aril_parameter(ramp(5, strict(0))), *g = ramp(5, aril_cpu());
+    CHECK_INT(aril_set_grad(p, g), ARIL_ERR_DEVICE);
+    CHECK_MSG(strstr(aril_error(), "set_grad: the gradient is on cpu, but the tensor is on strict"),
+              "%s", aril_error());
+    aril_clear_error();
+    aril_tensor *y = aril_mul_scalar(p, 2);
+    CHECK_INT(aril_backward_with(y, g, (aril_grad_opts){ 0 }), ARIL_ERR_DEVICE);
+    aril_clear_error();
+    CHECK(!aril_has_grad(p));
+    CHECK_INT(aril_backward_with(y, ramp(5, strict(0)), (aril_grad_opts){ 0 }), ARIL_OK);
+    CHECK(aril_has_grad(p) && aril_device_equal(aril_device_of(aril_grad(p)), strict(0)));
+    aril_release(p);
+}
+
 static int compared;
 
 static void compare_gradients(const test_sample *s)
