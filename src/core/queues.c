@@ -236,9 +236,24 @@ aril_stream *aril_stream_new(aril_device device)
     return s;
 }
 
+/* Whether ARIL_STREAM selects the stream in this thread, or will when an inner block ends. */
+static bool is_selected(const aril_stream *stream)
+{
+    const aril__thread *th = aril__self();
+    if (th->mode.stream == stream) return true;
+    for (uint32_t i = 0; i < th->n_guards; i++)
+        if (!th->guards[i].is_scope && th->guards[i].mode.stream == stream) return true;
+    return false;
+}
+
 void aril_stream_free(aril_stream *stream)
 {
     if (!stream) return;
+    if (is_selected(stream)) {
+        aril__fail(ARIL_ERR_STATE, "stream_free: ARIL_STREAM selects the stream in this thread; "
+                                   "free it after that block");
+        return;
+    }
     aril__device *d = stream->device;
     if (stream->number) {
         d->ops.queue_wait(d->self, aril__queue_numbered(d, stream->number));

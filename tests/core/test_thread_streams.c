@@ -42,6 +42,30 @@ static bool all_are(aril_tensor *t, float value)
 
 /* ---- one thread ---- */
 
+TEST(a_selected_stream_cannot_be_freed)
+{
+    ARIL_SCOPE;
+    aril_stream *s = aril_stream_new(test_device()), *other = aril_stream_new(test_device());
+    aril_tensor *x = filled(3);
+    {
+        ARIL_STREAM(s);
+        aril_stream_free(s);
+        CHECK_INT(aril_error_code(), ARIL_ERR_STATE);
+        CHECK_MSG(strstr(aril_error(), "stream_free: ARIL_STREAM selects"), "%s", aril_error());
+        aril_clear_error();
+        {
+            ARIL_STREAM(other);
+            aril_stream_free(s); /* selected again when this block ends */
+            CHECK_INT(aril_error_code(), ARIL_ERR_STATE);
+            aril_clear_error();
+        }
+        CHECK(all_are(aril_add(x, x), 6));
+    }
+    aril_stream_free(s);
+    aril_stream_free(other);
+    CHECK(aril_ok());
+}
+
 TEST(a_result_of_a_stream_is_used_by_the_default_queue)
 {
     ARIL_SCOPE;
