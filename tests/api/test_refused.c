@@ -124,6 +124,10 @@ TEST(weights_and_indices_of_wrong_rank)
     refused(aril_max_unpool2d(aril_select(x, 0, 0), where, (aril_shape){ 0 }, two), ARIL_ERR_SHAPE,
             "max_unpool2d", "[1,1,2,2]");
     CHECK(aril_tensor_status(aril_max_unpool2d(x, where, (aril_shape){ 0 }, two)) == ARIL_OK);
+    static const int64_t lowest[4] = { INT64_MIN, INT64_MIN, INT64_MIN, INT64_MIN };
+    aril_tensor *least = aril_from(lowest, aril_shape_of(where), ARIL_I64, aril_cpu());
+    refused(aril_max_unpool2d(aril_to(x, aril_cpu()), least, (aril_shape){ 0 }, two),
+            ARIL_ERR_INDEX, "max_unpool", "-9223372036854775808");
 }
 
 TEST(sources_of_wrong_length)

@@ -40,7 +40,8 @@ typedef struct pool {
     int64_t block;       /* channels per scatter unit */
     int64_t size[3];     /* of adjacent, non-overlapping windows, if scattering tries that first */
     _Atomic bool apart;  /* an index is outside such a window */
-    _Atomic int64_t bad; /* an index out of range; INT64_MIN: none */
+    _Atomic int64_t bad; /* an index out of range, */
+    _Atomic bool found;  /* if there is one */
     char *scratch;       /* sums of a unit, `each` bytes for each slot */
     size_t each;
 } pool;
@@ -70,6 +71,7 @@ static int64_t spatial_offset(const pool *p, int64_t at)
 static void note_bad(pool *p, int64_t index)
 {
     p->bad = index;
+    p->found = true;
 }
 
 /* The positions [*begin, *end) of a row of y whose k-th tap is inside x; returns the element read
@@ -186,7 +188,7 @@ static void describe(pool *p, const aril__run *r, const aril_tensor *x, const ar
     p->staged = r->type == ARIL_F16 || r->type == ARIL_BF16;
     p->x = aril__ptr(x);
     p->y = aril__ptr(y);
-    p->bad = INT64_MIN;
+    p->found = false;
 }
 
 /* Bytes of the tables for x and y. */
@@ -242,7 +244,7 @@ static void make_tables(pool *p, const aril__run *r, aril__slide *window, bool a
 
 static aril_status bad_index(const aril__run *r, const pool *p)
 {
-    if (p->bad == INT64_MIN) return ARIL_OK;
+    if (!p->found) return ARIL_OK;
     return aril__fail(ARIL_ERR_INDEX,
                       "%s: index %" PRId64 " is out of range for %" PRId64 " elements", r->op->name,
                       (int64_t)p->bad, p->x_dim[2] * p->x_dim[3] * p->x_dim[4]);
