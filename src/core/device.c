@@ -613,6 +613,11 @@ aril_device aril_cpu(void)
 
 aril_device aril_cuda(int index)
 {
+    if (index < INT16_MIN || index >= INT16_MAX) {
+        aril__self();
+        aril__fail(ARIL_ERR_DEVICE, "device: no device 'cuda:%d'", index);
+        index = -1;
+    }
     return (aril_device){ ARIL__CUDA, (int16_t)index };
 }
 
@@ -621,16 +626,27 @@ bool aril_device_equal(aril_device a, aril_device b)
     return a.kind == b.kind && a.index == b.index;
 }
 
+/* The index that decimal digits without leading zeros give, or -1. */
+static int device_index(const char *digits)
+{
+    int index = 0;
+    if (!*digits || (digits[0] == '0' && digits[1])) return -1;
+    for (; *digits; digits++) {
+        if (*digits < '0' || *digits > '9') return -1;
+        index = index * 10 + (*digits - '0');
+        if (index >= INT16_MAX) return -1;
+    }
+    return index;
+}
+
 aril_device aril_device_named(const char *name)
 {
     aril__self();
     char kind[24];
     const char *colon = name ? strchr(name, ':') : NULL;
     size_t n = !name ? 0 : colon ? (size_t)(colon - name) : strlen(name);
-    char *end = NULL;
-    long index = colon ? strtol(colon + 1, &end, 10) : 0;
-    if (n > 0 && n < sizeof kind && (!colon || (end != colon + 1 && !*end)) && index >= 0 &&
-        index < INT16_MAX) {
+    int index = colon ? device_index(colon + 1) : 0;
+    if (n > 0 && n < sizeof kind && index >= 0) {
         memcpy(kind, name, n);
         kind[n] = '\0';
         if (aril__device_kind(kind) < 0 && aril__open_plugins) aril__open_plugins(kind);

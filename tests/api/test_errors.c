@@ -593,6 +593,12 @@ TEST(small_functions)
     BAD(ERR_ARG, aril_dtype_from_name(NULL, &dtype), "NULL");
     BAD(ERR_DEVICE, aril_synchronize(aril_cuda(3)), "cuda");
     BAD(ERR_DEVICE, (aril_device_named("abacus:0"), aril_error_code()), "abacus");
+    const char *const wrong[] = {
+        "cuda:", "cuda: 0", "cuda:+1", "cuda:01", "cuda:-0", "cuda:65536"
+    };
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
+        BAD(ERR_DEVICE, (aril_device_named(wrong[i]), aril_error_code()), wrong[i]);
+    BAD(ERR_DEVICE, (aril_cuda(65536), aril_error_code()), "cuda:65536");
     BAD(ERR_SHAPE, (isnan(aril_item(f23)) ? aril_error_code() : 0), "item", "[2,3]");
     BAD(ERR_ARG, (isnan(aril_item(NULL)) ? aril_error_code() : 0), "item", "NULL");
     BAD(ERR_SHAPE, (aril_item_int(i23) == 0 ? aril_error_code() : 0), "item", "[2,3]");
