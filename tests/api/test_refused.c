@@ -130,6 +130,17 @@ TEST(weights_and_indices_of_wrong_rank)
             ARIL_ERR_INDEX, "max_unpool", "-9223372036854775808");
 }
 
+TEST(unsigned_indices_do_not_count_from_the_end)
+{
+    ARIL_SCOPE;
+    static const uint64_t last[2] = { 0, UINT64_MAX };
+    aril_tensor *at = aril_from(last, ARIL_SHAPE(2), ARIL_U64, aril_cpu());
+    refused(aril_index_select(ones(ARIL_SHAPE(3)), at, 0), ARIL_ERR_INDEX, "index_select",
+            "out of range");
+    refused(aril_embedding(at, ones(ARIL_SHAPE(3, 2)), (aril_embedding_opts){ 0 }), ARIL_ERR_INDEX,
+            "embedding", "out of range");
+}
+
 TEST(sources_of_wrong_length)
 {
     ARIL_SCOPE;

@@ -1,6 +1,7 @@
 #include "ops/table/stage.h"
 
 #include "aril/create.h"
+#include "aril/math.h"
 #include "ops/shape/copy.h"
 #include "ops/table/apply.h"
 #include "ops/table/planned.h"
@@ -105,11 +106,16 @@ static ask ask_of(const staging *g, const aril_tensor *t, const aril_operand *o)
     return a;
 }
 
+static inline bool is_index(const aril__run *r, int i)
+{
+    return i < 31 && r->op->index_in >> i & 1;
+}
+
 static inline ask ask_in(const staging *g, int i)
 {
     const aril__plan *p = g->k->plan;
     ask a = ask_of(g, g->r->in[i], p && i < ARIL_PLAN_INPUTS ? &p->in[i] : NULL);
-    if (i < 31 && g->r->op->index_in >> i & 1) a = (ask){ ARIL_I64, ARIL_ORDER_CONTIGUOUS };
+    if (is_index(g->r, i)) a = (ask){ ARIL_I64, ARIL_ORDER_CONTIGUOUS };
     return a;
 }
 
@@ -238,6 +244,9 @@ static aril_status stage_inputs(staging *g)
         if (!is_read(r, i)) continue;
         ask a = ask_in(g, i);
         if (is_split(g->k, t)) t = aril_copy(t);
+        if (aril__unlikely(t->dtype == ARIL_U64) && is_index(r, i))
+            t = aril_minimum(t,
+                             aril_scalar(INT64_MAX)); /* out of range, not counted from the end */
         if (t->dtype != a.dtype) t = aril_cast(t, a.dtype);
         g->in[i] = to_order(t, a.order);
         s = aril_tensor_status(g->in[i]);
