@@ -141,6 +141,18 @@ TEST(unsigned_indices_do_not_count_from_the_end)
             "embedding", "out of range");
 }
 
+TEST(messages_name_the_limit)
+{
+    ARIL_SCOPE;
+    aril_tensor *x = ones(ARIL_SHAPE(1, 4, 4, 4));
+    refused(aril_max_pool2d(x, (aril_pool_opts){ .kernel = { 2 }, .stride = { INT64_C(1) << 32 } },
+                            NULL),
+            ARIL_ERR_ARG, "max_pool2d", "stride 4294967296 must be at most 2147483647");
+    refused(aril_pixel_shuffle(x, INT64_C(1) << 33), ARIL_ERR_ARG, "pixel_shuffle", "8589934592");
+    refused(aril_pixel_unshuffle(x, 0), ARIL_ERR_ARG, "pixel_unshuffle", "got 0");
+    refused(aril_arange(0, NAN, 1, ARIL_F32, aril_cpu()), ARIL_ERR_ARG, "arange", "NaN");
+}
+
 TEST(sources_of_wrong_length)
 {
     ARIL_SCOPE;

@@ -285,6 +285,11 @@ aril_tensor *(aril_arange)(aril_number start, aril_number stop, aril_number step
                    "arange: up to an unknown size, only start 0 and step 1 are supported");
         return aril__poison();
     }
+    if (isnan(start.f) || isnan(stop.f) || isnan(step.f)) {
+        aril__fail(ARIL_ERR_ARG, "arange: start %g, stop %g and step %g must not be NaN", start.f,
+                   stop.f, step.f);
+        return aril__poison();
+    }
     if (!unknown && (step.f == 0 || (step.f > 0 ? stop.f < start.f : stop.f > start.f))) {
         aril__fail(ARIL_ERR_ARG, "arange: step %g does not lead from %g to %g", step.f, start.f,
                    stop.f);

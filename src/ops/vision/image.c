@@ -37,6 +37,18 @@ static aril_tensor *divide_error(const char *what, const char *part, int64_t by,
     return aril__poison();
 }
 
+static bool is_factor(int64_t r)
+{
+    return r >= 1 && r <= INT16_MAX;
+}
+
+static aril_tensor *factor_error(const char *what, int64_t r)
+{
+    aril__fail(ARIL_ERR_ARG, "%s: the factor must be from 1 to %d, got %" PRId64, what, INT16_MAX,
+               r);
+    return aril__poison();
+}
+
 static int64_t times(int64_t a, int64_t b)
 {
     return aril__size_product(aril__self()->sizes, 2, (int64_t[]){ a, b });
@@ -64,8 +76,8 @@ aril_tensor *aril_pixel_shuffle(aril_tensor *x, int64_t factor)
     if (bad) return bad;
     const int64_t *dim = x->dim + x->ndim - 3;
     int64_t r = factor, c = dim[0], h = dim[1], w = dim[2];
-    if (r < 1 || r > INT16_MAX || c < 0 || c % (r * r))
-        return divide_error("pixel_shuffle", "the channels", r * r, x);
+    if (!is_factor(r)) return factor_error("pixel_shuffle", r);
+    if (c < 0 || c % (r * r)) return divide_error("pixel_shuffle", "the channels", r * r, x);
     int64_t split[5] = { c / (r * r), r, r, h, w };
     int64_t merged[3] = { c / (r * r), times(h, r), times(w, r) };
     return rearrange(x, split, (int[]){ 0, 3, 1, 4, 2 }, merged); /* C, H, r, W, r */
@@ -77,7 +89,8 @@ aril_tensor *aril_pixel_unshuffle(aril_tensor *x, int64_t factor)
     if (bad) return bad;
     const int64_t *dim = x->dim + x->ndim - 3;
     int64_t r = factor, c = dim[0], h = dim[1], w = dim[2];
-    if (r < 1 || r > INT16_MAX || h < 0 || w < 0 || h % r || w % r)
+    if (!is_factor(r)) return factor_error("pixel_unshuffle", r);
+    if (h < 0 || w < 0 || h % r || w % r)
         return divide_error("pixel_unshuffle", "height and width", r, x);
     int64_t split[5] = { c, h / r, r, w / r, r };
     int64_t merged[3] = { times(c, r * r), h / r, w / r };

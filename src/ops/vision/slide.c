@@ -24,8 +24,8 @@ aril_status aril__slide_numbers(const char *what, const char *name, int n, const
         out[i] = i < n ? given[i] ? given[i] : first : 1;
         if (out[i] == ARIL_ZERO) out[i] = 0;
         if (out[i] < 1 || out[i] > INT32_MAX)
-            return aril__fail(ARIL_ERR_ARG, "%s: %s %" PRId64 " must be at least 1", what, name,
-                              out[i]);
+            return aril__fail(ARIL_ERR_ARG, "%s: %s %" PRId64 " must be %s", what, name, out[i],
+                              out[i] < 1 ? "at least 1" : "at most 2147483647");
     }
     return ARIL_OK;
 }
