@@ -337,7 +337,9 @@ ARIL_API void aril_loader_free(aril_loader *l);
 
 /* The next batch; false at the end of an epoch, and the call after that starts the next epoch. Also
  * false when a sample could not be loaded, with an error that names it (aril_ok distinguishes the
- * two); after aril_clear_error the next call continues with the following batch. */
+ * two); after aril_clear_error the next call continues with the following batch. A batch for whose
+ * copy to the device memory was lacking is not skipped: the next call loads it again, except from a
+ * stream. */
 ARIL_API bool aril_loader_next(aril_loader *l, aril_batch *b);
 
 /* Batches and samples in an epoch; -1 if a stream's length is unknown. */

@@ -26,8 +26,8 @@ typedef struct aril_stream aril_stream;
 
 /* A new stream of a device; any thread may use it, also several at a time. NULL, with an error,
  * when the device has as many as it can (31), or does not support them. aril_stream_free waits for
- * its work; tensors stay valid. Free it where no ARIL_STREAM selects it any more: in a thread that
- * selects it, aril_stream_free reports an error and frees nothing; other threads are not checked. */
+ * its work; tensors stay valid. Free it where no ARIL_STREAM selects it any more: a thread that
+ * selects it gets an error, and nothing is freed; other threads are not checked. */
 ARIL_API aril_stream *aril_stream_new(aril_device device);
 ARIL_API void aril_stream_free(aril_stream *stream);
 

@@ -476,14 +476,16 @@ static void *alloc(aril__device *d, size_t bytes)
                       size, (long long)d->stats.live, (long long)d->stats.cached);
         return p;
     }
-fail:
+fail:;
+    char name[32];
+    aril_device_name(d->id, name, sizeof name);
     if (d->ops.alloc == cpu_closed)
         aril__fail(ARIL_ERR_MEMORY, "out of memory starting the library");
     else if (refused)
         report_limit(d, bytes);
     else if (aril__self()->last_error == before) /* the device's pool may have said more */
-        aril__fail(ARIL_ERR_MEMORY, "out of memory: %zu bytes on %s (%lld in use)", bytes,
-                   d->kind_name, (long long)d->stats.live);
+        aril__fail(ARIL_ERR_MEMORY, "out of memory: %zu bytes on %s (%lld in use)", bytes, name,
+                   (long long)d->stats.live);
     return NULL;
 }
 

@@ -269,12 +269,29 @@ static bool stream_row(aril_loader *l, aril__slot *s, int64_t row)
     return taken;
 }
 
+/* Loads batch `number` in this thread. */
+static void load_slot(aril_loader *l, aril__slot *s, int64_t number)
+{
+    aril__slot_begin(l, s, number);
+    bool loaded = aril__slot_load_batch(l, s, NULL);
+    if (!loaded) aril__slot_load(l, s, 0, s->n, NULL, NULL);
+    aril__slot_end(l, s, loaded, NULL);
+}
+
+/* Whether the batch as a whole, such as its copy to a device, failed for lack of memory: it can
+ * be loaded again. A stream has been read further. */
+static bool lacks_memory(const aril_loader *l, const aril__slot *s)
+{
+    return l->device && s->failed < 0 && s->failed_index < 0 && !l->stream &&
+           (s->error ? s->error->code : s->failed) == ARIL_ERR_MEMORY;
+}
+
 /* Loads a batch in this thread; NULL at the end of the stream. */
 static aril__slot *load_now(aril_loader *l)
 {
     aril__slot *s = &l->slot[0];
-    aril__slot_begin(l, s, l->at.batch);
     if (l->stream) {
+        aril__slot_begin(l, s, l->at.batch);
         int64_t row = 0;
         while (row < l->opts.batch && !l->stream_ended && stream_row(l, s, row)) row++;
         if (row < l->opts.batch) {
@@ -284,9 +301,7 @@ static aril__slot *load_now(aril_loader *l)
         s->n = row;
         aril__slot_end(l, s, false, NULL);
     } else {
-        bool loaded = aril__slot_load_batch(l, s, NULL);
-        if (!loaded) aril__slot_load(l, s, 0, s->n, NULL, NULL);
-        aril__slot_end(l, s, loaded, NULL);
+        load_slot(l, s, l->at.batch);
     }
     return s;
 }
@@ -381,7 +396,12 @@ bool aril_loader_next(aril_loader *l, aril_batch *b)
         aril__slot_load(l, s, 0, s->n, NULL, NULL);
         aril__slot_end(l, s, false, NULL);
     }
-    l->at.batch++;
+    if (l->pool && lacks_memory(l, s)) { /* when a worker loaded it; there may be some now */
+        load_slot(l, s, s->number);
+        s->ready = true; /* if it fails again, the next call takes it again */
+    }
+    bool again = lacks_memory(l, s);
+    if (!again) l->at.batch++;
     if (s->failed < 0) {
         aril__error *e = s->error;
         s->error = NULL;
@@ -393,7 +413,7 @@ bool aril_loader_next(aril_loader *l, aril_batch *b)
                        (long long)s->number, e ? e->message : aril_status_text(s->failed));
             aril__error_release(e);
         }
-        s->failed = ARIL_OK;
+        s->failed = again ? ARIL_ERR_MEMORY : ARIL_OK;
         return false;
     }
     *b = l->device ? s->there : s->batch;

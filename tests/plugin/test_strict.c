@@ -305,6 +305,46 @@ TEST(formulas_reach_rows_as_text)
     aril_clear_error(); /* no row took them */
 }
 
+enum { ROWS = 64, ROW_SIZE = 1024, PER_BATCH = 8 };
+
+/* Reads an epoch while the limit of the device leaves no room for a batch, until the second
+ * failure; after that there is enough. No sample is lost, and no failure is reported later. */
+static void check_epoch_without_memory(int workers)
+{
+    ARIL_SCOPE;
+    aril_tensor *x = aril_zeros(ARIL_SHAPE(ROWS, ROW_SIZE), ARIL_F32, aril_cpu());
+    aril_tensor *y = aril_arange(0, ROWS, 1, ARIL_I64, aril_cpu());
+    aril_loader *l = aril_loader_new(
+        aril_dataset_tensors(x, y),
+        (aril_loader_opts){ .batch = PER_BATCH, .workers = workers, .device = strict(0) });
+    CHECK(l != NULL);
+    aril_memory_set_limit(strict(0), aril_memory(strict(0)).live + 1024);
+    int seen[ROWS] = { 0 }, failures = 0;
+    for (aril_batch b; failures < 10;) {
+        if (aril_loader_next(l, &b)) {
+            int64_t v[PER_BATCH];
+            CHECK_INT(aril_read(b.y, v), ARIL_OK);
+            for (int i = 0; i < PER_BATCH; i++) seen[v[i]]++;
+            continue;
+        }
+        if (aril_ok()) break;
+        CHECK_INT(aril_error_code(), ARIL_ERR_MEMORY);
+        CHECK_MSG(strstr(aril_error(), "on strict:0, with"), "%s", aril_error());
+        aril_clear_error();
+        if (++failures == 2) aril_memory_set_limit(strict(0), 0);
+    }
+    CHECK_INT(failures, 2);
+    for (int i = 0; i < ROWS; i++) CHECK_INT(seen[i], 1);
+    aril_memory_set_limit(strict(0), 0);
+    aril_loader_free(l);
+}
+
+TEST(a_batch_without_device_memory_is_loaded_again)
+{
+    check_epoch_without_memory(0);
+    check_epoch_without_memory(2);
+}
+
 /* ---- gradients ---- */
 
 TEST(a_gradient_on_another_device_is_refused)
