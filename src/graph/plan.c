@@ -69,6 +69,10 @@ static bool grow(planner *p, void **list, uint32_t n, uint32_t *cap, size_t size
 
 /* ---- places and headers ---- */
 
+/* The address of values until a run has memory for them: kernels that are prepared meanwhile see
+ * that they exist, and that they are aligned. */
+static void *const unplaced = (void *)(uintptr_t)65536;
+
 /* A storage whose memory the instance gives it. Kernels cache nothing that they derive from it. */
 static aril__storage *new_storage(planner *p, aril__device *device, size_t bytes, bool within)
 {
@@ -83,7 +87,7 @@ static aril__storage *new_storage(planner *p, aril__device *device, size_t bytes
     s->bytes = bytes;
     s->deleter = aril__keep_memory;
     atomic_init(&s->lent, true);
-    s->data = within ? s->small : NULL;
+    s->data = within ? s->small : unplaced;
     return s;
 }
 

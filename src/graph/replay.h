@@ -16,12 +16,13 @@
 
 typedef struct aril__replay aril__replay;
 
-/* For a graph, which must outlive it. NULL, without an error, if the program cannot be replayed: the
- * log (ARIL_LOG=trace) says why. */
+/* For a graph, which must outlive it. NULL, without an error, if the program cannot be replayed:
+ * the log (ARIL_LOG=trace) says why. */
 aril__replay *aril__replay_new(const aril__graph *g);
 void aril__replay_free(aril__replay *r);
 
-/* aril__exec_run(x, in, out) of the executor of the whole graph, replayed where that is possible and pays off. r may be NULL. */
+/* aril__exec_run(x, in, out) of the executor of the whole graph, replayed where that is possible
+ * and pays off. r may be NULL. */
 aril_status aril__replay_run(aril__replay *r, const aril__exec *x, aril_tensor *const *in,
                              aril_tensor **out);
 

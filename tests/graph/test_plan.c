@@ -3,6 +3,7 @@
 #include "aril/aril.h"
 #include "graph/executor.h"
 #include "support/compare.h"
+#include "support/device.h"
 #include "support/test.h"
 
 #include <pthread.h>
@@ -289,6 +290,40 @@ TEST(results_that_share_memory_are_separate_tensors)
                     aril_full(ARIL_SHAPE(), i < 3 ? 480 : 240, ARIL_F32, aril_cpu()), "kept");
     }
     CHECK_MSG(aril_ok(), "%s", aril_error());
+    aril_program_free(p);
+}
+
+/* Kernels are prepared before the values that they will read have memory: the bias, for instance,
+ * that a batch norm becomes. */
+typedef struct normed {
+    aril_tensor *weight, *scale, *shift, *mean, *var;
+} normed;
+
+static void convolve(void *ctx, aril_tensor *const *in, aril_tensor **out)
+{
+    const normed *n = ctx;
+    aril_tensor *y = aril_conv2d(in[0], n->weight, NULL, (aril_conv_opts){ .groups = 48 });
+    out[0] = aril_batch_norm(y, n->scale, n->shift, n->mean, n->var,
+                             (aril_batch_norm_opts){ .eval = true });
+}
+
+static aril_tensor *numbers(aril_shape shape)
+{
+    return test_there(aril_rand(shape, ARIL_F32, aril_cpu()));
+}
+
+TEST(a_bias_without_memory_is_a_bias)
+{
+    ARIL_INFERENCE;
+    aril_seed(5);
+    aril_shape each = ARIL_SHAPE(48);
+    normed n = { numbers(ARIL_SHAPE(48, 1, 1, 1)), numbers(each), numbers(each), numbers(each),
+                 numbers(each) };
+    aril_tensor *x = numbers(ARIL_SHAPE(1, 48, 8, 10)), *out[1], *want[1];
+    aril_program *p = aril_jit(convolve, &n, (aril_jit_opts){ 0 });
+    CHECK_INT(aril_program_run(p, ARIL_LIST(x), out), ARIL_OK);
+    convolve(&n, (aril_tensor *[]){ x }, want);
+    CHECK(aril_item(aril_amax(aril_abs(aril_sub(out[0], want[0])), ARIL_ALL)) < 1e-4);
     aril_program_free(p);
 }
 
