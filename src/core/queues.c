@@ -240,10 +240,11 @@ aril_stream *aril_stream_new(aril_device device)
 static bool is_selected(const aril_stream *stream)
 {
     const aril__thread *th = aril__self();
-    if (th->mode.stream == stream) return true;
-    for (uint32_t i = 0; i < th->n_guards; i++)
-        if (!th->guards[i].is_scope && th->guards[i].mode.stream == stream) return true;
-    return false;
+    const aril__guard *guard = th->guards;
+    bool selected = th->mode.stream == stream;
+    for (uint32_t i = 0; i < th->n_guards && !selected; i++)
+        selected = !guard[i].is_scope && guard[i].mode.stream == stream;
+    return selected;
 }
 
 void aril_stream_free(aril_stream *stream)
