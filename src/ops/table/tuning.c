@@ -219,7 +219,7 @@ static void make_folders(char *path)
 /* Locks the folder of a file, so that processes write one after the other; -1 on failure. */
 static int lock_folder(const char *path)
 {
-    enum { TRIES = 100 };
+    enum { TRIES = 1000 }; /* 10 seconds: a busy disk takes its time */
     char folder[PATH_MAX];
     const char *slash = strrchr(path, '/');
     snprintf(folder, sizeof folder, "%.*s", slash ? (int)(slash - path) + 1 : 1,
