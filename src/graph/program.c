@@ -263,7 +263,7 @@ static aril_status record(const aril_program *p, aril_list in, trace *to, bool *
     aril__traced_call c = aril__tracing_begin(t);
     aril_status s = make_inputs(p, t, in, to, out + p->max_results);
     if (s == ARIL_OK) s = call_fn(p, out + p->max_results, out, &set);
-    s = aril__tracing_end(t, &c, s, set, out);
+    s = aril__tracing_end(t, &c, s, s == ARIL_OK ? set : 0, out);
     if (set > *n_out) *n_out = set;
     *again = aril__tracing_tracer(t)->drawn_outside;
     if (s == ARIL_OK) to->g = aril__tracing_take(t, &to->watches);
