@@ -79,7 +79,7 @@ TEST(norm_gradients_of_small_f16_vectors)
         u = aril_cast(aril_reshape(u, ARIL_SHAPE(1, 4)), ARIL_F16);
         for (int wide = 0; wide < 2; wide++) {
             aril_dtype t = wide ? ARIL_F32 : ARIL_F16;
-            aril_tensor *w = aril_parameter(aril_cast(x, t)), *y;
+            aril_tensor *w = aril_adopt(aril_parameter(aril_cast(x, t))), *y;
             if (k < 4)
                 y = aril_mul(aril_cast(u, t), aril_normalize(w, order[k], ARIL_AXES(1), 1e-12));
             else
