@@ -89,16 +89,17 @@ static aril_status convert(onnx_call *c)
     {
         ARIL_SCOPE;
         s = rule->convert(c);
-        for (int i = 0; i < c->n_out && s == ARIL_OK; i++)
-            if (c->out[i].kind == ONNX_TENSOR) {
-                /* Views of a tensor in several memory orders would be one state of the trace. */
-                if (known && c->run->tracing) c->out[i].tensor = aril_contiguous(c->out[i].tensor);
-                s = aril_tensor_status(c->out[i].tensor);
-                if (s == ARIL_OK)
-                    aril_keep(c->out[i].tensor);
-                else
-                    c->out[i].kind = ONNX_NONE;
-            }
+        for (int i = 0; i < c->n_out; i++) {
+            if (c->out[i].kind != ONNX_TENSOR) continue;
+            /* Views of a tensor in several memory orders would be one state of the trace. */
+            if (s == ARIL_OK && known && c->run->tracing)
+                c->out[i].tensor = aril_contiguous(c->out[i].tensor);
+            if (s == ARIL_OK) s = aril_tensor_status(c->out[i].tensor);
+            if (s == ARIL_OK)
+                aril_keep(c->out[i].tensor);
+            else
+                c->out[i].kind = ONNX_NONE; /* the caller releases the others */
+        }
     }
     if (known && c->run->tracing) aril__trace_resume(pause);
     for (int i = 0; i < c->n_out && !bodies; i++) c->out[i].known = known;

@@ -33,8 +33,7 @@ static void fail_each(int model)
     aril__bytes_free(&wire);
 }
 
-/* Of two models: one that computes shapes, and a network. */
 TEST(every_allocation_fails_in_turn)
 {
-    for (int i = 0; i < 2 && !test_failed(); i++) fail_each(i);
+    for (int i = 0; i < MODELS && !test_failed(); i++) fail_each(i);
 }
