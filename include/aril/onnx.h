@@ -17,7 +17,7 @@ ARIL_C_BEGIN
 
 typedef struct aril_load_opts {
     aril_device device; /* where the model runs; default the CPU */
-    /* Instead of the model's outputs, the value of this name: what lies behind it is left out. To
+    /* Instead of the model's outputs, the value of this name: the nodes after it are left out. To
      * put another head on a network. */
     const char *output;
 } aril_load_opts;

@@ -269,7 +269,7 @@ static uint32_t uses_outside(const maker *m, int member, bool *shape)
     return m->step[member] == ARIL_FUSED_NONE ? 0 : n;
 }
 
-/* First values that are used outside, since result 0 may be in the memory of an input; then
+/* Values that are used outside come first, since result 0 may be in the memory of an input; then
  * reductions; last, values of which only the shape is used: another value can give it. */
 static bool add_outputs(maker *m)
 {

@@ -270,7 +270,7 @@ static aril_status average_pool(onnx_call *c)
         own.at[2 * (w.n - 1 - i)] = 0;
     }
     aril_tensor *ones = aril_ones_like(x);
-    if (count_pad) { /* the padding counts, what lies beyond does not */
+    if (count_pad) { /* the padding counts, positions beyond it do not */
         aril_pads counted = pads;
         for (int i = 0; i < w.n; i++) counted.at[2 * (w.n - 1 - i) + 1] = w.after[i];
         ones = aril_pad(ones, counted, (aril_pad_opts){ .value = 1 });
