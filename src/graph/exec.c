@@ -518,17 +518,6 @@ bool aril__exec_viewable(aril__exec_state *r, const aril_tensor *t, aril__value_
     return n == t->numel && aril__view_strides(t, &o);
 }
 
-static bool has_unknown(const aril__op *op, const void *attrs)
-{
-    for (int i = 0; i < op->n_attrs; i++) {
-        const aril__attr *a = &op->attrs[i];
-        const int64_t *at = (const int64_t *)(const void *)((const char *)attrs + a->offset);
-        for (int k = 0; a->type == ARIL__I64 && k < a->count; k++)
-            if (aril__size_is_named(at[k])) return true;
-    }
-    return false;
-}
-
 bool aril__exec_attrs(aril__exec_state *r, const aril__graph_node *n, void *room,
                       const void **attrs)
 {
@@ -536,7 +525,7 @@ bool aril__exec_attrs(aril__exec_state *r, const aril__graph_node *n, void *room
     memcpy(room, aril__graph_attrs(r->g, n), n->op->attr_size);
     if (!n->sized) return true;
     aril__symbolic_attrs(r->g->sizes, n->op, room, aril__exec_size, r);
-    return !has_unknown(n->op, room);
+    return !aril__graph_has_unknown(n->op, room);
 }
 
 /* ---- sources ---- */

@@ -242,8 +242,7 @@ int aril__graph_changed(const aril__graph *g, const aril__graph_node *n, int k)
     return -1;
 }
 
-/* Whether attributes contain unknown sizes: values that only a run knows. */
-static bool has_unknown(const aril__op *op, const void *attrs)
+bool aril__graph_has_unknown(const aril__op *op, const void *attrs)
 {
     for (int i = 0; i < op->n_attrs; i++) {
         const aril__attr *a = &op->attrs[i];
@@ -268,7 +267,7 @@ aril__node_id aril__graph_node_add(aril__graph *g, const aril__op *op, int n_in,
                            .n_in = (uint16_t)n_in,
                            .n_out = (uint16_t)n_out,
                            .has_attrs = words > 0,
-                           .sized = words > 0 && has_unknown(op, attrs) };
+                           .sized = words > 0 && aril__graph_has_unknown(op, attrs) };
     if (n_out && !(n.out = add_values(g, n_out))) return 0;
     for (uint32_t k = 0; k < n_out; k++) {
         aril__value *v = &g->values[n.out + k];

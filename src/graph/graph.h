@@ -178,6 +178,9 @@ int aril__graph_outputs_of(const aril__op *op, int n_in, const aril__value_id *i
 /* The input that output k of a node is a new value of; -1: none. */
 int aril__graph_changed(const aril__graph *g, const aril__graph_node *n, int k);
 
+/* Whether attributes contain unknown sizes: values that only a run knows. */
+bool aril__graph_has_unknown(const aril__op *op, const void *attrs);
+
 /* A node whose outputs are values without dtype and shape; see aril__graph_describe. */
 aril__node_id aril__graph_node_add(aril__graph *g, const aril__op *op, int n_in,
                                    const aril__value_id *in, const void *attrs);
