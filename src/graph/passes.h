@@ -23,6 +23,7 @@ bool aril__pass_is_on(const char *name);
 aril_status aril__passes(aril__graph *g);
 
 /* The passes themselves. */
+aril_status aril__pass_merge(aril__graph *g);     /* unrolled steps share products */
 aril_status aril__pass_fold(aril__graph *g);      /* nodes of constants are computed once */
 aril_status aril__pass_algebra(aril__graph *g);   /* what changes nothing is left out */
 aril_status aril__pass_cse(aril__graph *g);       /* equal nodes are computed once */
