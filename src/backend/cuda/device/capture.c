@@ -325,12 +325,24 @@ static void end_small(aril_recording *r)
     r->small.shared = 0;
 }
 
+/* Without a recording: products and sums are computed as in one, so that a program gives the same
+ * bits before it is recorded. */
+static aril_status run_small(aril_cuda_device *d, const aril_run *run, bool *done)
+{
+    const aril_cuda_small_step *step = aril_cuda_small_product(run);
+    if (!step) return ARIL_OK;
+    aril_cuda_use(d);
+    aril_cuda_small_launch_one(step, aril_cuda_run_stream(run));
+    *done = true;
+    d->last_op = aril_cuda_host->op(run);
+    return aril_cuda_check_launch(d, aril_cuda_host->queue(run), d->last_op);
+}
+
 aril_status aril_cuda_record_small(void *self, const aril_run *run, bool *recorded)
 {
     aril_recording *r = now;
-    (void)self;
     *recorded = false;
-    if (!r || r->queue != aril_cuda_host->queue(run)) return ARIL_OK;
+    if (!r || r->queue != aril_cuda_host->queue(run)) return run_small(self, run, recorded);
     if (r->small.n + ARIL_CUDA_SMALL_STEPS > ARIL_CUDA_SMALL_MOST) end_small(r);
     if (!make_room(&r->small))
         return aril_cuda_host->fail(ARIL_ERR_MEMORY, "cuda: out of memory for a recording");
