@@ -10,7 +10,7 @@
 #include <string.h>
 
 /* A block of threads computes as fast as kernels of their own up to about here. */
-enum { MOST_ELEMENTS = 4096, MOST_TERMS = 1 << 15, MOST_PRODUCTS = 1 << 16 };
+enum { MOST_ELEMENTS = 1024, MOST_TERMS = 1 << 12, MOST_PRODUCTS = 1 << 15 };
 
 typedef aril_cuda_small_step step;
 
