@@ -111,6 +111,18 @@ static __device__ __forceinline__ float sum_of(float x, int lanes)
     return x;
 }
 
+/* A formula of element i of the product before, which has the value y. */
+static __device__ __forceinline__ void follow(const aril_cuda_small_step &s, uint32_t i, float y)
+{
+    inputs v;
+#pragma unroll
+    for (int j = 0; j < ARIL_CUDA_SMALL_INPUTS; j++)
+        v.at[j] = s.follows >> j & 1 ? y
+                  : s.in[j]          ? s.in[j][(int32_t)i * s.stride[1 + j][0]]
+                                     : s.value[j];
+    s.out[(int32_t)i * s.stride[0][0]] = evaluate(s.formula, v, s.p);
+}
+
 static __device__ __forceinline__ void run_product(const aril_cuda_small_step &s)
 {
     const int lanes = 1 << s.lanes, lane = (int)threadIdx.x & (lanes - 1);
@@ -141,9 +153,11 @@ static __device__ __forceinline__ void run_product(const aril_cuda_small_step &s
             }
         }
         sum = sum_of(sum, lanes);
-        if (there && lane == 0)
-            s.out[(int32_t)row * s.stride[0][0] + (int32_t)column * s.stride[0][1]] =
-                aril_cuda_activate(s.activation, sum + bias);
+        if (there && lane == 0) {
+            float y = aril_cuda_activate(s.activation, sum + bias);
+            s.out[(int32_t)row * s.stride[0][0] + (int32_t)column * s.stride[0][1]] = y;
+            if (s.followed) follow((&s)[1], i, y);
+        }
     }
 }
 
@@ -206,6 +220,7 @@ static __global__ void __launch_bounds__(ARIL_CUDA_SMALL_THREADS)
                 run_reduce(s);
             else
                 run_formula(s, shared);
+            i += s.followed;
         }
         if (loads && next < n) reinterpret_cast<uint4 *>(loaded[which ^ 1])[threadIdx.x] = part;
     }
