@@ -57,12 +57,19 @@ static void check(aril_fn *fn, int n_in, const aril_shape *shapes, int n_out, do
 
 #define FN(name) static void name(void *ctx, aril_tensor *const *in, aril_tensor **out)
 
+/* x, after so many small runs that they are recorded together with those that follow. */
+static aril_tensor *after_many(aril_tensor *x)
+{
+    for (int i = 0; i < 32; i++) x = aril_neg(x);
+    return x;
+}
+
 /* ---- elementwise ops: the bits of single ones ---- */
 
 FN(functions)
 {
     (void)ctx;
-    aril_tensor *x = in[0], *y = in[1], *p = aril_abs(x);
+    aril_tensor *x = after_many(in[0]), *y = in[1], *p = aril_abs(x);
     int n = 0;
     aril_tensor *const all[] = {
         aril_tanh(x),   aril_sigmoid(x),    aril_exp(x),      aril_log(p),     aril_sqrt(p),
@@ -91,7 +98,7 @@ FN(fused)
     aril_tensor *state = aril_add(aril_mul(gate, in[2]), aril_mul_scalar(aril_tanh(in[0]), 0.5));
     out[0] = state;
     out[1] = aril_mul(gate, aril_tanh(state));
-    for (int i = 0; i < 6; i++) {
+    for (int i = 0; i < 20; i++) {
         aril_tensor *sum = aril_sum(out[1], ARIL_KEEPDIM(1));
         out[1] = aril_tanh(aril_add(aril_mul(out[1], gate), sum));
     }
@@ -108,7 +115,7 @@ TEST(fused_runs_are_steps)
 FN(products)
 {
     (void)ctx;
-    aril_tensor *x = in[0], *w = in[1], *b = in[2];
+    aril_tensor *x = after_many(in[0]), *w = in[1], *b = in[2];
     out[0] = aril_linear(x, w, b); /* [6,9] */
     out[1] = aril_linear_with(x, w, NULL, (aril_linear_opts){ .activation = ARIL_TANH });
     out[2] = aril_matmul(x, aril_transpose(w, 0, 1));
@@ -127,7 +134,7 @@ TEST(products_are_steps)
 FN(sums)
 {
     (void)ctx;
-    aril_tensor *x = in[0], *t = aril_transpose(x, 0, 2);
+    aril_tensor *x = after_many(in[0]), *t = aril_transpose(x, 0, 2);
     out[0] = aril_sum(x, ARIL_ALL);
     out[1] = aril_sum(x, ARIL_AXES(0));
     out[2] = aril_sum(x, ARIL_KEEPDIM(1));
@@ -171,10 +178,10 @@ FN(recurrent)
 
 TEST(a_recurrent_loop_is_one_kernel)
 {
-    const aril_shape one[] = { ARIL_SHAPE(30, 1, 10), ARIL_SHAPE(20, 10), ARIL_SHAPE(20, 20),
+    const aril_shape one[] = { ARIL_SHAPE(32, 1, 10), ARIL_SHAPE(20, 10), ARIL_SHAPE(20, 20),
                                ARIL_SHAPE(20) };
     check(recurrent, 4, one, 4, 1e-5, NULL);
-    const aril_shape batch[] = { ARIL_SHAPE(7, 3, 4), ARIL_SHAPE(6, 4), ARIL_SHAPE(6, 6),
+    const aril_shape batch[] = { ARIL_SHAPE(24, 3, 4), ARIL_SHAPE(6, 4), ARIL_SHAPE(6, 6),
                                  ARIL_SHAPE(6) };
     check(recurrent, 4, batch, 4, 1e-5, NULL);
     check(recurrent, 4, batch, 4, 1e-5, "small");
@@ -200,7 +207,7 @@ FN(gated)
 
 TEST(a_gated_loop_is_steps)
 {
-    const aril_shape shapes[] = { ARIL_SHAPE(6, 2, 4), ARIL_SHAPE(20, 4), ARIL_SHAPE(20, 5),
+    const aril_shape shapes[] = { ARIL_SHAPE(12, 2, 4), ARIL_SHAPE(20, 4), ARIL_SHAPE(20, 5),
                                   ARIL_SHAPE(2, 5) };
     check(gated, 4, shapes, 3, 1e-5, NULL);
 }
@@ -209,7 +216,7 @@ TEST(a_gated_loop_is_steps)
 TEST(bits_do_not_depend_on_recording)
 {
     ARIL_SCOPE;
-    const aril_shape shapes[] = { ARIL_SHAPE(9, 2, 10), ARIL_SHAPE(20, 10), ARIL_SHAPE(20, 20),
+    const aril_shape shapes[] = { ARIL_SHAPE(32, 2, 10), ARIL_SHAPE(20, 10), ARIL_SHAPE(20, 20),
                                   ARIL_SHAPE(20) };
     aril_tensor *in[4], *got[2][4];
     for (int i = 0; i < 4; i++) in[i] = numbers(shapes[i], (uint64_t)i);
@@ -234,7 +241,7 @@ FN(mixed)
     (void)ctx;
     aril_tensor *x = aril_copy(in[0]), *large = in[1];
     for (int i = 0; i < 5; i++) {
-        aril_tensor *before = aril_tanh(x);
+        aril_tensor *before = aril_tanh(after_many(x));
         aril_add_(x, before);
         aril_mul_scalar_(x, 0.5);
         aril_sub_(x, aril_sum(before, ARIL_KEEPDIM(1)));
@@ -249,6 +256,5 @@ FN(mixed)
 TEST(small_and_large_runs_keep_their_order)
 {
     const aril_shape shapes[] = { ARIL_SHAPE(4, 9), ARIL_SHAPE(300, 300) };
-    check(mixed, 2, shapes, 2, 1e-4, NULL);
     check(mixed, 2, shapes, 2, 1e-4, "small");
 }
