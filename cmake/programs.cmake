@@ -185,8 +185,8 @@ if(have_cuda)
     endfunction()
     set(cuda_parts 16) # of the programs that go through the whole op table
     foreach(name ${strict_programs} test_precision test_coverage test_sequence_sizes test_conv test_conv_sizes
-            test_matmul test_jit test_jit_state test_replay test_fused_bits)
-        if(name MATCHES "^test_(ops|ops_grad|each_row)$")
+            test_matmul test_jit test_jit_state test_replay test_fused_bits test_train_compiled)
+        if(name MATCHES "^test_(ops|ops_grad|graph_ops|each_row)$")
             foreach(part RANGE 1 ${cuda_parts})
                 math(EXPR at "${part} - 1")
                 aril_cuda_test(${name}_${part} ${name} ARIL_TEST_PART=${at}/${cuda_parts})
