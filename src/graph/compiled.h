@@ -34,7 +34,7 @@ aril_program *aril__compiled_program(const aril__compiled *c);
 /* The number of traces. */
 int aril__compiled_traces(const aril__compiled *c);
 
-/* Whether steps are compiled on a device: ARIL_JIT says so; otherwise on the CPU only. */
-bool aril__compiling(aril_device device);
+/* Whether steps are compiled: they are, unless ARIL_JIT=0. */
+bool aril__compiling(void);
 
 #endif
