@@ -8,6 +8,7 @@
 
 #include "aril/activation.h"
 #include "graph/fuse.h"
+#include "graph/prepare.h"
 #include "ops/elementwise/activation.h"
 #include "ops/elementwise/elementwise.h"
 #include "ops/linalg/matmul.h"
@@ -340,8 +341,8 @@ static aril__value_id scaled_weight(folding *f, aril__value_id w, aril__value_id
 }
 
 /* batch_norm_eval(conv(x, w, b)) is conv(x, w * s, (b - mean) * s + bias), s = weight / sqrt(var +
- * eps), where the weights are so few that scaling them in each run is cheaper than a pass over the
- * result, or are constants. */
+ * eps), if the weights are scaled once (see prepare.h), or are so few that scaling them in each run is
+ * cheaper than a pass over the result. */
 static bool fold_norm(pass *p, const aril__graph_node *n, bool *fits)
 {
     enum { MUCH_LARGER = 8 };
@@ -351,9 +352,11 @@ static bool fold_norm(pass *p, const aril__graph_node *n, bool *fits)
     aril__value_id x = operand(p, &conv, 0), w = operand(p, &conv, 1), b = operand(p, &conv, 2);
     aril__value_id weight = operand(p, n, 1), bias = operand(p, n, 2), mean = operand(p, n, 3),
                    var = operand(p, n, 4);
-    bool constant = p->g->values[w].kind == ARIL__FROM_CONSTANT;
+    bool fixed = aril__is_fixed(p->g, w) && aril__pass_is_on("prepare");
+    for (int i = 1; i < 5; i++)
+        fixed = fixed && (!operand(p, n, i) || aril__is_fixed(p->g, operand(p, n, i)));
     int64_t few = count_of(p, w), many = count_of(p, conv.out);
-    if (few < 0 || (!constant && (many < 0 || many / MUCH_LARGER < few))) return false;
+    if (few < 0 || (!fixed && (many < 0 || many / MUCH_LARGER < few))) return false;
     for (int i = 1; i < 5; i++) {
         aril__value_id v = operand(p, n, i);
         if (v && p->g->values[v].dtype != p->g->values[w].dtype) return false;
