@@ -134,9 +134,10 @@ typedef struct aril__graph {
     aril__draws *draws;
     aril__effect *effects;
     aril__epilogue *epilogues;
-    struct aril__graph **bodies; /* owned */
-    aril__recipe **recipes;      /* of fused ops: references */
-    struct aril__exec *exec;     /* of a body: runs it; made with the executor of the whole */
+    struct aril__graph **bodies;     /* owned */
+    aril__recipe **recipes;          /* of fused ops: references */
+    struct aril__exec *exec;         /* of a body: runs it; made with the executor of the whole */
+    struct aril__prepared *prepared; /* computes states before a run, or NULL (prepare.h) */
     uint32_t n_nodes, n_values, n_ids, n_words, n_text, n_frames, n_constants, n_inputs, n_outputs,
         n_states, n_grads, n_keys, n_draws, n_effects, n_epilogues, n_bodies, n_recipes;
     uint32_t cap_nodes, cap_values, cap_ids, cap_words, cap_text, cap_frames, cap_constants,

@@ -434,6 +434,22 @@ static bool make_results(planner *p, call *q, bool late, aril_tensor **out)
     return p->status == ARIL_OK;
 }
 
+/* An input in whose memory the kernel can compute result 0; 0: none. */
+static uint32_t find_planned_overlay(const planner *p, const call *q, const aril__plan *plan,
+                                     const aril_tensor *t)
+{
+    for (int i = 0; i < q->n_in && i < 32 && plan->overlay && !q->to_caller[0]; i++) {
+        uint32_t h = plan->overlay >> i & 1 ? q->in[i] : 0;
+        if (!h || !same_geometry(header(p, h), t) || !is_last_use(p, h)) continue;
+        bool alone = true; /* no other input is in that memory */
+        for (int k = 0; k < q->n_in; k++)
+            alone = alone &&
+                    (k == i || !q->in[k] || header(p, q->in[k])->storage != header(p, h)->storage);
+        if (alone) return h;
+    }
+    return 0;
+}
+
 /* Gives results of a late call their order and memory; without `fits`, frees them. */
 static bool place_results(planner *p, call *q, const aril__plan *plan, bool fits, aril_tensor **out)
 {
@@ -441,7 +457,10 @@ static bool place_results(planner *p, call *q, const aril__plan *plan, bool fits
         aril_tensor *t = out[i];
         if (!t || q->out[i]) continue;
         if (fits && plan) aril__set_order(t, plan->out[i].order);
-        if (fits)
+        uint32_t over = fits && plan && i == 0 ? find_planned_overlay(p, q, plan, t) : 0;
+        if (over)
+            q->out[i] = add_header(p, t, p->n->headers[over].place, p->n->headers[over].offset);
+        else if (fits)
             q->out[i] = place_result(p, q, i, t);
         else
             aril__tensor_release(p->r->th, t);
