@@ -92,11 +92,21 @@ static bool on_host(const aril_tensor *t)
     return t->storage->device->id.kind == ARIL__CPU;
 }
 
+/* Whether elements are in the same order in memory, without gaps. */
+static bool in_same_order(const aril_tensor *a, const aril_tensor *b)
+{
+    if (aril__is_dense(a) && aril__is_dense(b)) return true;
+    if (!aril__same_dims(a->ndim, a->dim, b->ndim, b->dim)) return false;
+    for (int i = 0; i < a->ndim; i++)
+        if (a->dim[i] != 1 && a->stride[i] != b->stride[i]) return false;
+    return aril__is_packed(a);
+}
+
 /* Whether bytes can be copied as they are. */
 static bool is_plain(const aril_tensor *dst, const aril_tensor *src)
 {
-    return src->dtype == dst->dtype && src->numel == dst->numel && aril__is_dense(src) &&
-           aril__is_dense(dst) && aril__dtypes[src->dtype].bits >= 8; /* others share bytes */
+    return src->dtype == dst->dtype && src->numel == dst->numel &&
+           aril__dtypes[src->dtype].bits >= 8 && in_same_order(src, dst); /* others share bytes */
 }
 
 static size_t bytes_of(const aril_tensor *t)
@@ -192,7 +202,7 @@ static aril_tensor *to_host(aril__thread *th, aril_tensor *t)
     return status < 0 ? aril__poison() : h;
 }
 
-/* Writes a contiguous host tensor to a contiguous one of the same dtype on a device. */
+/* Writes a host tensor to one of the same dtype and order in memory on a device. */
 static aril_status write_plain(aril_tensor *dst, const aril_tensor *src)
 {
     aril__device *d = dst->storage->device;
@@ -280,7 +290,7 @@ aril_status aril__copy_across(aril_tensor *dst, aril_tensor *src)
     if (on_host(dst) && is_plain(dst, src))
         return aril__device_read(from, aril__ptr(dst), aril__ptr(src), bytes_of(src));
     if (aril__device_reaches(to, from)) {
-        aril_tensor *p = aril__is_dense(src) ? src : packed(th, src);
+        aril_tensor *p = aril__is_dense(src) || is_plain(dst, src) ? src : packed(th, src);
         if (aril__is_poison(p)) return aril_tensor_status(p);
         if (is_plain(dst, p) && (s = aril__before_use(dst->storage, true)) < 0) return s;
         if (is_plain(dst, p))
@@ -408,7 +418,7 @@ static const aril__sample to_device_samples[] = {
     { .in = { "[2,3]" }, .attrs = &(const struct to_device_attrs){ .device = { 0 } } }, SAMPLE_END
 };
 OP(to_device, .doc = "a copy on another device", .min_in = 1, .max_in = 1, .n_out = 1,
-   .flags = STRIDED | RAW | ANYWHERE, .infer = to_device_infer, .ref = copy_ref,
+   .flags = STRIDED | KEEPS_ORDER | RAW | ANYWHERE, .infer = to_device_infer, .ref = copy_ref,
    .vjp = to_device_vjp, .samples = to_device_samples, WITH_ATTRS(to_device));
 
 /* ---- public ---- */

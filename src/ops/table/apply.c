@@ -668,11 +668,14 @@ static __attribute__((noinline)) aril_status apply_now(const aril__op *op, int n
 
     bool wants = graph && !th->mode.no_grad && !(op->flags & NONDIFF);
     if (aril__unlikely(wants && !op->vjp && op->decompose)) return run_decomposed(&c, dest, out);
-    if (aril__unlikely(!aril__own_reserve(th, op->n_out))) return poison_all(op->n_out, out);
-
+    const char *caller = th->call; /* of an op that calls this one */
+    th->call = op->name;
     write w;
-    if (aril__unlikely(dest != NULL) && prepare_write(th, &c, dest, wants, &w) < 0)
+    if (aril__unlikely(!aril__own_reserve(th, op->n_out) ||
+                       (dest && prepare_write(th, &c, dest, wants, &w) < 0))) {
+        th->call = caller;
         return poison_all(op->n_out, out);
+    }
     aril_status s =
         aril__unlikely(th->tracer) ? run_traced(th, &c, dest, out) : run_now(th, &c, dest, out);
     if (aril__likely(s == ARIL_OK)) {
@@ -680,6 +683,7 @@ static __attribute__((noinline)) aril_status apply_now(const aril__op *op, int n
         s = join_graph(th, &c, dest && wants ? w.recorded : in, dest, wants, out);
     }
     if (dest) aril_guard_end(&w.temporaries);
+    th->call = caller;
     if (aril__unlikely(s < 0)) return poison_all(op->n_out, out);
     give_outputs(th, op, dest, out);
     return ARIL_OK;
@@ -748,9 +752,14 @@ static inline aril_tensor *apply_alike(const aril__op *op, int n_in, aril_tensor
         DT_FLOAT >> type & 1 ? aril__row_direct(in[0]->storage->device, op, type) : NULL;
     if (!row || (wants && !op->vjp)) return NULL;
 
-    aril_tensor *y;
-    if (aril__unlikely(!aril__own_reserve(th, 1))) return aril__poison();
-    if (aril__unlikely(!(y = aril__tensor_new_like(th, in[0], type)))) return aril__poison();
+    const char *caller = th->call;
+    th->call = op->name;
+    aril_tensor *y = NULL;
+    if (aril__unlikely(!aril__own_reserve(th, 1) ||
+                       !(y = aril__tensor_new_like(th, in[0], type)))) {
+        th->call = caller;
+        return aril__poison();
+    }
     aril__run r = { .op = op,
                     .attrs = attrs,
                     .n_in = n_in,
@@ -763,6 +772,7 @@ static inline aril_tensor *apply_alike(const aril__op *op, int n_in, aril_tensor
     aril_status s = aril__run_direct(row, &r);
     if (aril__likely(s == ARIL_OK) && wants)
         s = aril__tape_hook.record(th, op, n_in, in, attrs, 1, &y, NULL);
+    th->call = caller;
     if (aril__unlikely(s < 0)) {
         aril__tensor_release(th, y);
         return aril__poison();
