@@ -21,8 +21,9 @@ aril_status aril__program_look_plain(const aril_program *p, aril_list in,
                                      void (*fn)(const aril__graph *g, void *ctx), void *ctx);
 
 /* aril_program_run, except that a function that cannot be traced is no error of this thread: then
- * *untraced gets a reference to the reason, otherwise NULL, and out[] is left alone. */
-aril_status aril__program_try(aril_program *p, aril_list in, aril_tensor **out,
+ * *untraced gets a reference to the reason, otherwise NULL, and out[] is left alone. With
+ * `recorded`, results are connected with autograd: inputs and parameters get their gradients. */
+aril_status aril__program_try(aril_program *p, aril_list in, bool recorded, aril_tensor **out,
                               aril__error **untraced);
 /* A program whose function belongs to it, such as a loaded model. */
 typedef struct aril__program_kind {

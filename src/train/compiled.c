@@ -232,7 +232,7 @@ static bool step_compiled(compiled_step *s, const aril_batch *b, aril__results *
     aril_tensor *in[PARTS], *out[RESULTS + 1] = { NULL }, **at[RESULTS];
     int n_in;
     if (gather_inputs(s, b, in, &n_in) < 0) return false;
-    if (!aril__compiled_run(s->program, (aril_list){ n_in, in }, out, status)) return false;
+    if (!aril__compiled_run(s->program, (aril_list){ n_in, in }, false, out, status)) return false;
     int n = results_of(s, r, at);
     for (int i = 0; i < n && *status == ARIL_OK; i++) *at[i] = out[i];
     return true;
