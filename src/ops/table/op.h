@@ -155,7 +155,7 @@ enum {
     CAST_F32,        /* casts them to f32 */
     CAST_WIDEST,     /* casts them to the widest dtype among them */
     CAST_F32_IN_F16, /* casts them to f32 where the dtype of the region is f16, whose range results
-                        easily leave; else nothing. PyTorch's list for CUDA, beyond that for CPUs. */
+                        easily leave; else nothing. PyTorch's list for CUDA, and more. */
     CAST_BY_CALL,    /* depends on the rank or an attribute: `cast_of` says */
 };
 
