@@ -855,6 +855,7 @@ aril__instance *aril__instance_new(aril__exec_state *r)
     p.n->around = aril__surroundings_now();
     p.n->apart = r->x->apart;
     bool fits = allocate(&p) && plan_sources(&p) && plan_steps(&p);
+    if (fits) aril__mark_small(p.n);
     if (fits && !aril__layout(p.n)) fits = fail(&p);
     if (fits) memcpy(p.n->size, r->size, r->n_sizes * sizeof *r->size);
     free(p.ended);

@@ -354,6 +354,11 @@ static aril_status run_step(aril__exec_state *r, const aril__step *s)
 static inline aril_status run_kernel(const aril__action *a)
 {
     aril__run run = a->run;
+    if (a->small) {
+        bool recorded = false;
+        aril_status s = run.device->ops.record_small(run.device->self, &run, &recorded);
+        if (s < 0 || recorded) return s;
+    }
     aril_status s = aril__run_ready(&a->kernel, &run);
     if (aril__likely(s == ARIL_OK) || !a->choice->row) return s;
     return aril__foreign_error(s, run.op->name, a->choice->row->name);
