@@ -167,7 +167,7 @@ static bool has_sums(const aril_fused &f)
     return false;
 }
 
-enum { BLOCKS_PER_SM = 4 }; /* of kernels that take sums over rows, at the most */
+enum { THREADS_PER_SM = 1024, LEAST_BLOCK = 128 }; /* of kernels that take sums over rows */
 
 /* Bytes for what each of so many blocks has of result k. */
 static size_t partial_bytes(const aril_fused &f, int k, int64_t blocks, int64_t length)
@@ -186,7 +186,7 @@ static const char *prepare_rows(const aril_run *r, const aril_fused &f,
     if (!is_small(l)) return "too many elements";
     if (!takes_row_vectors(l, f, *types, width, nullptr)) width = 1;
     if (!aril_cuda_rows_class(l.length, width, types)) return "long rows";
-    int64_t blocks = BLOCKS_PER_SM * (int64_t)aril_cuda_sms(r);
+    int64_t blocks = THREADS_PER_SM / LEAST_BLOCK * (int64_t)aril_cuda_sms(r);
     for (int k = 0; k < f.n_out; k++) plan->workspace += partial_bytes(f, k, blocks, l.length);
     return nullptr;
 }
@@ -237,7 +237,7 @@ static aril_status launch_rows(aril_run *r, const aril_fused &f, const kernel *k
 {
     int block = aril_cuda_rows_block(&f, &k->types), side = block / k->types.threads;
     int64_t blocks = (l.rows + side - 1) / side;
-    int64_t most = (block > 128 ? BLOCKS_PER_SM / 2 : BLOCKS_PER_SM) * (int64_t)aril_cuda_sms(r);
+    int64_t most = THREADS_PER_SM / block * (int64_t)aril_cuda_sms(r);
     bool sums = has_sums(f);
     if (sums && blocks > most) blocks = most;
     char *workspace = static_cast<char *>(aril_cuda_host->workspace(r));
