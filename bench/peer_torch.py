@@ -30,6 +30,7 @@ SOURCE = {
     "mean": "{0}.mean()",
     "softmax": "torch.softmax({0}, -1)",
     "layer_norm": "F.layer_norm({0}, {0}.shape[-1:], {1}, {2})",
+    "dropout": "F.dropout({0}, {n}, True)",
     "transpose": "{0}.transpose(-2, -1).contiguous()",
     "cat": "torch.cat(({0}, {1}), {n})",
     "matmul": "{0} @ {1}",
@@ -273,7 +274,7 @@ class Program:
             elif call.op == "sum":
                 yield call, f"{names[0]}.sum({', '.join(str(int(n)) for n in call.numbers)})"
             else:
-                number = int(call.numbers[0]) if call.numbers else None
+                number = f"{call.numbers[0]:g}" if call.numbers else None
                 yield call, SOURCE[call.op].format(*names, n=number)
 
     def make(self, optimizer, compiled):

@@ -71,6 +71,7 @@ endforeach()
 # The generator of CUDA source needs no CUDA.
 
 target_sources(test_fused_source PRIVATE ${PROJECT_SOURCE_DIR}/src/backend/cuda/fused/source.c
+    ${PROJECT_SOURCE_DIR}/src/backend/cuda/fused/source_rows.c
     ${PROJECT_BINARY_DIR}/cuda_texts.c)
 
 # The plug-in test again with libaril.so: a plug-in works with both.

@@ -8,6 +8,7 @@
  *     ARIL_RANDOM_PROGRAMS=20000 build/tests/test_random_programs     that many seeds
  *     ARIL_RANDOM_SEED=17 build/tests/test_random_programs            one of them, printed */
 #include "aril/aril.h"
+#include "graph/fuse.h"
 #include "support/compare.h"
 #include "support/test.h"
 #include "core/tensor.h"
@@ -744,13 +745,23 @@ static bool has_control(const program *p)
 
 static bool branching; /* the program that is compared has such */
 
+/* A fused softmax is rounded otherwise than one by itself. */
+static bool has_softmax(const program *p)
+{
+    for (int i = 0; i < p->n; i++)
+        if (p->at[i].op == ALONG && p->at[i].which == 0) return true;
+    return false;
+}
+
+static bool rounding; /* the program that is compared has such */
+
 static bool differ(aril_tensor *got, aril_tensor *want, const char *what, int i)
 {
     if (!got != !want) {
         snprintf(complaint, sizeof complaint, "%s %d: one is missing", what, i);
         return true;
     }
-    double most = branching ? 1e-4 : 0;
+    double most = branching || rounding ? 1e-4 : 0;
     char *why = got ? test_difference_in_value(got, want, most, most) : NULL;
     if (why) snprintf(complaint, sizeof complaint, "%s %d: %s", what, i, why);
     return why != NULL;
@@ -934,6 +945,7 @@ static char fault[sizeof complaint]; /* of the latest program that was wrong */
 static bool is_wrong(const program *p)
 {
     branching = has_control(p);
+    rounding = has_softmax(p);
     for (int way = 0; way < 3; way++) {
         verdict found = way < 2 ? compare_compiled(p, way == 1) : compare_defined(p);
         if (found != OTHER) continue;
@@ -982,6 +994,7 @@ TEST(random_programs_compute_the_same_compiled)
     const char *one = getenv("ARIL_RANDOM_SEED"), *many = getenv("ARIL_RANDOM_PROGRAMS");
     const char *from = getenv("ARIL_RANDOM_FROM");
     uint64_t n = many ? strtoull(many, NULL, 10) : 300, first = from ? strtoull(from, NULL, 10) : 0;
+    aril__fuse_rows_from = (aril__row_limits){ .elements = 0, .length = 2 };
     if (one) {
         CHECK(try_seed(strtoull(one, NULL, 10), true));
         return;
