@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_RESULTS = 64, MAX_TRACES = 64 };
+enum { MAX_RESULTS = 64, MAX_TRACES = 64, MAX_PARTS = 8 };
 
 /* What a run needs to find of a state as the trace found it. */
 typedef struct state_guard {
@@ -50,9 +50,13 @@ struct aril_program {
     pthread_mutex_t lock; /* guards the list */
     trace *traces;        /* latest first */
     int n_traces, made, n_out;
-    /* Of a program of a session's graph, instead of a function: */
+    /* Of a program of a defined graph, instead of a function: */
     const aril__graph *g;
-    aril__exec *x;
+    aril__request of;
+    aril__part *part[MAX_PARTS]; /* one for each device that inputs were on, first one used first */
+    aril__device *device[MAX_PARTS];
+    int n_parts;
+    bool *placed; /* by input of g */
     uint32_t *inputs;
     int n_in;
     const aril__program_kind *kind; /* of a function that belongs to the program, or NULL */
@@ -554,18 +558,36 @@ static aril_status run_function(aril_program *p, aril_list in, bool recorded, ar
     return s;
 }
 
-static aril_status run_graph(const aril_program *p, aril_list in, aril_tensor **out)
+/* The part for inputs on a device; NULL with an error. */
+static aril__part *part_on(aril_program *p, aril__device *device)
+{
+    pthread_mutex_lock(&p->lock);
+    int i = 0;
+    while (i < p->n_parts && p->device[i] != device) i++;
+    if (i == MAX_PARTS)
+        aril__fail(ARIL_ERR_UNSUPPORTED, "%s: inputs on more than %d devices", p->name, MAX_PARTS);
+    else if (i == p->n_parts && (p->part[i] = aril__part_new(p->g, &p->of, device, p->placed)))
+        p->device[p->n_parts++] = device;
+    aril__part *part = i < p->n_parts ? p->part[i] : NULL;
+    pthread_mutex_unlock(&p->lock);
+    return part;
+}
+
+static aril_status run_graph(aril_program *p, aril_list in, aril_tensor **out)
 {
     if (in.n != p->n_in)
         return aril__fail(ARIL_ERR_ARG, "%s: got %d inputs, expected %d", p->name, in.n, p->n_in);
     aril_tensor **given = aril__calloc(((size_t)p->g->n_inputs + 1) * sizeof *given);
     if (!given) return no_memory(p);
-    aril_status s = ARIL_OK;
+    aril_status s = check_inputs(p, in, false);
+    aril__device *device = NULL;
     for (int i = 0; i < in.n && s == ARIL_OK; i++) {
-        s = aril__check_value(p->name, in.at[i]);
         given[p->inputs[i]] = in.at[i];
+        if (!device && !p->placed[p->inputs[i]] && !aril__is_number(in.at[i]))
+            device = in.at[i]->storage->device;
     }
-    if (s == ARIL_OK) s = aril__exec_run(p->x, given, out);
+    const aril__part *part = s == ARIL_OK ? part_on(p, device ? device : p->device[0]) : NULL;
+    if (s == ARIL_OK) s = part ? aril__part_run(part, given, out) : aril__latest_status();
     free(given);
     return s;
 }
@@ -643,23 +665,36 @@ aril_program *aril_jit(aril_fn *fn, void *ctx, aril_jit_opts opts)
     return p;
 }
 
-aril_program *aril__program_of(const aril__graph *g, aril__exec *x, int n_in,
-                               const uint32_t *inputs)
+static void *copy_of(const void *from, size_t bytes)
+{
+    void *to = aril__malloc(bytes + 1);
+    return to && bytes ? memcpy(to, from, bytes) : to;
+}
+
+aril_program *aril__program_of(const aril__graph *g, const aril__request *q, const bool *placed,
+                               int n_in, const uint32_t *inputs)
 {
     aril_program *p = new_program(g->name ? g->name : "function");
     if (!p) return NULL;
-    p->inputs = aril__malloc(((size_t)n_in + 1) * sizeof *p->inputs);
-    if (!p->inputs) {
-        no_memory(p);
-        aril_program_free(p);
-        return NULL;
-    }
-    if (n_in) memcpy(p->inputs, inputs, (size_t)n_in * sizeof *inputs);
+    p->inputs = copy_of(inputs, (size_t)n_in * sizeof *inputs);
+    p->placed = copy_of(placed, g->n_inputs);
+    p->of = (aril__request){ q->n_out, q->n_effects, copy_of(q->out, q->n_out * sizeof *q->out),
+                             copy_of(q->effects, q->n_effects * sizeof *q->effects) };
     p->g = g;
-    p->x = x;
     p->n_in = n_in;
-    p->n_out = (int)aril__exec_results(x);
-    return p;
+    p->n_out = (int)q->n_out;
+    bool fits = p->inputs && p->placed && p->of.out && p->of.effects;
+    if (!fits) no_memory(p);
+    aril__device *device = aril__cpu_device; /* until inputs tell: where the variables are */
+    if (g->n_states && g->states[0].tensor) device = g->states[0].tensor->storage->device;
+    if (fits && part_on(p, device)) return p;
+    aril_program_free(p);
+    return NULL;
+}
+
+const aril__part *aril__program_part(const aril_program *p)
+{
+    return p->part[0];
 }
 
 aril_program *aril__program_own(aril_fn *fn, void *ctx, const aril__program_kind *kind,
@@ -690,7 +725,10 @@ void aril_program_free(aril_program *p)
         release_trace(p->traces);
     }
     pthread_mutex_destroy(&p->lock);
-    aril__exec_free(p->x);
+    for (int i = 0; i < p->n_parts; i++) aril__part_free(p->part[i]);
+    free(p->of.out);
+    free(p->of.effects);
+    free(p->placed);
     free(p->inputs);
     free(p->sizes);
     free(p->name);
@@ -725,7 +763,10 @@ aril_memory_plan aril_program_memory(const aril_program *p, aril_device device)
     if (!p) return m;
     const aril__device *d = aril__device_find(device);
     trace *t = latest(p);
-    if (d && (t || p->x)) m = aril__exec_memory(t ? t->x : p->x, d);
+    if (d && t)
+        m = aril__exec_memory(t->x, d);
+    else if (d && p->n_parts)
+        m = aril__part_memory(p->part[p->n_parts - 1], d);
     release_trace(t);
     return m;
 }
@@ -734,7 +775,7 @@ bool aril__program_look(const aril_program *p, void (*fn)(const aril__graph *g, 
                         void *ctx)
 {
     trace *t = latest(p);
-    const aril__graph *g = t ? t->g : p->g;
+    const aril__graph *g = t ? t->g : p->n_parts ? aril__part_graph(p->part[0]) : NULL;
     if (g) fn(g, ctx);
     release_trace(t);
     return g != NULL;

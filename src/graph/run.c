@@ -462,14 +462,14 @@ static aril_tensor *take_result(aril__exec_state *r, uint32_t slot)
     return t;
 }
 
-/* A tensor that nobody else has, with the value of a slot: takes it out if it can. */
+/* A tensor that nobody else has, with the value of a slot: takes it out if it can. What the plan
+ * has put into memory of its own is taken once; effects still read it there. */
 static aril_tensor *own_value(aril__exec_state *r, uint32_t slot, bool again)
 {
     uint32_t h = r->n->slot[slot];
     const aril__place *p = h ? &r->n->places[r->n->headers[h].place] : NULL;
     aril_tensor *t = value_of(r, slot);
-    if (p && p->kind == ARIL__IN_RESULT && !again && whole_of(r->n, p) == t)
-        return take_result(r, slot);
+    if (p && p->kind == ARIL__IN_RESULT && whole_of(r->n, p) == t) return take_result(r, slot);
     if (!h && !again && is_ours(t) && aril__is_packed(t)) {
         r->n->loose[slot] = NULL;
         t->flags &= (uint16_t) ~(ARIL__INFERENCE | ARIL__LOOSE_VIEW | ARIL__WEAK | ARIL__NUMBER);

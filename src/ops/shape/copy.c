@@ -400,7 +400,9 @@ static aril_status to_device_infer(aril__call *c)
 {
     const struct to_device_attrs *a = c->attrs;
     aril__device *d =
-        aril__device_find((aril_device){ (int16_t)a->device[0], (int16_t)a->device[1] });
+        a->device[0] == ARIL__SESSION_DEVICE
+            ? aril__cpu_device
+            : aril__device_find((aril_device){ (int16_t)a->device[0], (int16_t)a->device[1] });
     if (!d) return ARIL_ERR_DEVICE;
     same_infer(c);
     c->device = d;
@@ -411,7 +413,10 @@ VJP(to_device)
 {
     if (!c->g[0]) return;
     const struct to_device_attrs *a = c->attrs;
-    GRAD(0, aril_to(c->g[0], (aril_device){ (int16_t)a->from[0], (int16_t)a->from[1] }));
+    if (a->from[0] == ARIL__SESSION_DEVICE)
+        GRAD(0, aril__to_session(c->g[0]));
+    else
+        GRAD(0, aril_to(c->g[0], (aril_device){ (int16_t)a->from[0], (int16_t)a->from[1] }));
 }
 
 static const aril__sample to_device_samples[] = {
@@ -486,12 +491,35 @@ aril_tensor *aril_channels_last(aril_tensor *x)
     return aril_copy_(t, x);
 }
 
-aril_tensor *aril_to(aril_tensor *x, aril_device device)
+/* What a defined graph has on the CPU is on the device of a session. */
+static bool is_of_session(const aril_tensor *x)
+{
+    return x->flags & ARIL__SYMBOLIC && x->u.symbol &&
+           ((const aril__symbol *)x->u.symbol)->owner->tracer &&
+           aril__tensor_device(x) == aril__cpu_device;
+}
+
+aril_tensor *aril__to_session(aril_tensor *x)
+{
+    aril_device from = aril_device_of(x);
+    struct to_device_attrs a = { .device = { ARIL__SESSION_DEVICE },
+                                 .from = { from.kind, from.index } };
+    return aril__op_with(&a, &aril__op_to_device, x);
+}
+
+aril_tensor *aril__to_placed(aril_tensor *x, aril_device device)
 {
     bool placed = x && (x->storage || x->flags & ARIL__SYMBOLIC);
     aril_device from = placed ? aril_device_of(x) : aril_cpu();
-    if (placed && aril_device_equal(from, device)) return x;
     struct to_device_attrs a = { .device = { device.kind, device.index },
                                  .from = { from.kind, from.index } };
+    if (placed && is_of_session(x)) a.from[0] = ARIL__SESSION_DEVICE;
     return aril__op_with(&a, &aril__op_to_device, x);
+}
+
+aril_tensor *aril_to(aril_tensor *x, aril_device device)
+{
+    bool placed = x && (x->storage || x->flags & ARIL__SYMBOLIC);
+    if (placed && aril_device_equal(aril_device_of(x), device)) return x;
+    return aril__to_placed(x, device);
 }

@@ -570,8 +570,25 @@ static aril_tensor *const *placed(int n_in, aril_tensor *const *in, aril_tensor 
     const aril__device *device = aril__device_find(th->mode.device);
     for (int i = 0; i < n_in; i++) {
         bool there = !in[i] || in[i]->flags & (ARIL__POISON | ARIL__SHAPE_ONLY) ||
-                     aril__is_number(in[i]) || aril__tensor_device(in[i]) == device;
-        moved[i] = there ? in[i] : aril_to(in[i], th->mode.device);
+                     aril__is_number(in[i]) ||
+                     (aril__tensor_device(in[i]) == device &&
+                      !(in[i]->flags & ARIL__SYMBOLIC && device == aril__cpu_device));
+        moved[i] = there ? in[i] : aril__to_placed(in[i], th->mode.device);
+    }
+    return moved;
+}
+
+/* Tensors with a value beside symbolic ones that have no device yet. */
+static aril_tensor *const *joined(int n_in, aril_tensor *const *in, aril_tensor **moved)
+{
+    bool open = false; /* an input is on the device of the session */
+    for (int i = 0; i < n_in; i++)
+        open |= in[i] && in[i]->flags & ARIL__SYMBOLIC &&
+                aril__tensor_device(in[i]) == aril__cpu_device;
+    for (int i = 0; i < n_in; i++) {
+        bool there = !open || !in[i] || !in[i]->storage || aril__is_number(in[i]) ||
+                     in[i]->storage->device == aril__cpu_device;
+        moved[i] = there ? in[i] : aril__to_session(in[i]);
     }
     return moved;
 }
@@ -588,7 +605,8 @@ static aril__cold aril_status apply_in_graph(const aril__op *op, int n_in, aril_
     }
     aril__tracer *before = aril__trace(tracer);
     aril_tensor *moved[WRITE_INPUTS];
-    if (aril__self()->mode.placed && n_in <= WRITE_INPUTS && !dest) in = placed(n_in, in, moved);
+    if (n_in <= WRITE_INPUTS && !dest && op != &aril__op_to_device)
+        in = aril__self()->mode.placed ? placed(n_in, in, moved) : joined(n_in, in, moved);
     aril_status s = apply_now(op, n_in, in, attrs, dest, out);
     aril__trace(before);
     return s;
