@@ -154,8 +154,8 @@ enum {
     CAST_LOW,        /* casts them to the dtype of the region */
     CAST_F32,        /* casts them to f32 */
     CAST_WIDEST,     /* casts them to the widest dtype among them */
-    CAST_F32_IN_F16, /* casts them to f32 where the dtype of the region is f16, whose range results
-                        easily leave; else nothing. PyTorch's list for CUDA, and more. */
+    CAST_F32_IN_F16, /* to f32 in f16 regions, whose range results easily leave; else nothing: what
+                        PyTorch's list for CUDA has beyond that for CPUs */
     CAST_BY_CALL,    /* depends on the rank or an attribute: `cast_of` says */
 };
 
