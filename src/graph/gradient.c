@@ -4,7 +4,6 @@
 #include "aril/view.h"
 #include "autograd/backward.h"
 #include "graph/passes.h"
-#include "graph/prepare.h"
 #include "graph/replay.h"
 #include "graph/tracing.h"
 
@@ -553,7 +552,6 @@ static aril_status run_backward(aril__grad *c, const aril__gradient *q, aril_ten
                                           : c->x[(uint32_t)q->n_targets + i];
         s = aril_tensor_status(in[i]);
     }
-    if (s == ARIL_OK) s = aril__prepared_update(q->g->prepared);
     if (s == ARIL_OK) s = aril__replay_run(q->replay, q->x, in, out);
     for (int i = 0; i < q->n_targets && s == ARIL_OK; i++)
         c->dx[i] = aril__give(aril__self(), out[i]);

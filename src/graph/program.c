@@ -4,7 +4,6 @@
 #include "core/log.h"
 #include "graph/gradient.h"
 #include "graph/passes.h"
-#include "graph/prepare.h"
 #include "graph/replay.h"
 
 #include <pthread.h>
@@ -468,7 +467,6 @@ static aril_status run_trace(const trace *t, aril_list in, aril_tensor **out)
     if (in.n > 16 && !(given = aril__malloc((size_t)in.n * sizeof *given)))
         return aril__fail(ARIL_ERR_MEMORY, "run: out of memory");
     aril_status s = give_inputs(t, in, given);
-    if (s == ARIL_OK) s = aril__prepared_update(t->g->prepared);
     if (s == ARIL_OK)
         s = t->gradient ? run_recorded(t, in, given, out)
                         : aril__replay_run(t->replay, t->x, given, out);

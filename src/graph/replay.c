@@ -7,6 +7,8 @@
 #include "core/log.h"
 #include "core/profile.h"
 #include "core/queues.h"
+#include "graph/executor.h"
+#include "graph/prepare.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -766,6 +768,8 @@ aril_status aril__replay_run(aril__replay *r, const aril__exec *x, aril_tensor *
 {
     enum { FEW = 128 };
     int64_t few[FEW], *key = few;
+    aril_status ready = aril__prepared_update(x->g->prepared);
+    if (ready < 0) return ready;
     if (!r || aril__profiling() || aril__self()->mode.anomaly) return aril__exec_run(x, in, out);
     if (r->key_words > FEW && !(key = aril__malloc(r->key_words * sizeof *key)))
         return aril__fail(ARIL_ERR_MEMORY, "run: out of memory");

@@ -809,7 +809,7 @@ static aril_status run_row(aril__run *r)
 static bool is_small(void *self, const aril_run *r)
 {
     (void)self;
-    return !(r->op->flags & DYNAMIC) && r->out[0] && r->out[0]->numel <= 256;
+    return !(r->op->flags & DYNAMIC) && r->n_out > 0 && r->out[0] && r->out[0]->numel <= 256;
 }
 
 static aril_status record_small(void *self, const aril_run *r, bool *recorded)
