@@ -1,5 +1,6 @@
 #include "ops/vision/conv.h"
 
+#include "aril/math.h"
 #include "aril/conv.h"
 #include "core/parallel.h"
 #include "ops/elementwise/activation.h"
@@ -426,6 +427,39 @@ OP(conv_dgrad, .doc = "gradient of conv with respect to its input, in the shape 
    .native = DT(ARIL_F32) | DT(ARIL_F64), .infer = conv_dgrad_infer, .ref = conv_dgrad_ref,
    .vjp = conv_dgrad_vjp, .saves = { IN(1), IN(0) | LIKE(1) }, .flops = conv_dgrad_flops,
    .samples = conv_dgrad_samples, WITH_ATTRS(conv));
+
+/* ---- conv_dgrad_add ---- */
+
+static aril_status conv_dgrad_add_infer(aril__call *c)
+{
+    const aril_tensor *x = c->in[2], *h = c->in[3];
+    aril_status s = conv_dgrad_infer(c);
+    bool same = x->ndim == h->ndim && x->dtype == h->dtype;
+    for (int d = 0; d < x->ndim && same; d++) same = aril__size_fits(h->dim[d], x->dim[d]);
+    char a[ARIL__SHAPE_TEXT], b[ARIL__SHAPE_TEXT];
+    if (s == ARIL_OK && !same)
+        return aril__fail(ARIL_ERR_SHAPE, "conv_dgrad_add: %s is added to a gradient of %s",
+                          aril__text(a, h), aril__text(b, x));
+    return s;
+}
+
+static void conv_dgrad_add_decompose(aril__call *c, aril_tensor **out)
+{
+    out[0] = aril_add(aril__op_with(c->attrs, &aril__op_conv_dgrad, c->in[0], c->in[1], c->in[2]),
+                      c->in[3]);
+}
+
+static const aril__sample conv_dgrad_add_samples[] = {
+    { .in = { "[2,3,5,4]", "[3,2,1,1]", "[2,2,5,4]", "[2,2,5,4]" },
+      .attrs = PLAIN,
+      .flags = SAMPLE_BATCH },
+    { .in = { "[2,3,3,3]", "[3,3,3,2]", "[2,3,5,4]", "[2,3,5,4]" }, .attrs = PLAIN },
+    SAMPLE_END
+};
+OP(conv_dgrad_add, .doc = "gradient of conv with respect to its input, added to another gradient",
+   .min_in = 4, .max_in = 4, .n_out = 1, .shape_only = IN(2), .flags = STRIDED | KEEPS_CHANNELS,
+   .types = DT_FLOAT, .infer = conv_dgrad_add_infer, .decompose = conv_dgrad_add_decompose,
+   .flops = conv_dgrad_flops, .samples = conv_dgrad_add_samples, WITH_ATTRS(conv));
 
 static const aril__sample conv_wgrad_samples[] = {
     { .in = { "[2,2,3,3]", "[2,3,5,4]", "[2,3,3,2]" }, .attrs = PLAIN },

@@ -52,6 +52,7 @@ aril_cuda_conv aril_cuda_conv_of(const aril_run *r, aril_cuda_conv_role role, bo
     d.c = d.w.dim[1];
     d.k = d.w.dim[0] / d.groups;
     d.has_bias = bias != nullptr;
+    d.has_plus = role == ARIL_CUDA_CONV_X && !transposed && aril_cuda_host->n_in(r) > 3;
     d.bias_stride = bias ? aril_cuda_host->strides(bias)[0] : 0;
     d.activation = forward ? (int)a.activation[0] : 0;
     for (int i = 0; i < 3; i++) {
@@ -75,6 +76,7 @@ void aril_cuda_conv_addresses(const aril_run *r, aril_cuda_conv *d)
     d->w.data = d->role == ARIL_CUDA_CONV_W ? out : in1;
     d->y.data = d->role == ARIL_CUDA_CONV_Y ? out : in0;
     if (d->has_bias) d->bias = aril_cuda_data(aril_cuda_in(r, 2));
+    if (d->has_plus) d->plus = aril_cuda_data(aril_cuda_in(r, 3));
 }
 
 /* ---- kernels ---- */

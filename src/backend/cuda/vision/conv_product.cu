@@ -267,17 +267,21 @@ static void add_up(const aril_run *r, const aril_cuda_conv_product *p, const ari
         aril_cuda_parts_run<float>(r, parts, d.w.data, p->images, n, add);
 }
 
+/* plus: what the product is added to; NULL: nothing. */
 static const char *multiply(const aril_run *r, const aril_cuda_conv_product *p, const void *first,
-                            const void *second, void *result, void *workspace)
+                            const void *second, const void *plus, void *result, void *workspace)
 {
     static const float one = 1, zero = 0;
     static const double wide_one = 1, wide_zero = 0;
     bool wide = p->type == ARIL_F64;
     aril_cuda_conv_product q = *p; /* its descriptors are not const */
-    cublasStatus_t s = q.lt->cublasLtMatmul(
-        q.handle, &q.task, wide ? (const void *)&wide_one : (const void *)&one, first, &q.first,
-        second, &q.second, wide ? (const void *)&wide_zero : (const void *)&zero, result, &q.result,
-        result, &q.result, &q.algorithm, workspace, q.algorithm_bytes, aril_cuda_stream(r));
+    cublasStatus_t s =
+        q.lt->cublasLtMatmul(q.handle, &q.task, wide ? (const void *)&wide_one : (const void *)&one,
+                             first, &q.first, second, &q.second,
+                             wide ? (const void *)(plus ? &wide_one : &wide_zero)
+                                  : (const void *)(plus ? &one : &zero),
+                             plus ? plus : result, &q.result, result, &q.result, &q.algorithm,
+                             workspace, q.algorithm_bytes, aril_cuda_stream(r));
     return s == CUBLAS_STATUS_SUCCESS ? nullptr : "cublasLtMatmul failed";
 }
 
@@ -292,15 +296,16 @@ const char *aril_cuda_conv_product_run(const aril_run *r, const aril_cuda_conv_p
     int64_t calls = p->last ? 1 : d.y.dim[0] / p->images;
     int64_t x_step = p->images * d.x.dim[1] * area * element;
     int64_t y_step = p->images * d.y.dim[1] * area * element;
-    const char *why = nullptr;
+    const char *why = nullptr, *plus = static_cast<const char *>(d.plus);
     if (p->strided && d.role != ARIL_CUDA_CONV_X) move_as(r, p, d, packed);
     for (int64_t i = 0; i < calls && !why; i++, x += x_step, y += y_step) {
         if (d.role == ARIL_CUDA_CONV_Y)
-            why = multiply(r, p, p->last ? w : x, p->last ? x : w, y, memory);
+            why = multiply(r, p, p->last ? w : x, p->last ? x : w, nullptr, y, memory);
         else if (d.role == ARIL_CUDA_CONV_X)
-            why = multiply(r, p, p->last ? w : y, p->last ? y : w, x, memory);
+            why = multiply(r, p, p->last ? w : y, p->last ? y : w,
+                           plus ? plus + i * x_step : nullptr, x, memory);
         else
-            why = multiply(r, p, x, y, p->parts_bytes ? parts : w, memory);
+            why = multiply(r, p, x, y, nullptr, p->parts_bytes ? parts : w, memory);
         if (!why && p->parts_bytes) add_up(r, p, d, parts, i > 0);
     }
     if (!why && p->strided && d.role == ARIL_CUDA_CONV_X) move_as(r, p, d, packed);

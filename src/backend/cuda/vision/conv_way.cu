@@ -116,7 +116,8 @@ static bool make_product(const aril_cuda_conv_task *t, int choice, aril_cuda_con
 {
     if (!aril_cuda_conv_is_product(t->d) ||
         !aril_cuda_conv_product_make(t->device, t->d, t->type, t->last, t->x_pitch, t->y_pitch,
-                                     choice, &way->product))
+                                     choice, &way->product) ||
+        (t->d.has_plus && way->product.strided))
         return false;
     way->kind = ARIL_CUDA_CONV_PRODUCT;
     way->workspace = way->product.workspace;
@@ -377,7 +378,7 @@ static bool make_likely(const aril_cuda_conv_task *t, aril_cuda_conv_way *way)
 bool aril_cuda_conv_choose_unaligned(const aril_cuda_conv_task *t, size_t workspace,
                                      aril_cuda_conv_way *way)
 {
-    return !must_fuse(t) &&
+    return !must_fuse(t) && !t->d.has_plus &&
            find_engine(t, aril_cuda_size(t->type), false, nullptr, (int64_t)workspace, way);
 }
 
@@ -457,13 +458,16 @@ static bool begin_scratch(const aril_run *r, const aril_cuda_conv_task *t, scrat
     *s = {};
     s->stream = aril_cuda_stream(r);
     s->d = t->d;
+    void *plus = nullptr;
     bool ok =
         cudaEventCreate(&s->begin) == cudaSuccess && cudaEventCreate(&s->end) == cudaSuccess &&
+        (!t->d.has_plus || allocate(r, &plus, bytes_of(t, t->d.x, t->x_pitch), true)) &&
         allocate(r, &s->d.x.data, bytes_of(t, t->d.x, t->x_pitch), true) &&
         allocate(r, &s->d.w.data, bytes_of(t, t->d.w, t->d.w.dim[1]), true) &&
         allocate(r, &s->d.y.data, bytes_of(t, t->d.y, t->y_pitch), true) &&
         (!t->d.has_bias || allocate(r, &bias, (size_t)(t->d.w.dim[0] * t->d.w.dim[1] * 8), true));
     s->d.bias = bias;
+    s->d.plus = plus;
     return ok;
 }
 
@@ -476,6 +480,7 @@ static void end_scratch(scratch *s)
     cudaFree(s->d.w.data);
     cudaFree(s->d.y.data);
     cudaFree(const_cast<void *>(s->d.bias));
+    cudaFree(const_cast<void *>(s->d.plus));
     cudaFree(s->workspace);
     cudaGetLastError();
 }
@@ -601,13 +606,13 @@ static bool tune(const aril_run *r, const aril_cuda_conv_task *t, aril_cuda_conv
     aril_cuda_synchronize(aril_cuda_device_of(r)); /* other work would disturb the times */
     if (begin_scratch(r, t, &c.memory)) {
         aril_cuda_conv_way own;
-        if (make_own(t, &own)) compete(&c, &own);
+        if (!t->d.has_plus && make_own(t, &own)) compete(&c, &own);
         for (int i = 0; i < ARIL_CUDA_CONV_ALGORITHMS; i++) {
             aril_cuda_conv_way way = {};
             if (!make_product(t, i, &way)) break;
             compete(&c, &way);
         }
-        for (int i = -1; i < ARIL_CUDA_CONV_PACKINGS; i++) {
+        for (int i = -1; i < ARIL_CUDA_CONV_PACKINGS && !t->d.has_plus; i++) {
             compete_engines(&c, i, false);
             if (may_fuse(t)) compete_engines(&c, i, true);
         }
@@ -623,12 +628,14 @@ bool aril_cuda_conv_choose(const aril_run *r, const aril_cuda_conv_task *t, aril
     *way = {};
     if (must_fuse(t)) return may_fuse(t) && find_engine(t, 16, true, nullptr, MAX_WORKSPACE, way);
     bool has_key = key_of(r, t, key, sizeof key);
-    if (has_key && aril_cuda_host->tuned(key, name, sizeof name) && make_named(t, name, way))
+    if (has_key && aril_cuda_host->tuned(key, name, sizeof name) &&
+        (!t->d.has_plus || after(name, "product ")) && make_named(t, name, way))
         return true;
     if (has_key && aril_cuda_host->tuning() && tune(r, t, way)) {
         aril_cuda_host->tune(key, way->name);
         return true;
     }
     *way = {};
+    if (t->d.has_plus) return make_product(t, 0, way); /* no other adds to what is there */
     return make_likely(t, way);
 }
