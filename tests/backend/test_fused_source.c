@@ -268,8 +268,8 @@ static aril_fused_step row_step(const char *op, aril_dtype type, int a, int b)
     return s;
 }
 
-/* A chain as softmax, normalization, dropout and sums over rows make it: inputs are x, statistics by
- * rows, a weight, a key. */
+/* A chain as softmax, normalization, dropout and sums over rows make it: inputs are x, statistics
+ * by rows, a weight, a key. */
 static aril_fused rows_recipe(aril_dtype dtype, aril_dtype wide, aril_cuda_fused_types *t)
 {
     enum { X = ARIL_FUSED_INPUT(0), STAT = ARIL_FUSED_INPUT(1), WEIGHT = ARIL_FUSED_INPUT(2) };

@@ -467,9 +467,10 @@ static const aril__sample conv_dgrad_add_samples[] = {
     SAMPLE_END
 };
 OP(conv_dgrad_add, .doc = "gradient of conv with respect to its input, added to another gradient",
-   .min_in = 4, .max_in = 4, .n_out = 1, .shape_only = IN(2), .flags = STRIDED | KEEPS_CHANNELS,
-   .types = DT_FLOAT, .native = DT(ARIL_F32) | DT(ARIL_F64), .infer = conv_dgrad_add_infer,
-   .ref = conv_dgrad_add_ref, .decompose = conv_dgrad_add_decompose, .flops = conv_dgrad_flops,
+   .min_in = 4, .max_in = 4, .n_out = 1, .shape_only = IN(2),
+   .flags = STRIDED | KEEPS_CHANNELS | GRADIENT, .types = DT_FLOAT,
+   .native = DT(ARIL_F32) | DT(ARIL_F64), .infer = conv_dgrad_add_infer, .ref = conv_dgrad_add_ref,
+   .decompose = conv_dgrad_add_decompose, .flops = conv_dgrad_flops,
    .samples = conv_dgrad_add_samples, WITH_ATTRS(conv));
 
 static const aril__sample conv_wgrad_samples[] = {

@@ -14,8 +14,8 @@
 #include "ops/vision/slide.h"
 
 /* Ops that other files name. */
-extern const aril__op aril__op_conv, aril__op_conv_dgrad, aril__op_conv_dgrad_add, aril__op_conv_transpose,
-    aril__op_conv_wgrad;
+extern const aril__op aril__op_conv, aril__op_conv_dgrad, aril__op_conv_dgrad_add,
+    aril__op_conv_transpose, aril__op_conv_wgrad;
 
 /* One number per spatial dimension; padding in pairs: before and after. `same` computes the padding
  * from the input's size instead (ARIL__SAME_...). `activation` applies to a forward op's result;
