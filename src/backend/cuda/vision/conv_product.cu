@@ -83,7 +83,7 @@ static bool lay_out(const aril_cuda_conv_product *p, cublasLtMatrixLayout_t to, 
 static cublasLtEpilogue_t epilogue_of(aril_cuda_conv_product *p, const aril_cuda_conv &d, bool relu)
 {
     bool forward = d.role == ARIL_CUDA_CONV_Y && p->type != ARIL_F64;
-    p->added = forward && d.has_z;
+    p->added = d.has_z && !(d.role == ARIL_CUDA_CONV_X && p->strided);
     p->biased = forward && p->last && d.has_bias;
     p->activated = relu && forward && d.activation == ARIL_RELU && p->biased == d.has_bias;
     return p->biased      ? p->activated ? CUBLASLT_EPILOGUE_RELU_BIAS : CUBLASLT_EPILOGUE_BIAS
@@ -412,7 +412,8 @@ const char *aril_cuda_conv_product_run(const aril_run *r, const aril_cuda_conv_p
             why = multiply(r, p, p->last ? w : x, p->last ? x : w, d.bias,
                            z ? z + i * y_step : nullptr, y, memory);
         else if (d.role == ARIL_CUDA_CONV_X)
-            why = multiply(r, p, p->last ? w : y, p->last ? y : w, nullptr, nullptr, x, memory);
+            why = multiply(r, p, p->last ? w : y, p->last ? y : w, nullptr,
+                           z ? z + i * x_step : nullptr, x, memory);
         else
             why = multiply(r, p, x, y, nullptr, nullptr, p->parts_bytes ? parts : w, memory);
         if (!why && p->parts_bytes) add_up(r, p, d, parts, i > 0);
