@@ -406,7 +406,7 @@ static aril_status run_trace(const trace *t, aril_list in, aril_tensor **out)
     if (in.n > 16 && !(given = aril__malloc((size_t)in.n * sizeof *given)))
         return aril__fail(ARIL_ERR_MEMORY, "run: out of memory");
     aril_status s = give_inputs(t, in, given);
-    if (s == ARIL_OK) s = aril__prepared_update(t->g->prepared);
+    if (s == ARIL_OK && t->replay) s = aril__prepared_update(t->g->prepared);
     if (s == ARIL_OK) s = aril__replay_run(t->replay, t->x, given, out);
     if (given != few) free(given);
     return s;
