@@ -30,6 +30,7 @@ typedef struct aril__program_kind {
     /* Whether the function has to be called at each run: it found that it depends on values. A
      * trace during which this becomes true is discarded. */
     bool (*untraced)(void *ctx);
+    bool fixed; /* nobody changes the tensors that it reads besides its inputs */
 } aril__program_kind;
 
 /* aril_jit of such a function, which takes n_in inputs and has n_out results. Owns ctx, also on

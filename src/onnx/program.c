@@ -37,7 +37,7 @@ static bool is_dynamic(void *ctx)
     return atomic_load(&((onnx_model *)ctx)->dynamic);
 }
 
-static const aril__program_kind loaded = { free_model, is_dynamic };
+static const aril__program_kind loaded = { free_model, is_dynamic, true };
 
 aril_program *aril__onnx_program(onnx_model *m)
 {
