@@ -108,8 +108,8 @@ aril_tensor *aril__tensor_header(aril__thread *th, aril_dtype dtype, int ndim, c
         if (aril__unlikely(__builtin_mul_overflow(step, d ? d : 1, &step) ||
                            step > INT64_MAX / 16)) {
             char text[ARIL__SHAPE_TEXT];
-            aril__fail(ARIL_ERR_SHAPE, "memory: too many elements in %s",
-                       aril__shape_text(text, ndim, dim));
+            aril__fail(ARIL_ERR_SHAPE, "%s: too many elements in %s",
+                       th->call ? th->call : "memory", aril__shape_text(text, ndim, dim));
             aril__end_header(th, t);
             return NULL;
         }

@@ -1,6 +1,6 @@
 /* The inside of an executor, for the files that implement it: exec.c (which nodes run, where values
- * are used last), plan.c (kernels, headers and places in memory for one set of sizes), layout.c
- * (where in the arena a place is) and run.c. */
+ * are used last), plan.c (kernels, headers and places in memory for one set of sizes), small.c
+ * (which kernels a device records together), layout.c (where in the arena a place is) and run.c. */
 #ifndef ARIL_GRAPH_EXECUTOR_H
 #define ARIL_GRAPH_EXECUTOR_H
 
@@ -115,6 +115,7 @@ enum aril__action_kind {
 /* What a run does. */
 typedef struct aril__action {
     uint8_t kind;
+    bool small; /* one of several in a row that a device records together */
     uint16_t n_written;
     uint32_t step;
     uint32_t workspace;      /* the place of it; 0: none */
@@ -191,6 +192,9 @@ aril__instance *aril__instance_new(aril__exec_state *r);
 void aril__instance_free(aril__instance *n);
 /* NULL if the instance is for this run, else what differs. */
 const char *aril__instance_differs(const aril__instance *n, const aril__exec_state *r);
+
+/* small.c: marks actions that are small, as are their neighbours. */
+void aril__mark_small(aril__instance *n);
 
 /* layout.c: gives places in arenas their offsets, and arenas their sizes; false when out of
  * memory. */

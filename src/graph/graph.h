@@ -151,6 +151,8 @@ typedef struct aril__graph {
 /* NULL, with an error, when out of memory. The name may be NULL. */
 aril__graph *aril__graph_new(const char *name);
 void aril__graph_free(aril__graph *g);
+/* A copy without epilogues; NULL with an error. */
+aril__graph *aril__graph_copy(const aril__graph *g);
 
 /* ---- building ----
  *

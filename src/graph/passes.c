@@ -7,6 +7,7 @@
 #include <string.h>
 
 const aril__pass aril__pass_list[] = {
+    { "merge", "products of unrolled steps with one weight become one", aril__pass_merge, false },
     { "fold", "nodes whose inputs are constants are computed once", aril__pass_fold, false },
     { "algebra", "nodes that change nothing, or undo others, are left out", aril__pass_algebra,
       false },

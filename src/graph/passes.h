@@ -27,6 +27,7 @@ aril_status aril__passes(aril__graph *g);
 bool aril__is_plain(const aril__graph_node *n);
 
 /* The passes themselves. */
+aril_status aril__pass_merge(aril__graph *g);     /* unrolled steps share products */
 aril_status aril__pass_fold(aril__graph *g);      /* nodes of constants are computed once */
 aril_status aril__pass_algebra(aril__graph *g);   /* what changes nothing is left out */
 aril_status aril__pass_cse(aril__graph *g);       /* equal nodes are computed once */

@@ -368,8 +368,8 @@ static aril__value_id scaled_weight(folding *f, aril__value_id w, aril__value_id
 }
 
 /* batch_norm_eval(conv(x, w, b)) is conv(x, w * s, (b - mean) * s + bias), s = weight / sqrt(var +
- * eps), if the weights are scaled once (see prepare.h), or are so few that scaling them in each run is
- * cheaper than a pass over the result. */
+ * eps), if the weights are scaled once (see prepare.h), or are so few that scaling them in each run
+ * is cheaper than a pass over the result. */
 static bool fold_norm(pass *p, const aril__graph_node *n, bool *fits)
 {
     enum { MUCH_LARGER = 8 };

@@ -685,15 +685,18 @@ static uint32_t changeable(planner *p, const call *q, int i, uint32_t result)
     return copy;
 }
 
-/* Whether the caller of a run gets the value, and nobody else. */
+/* Whether the caller of a run gets the memory of a value: it is one output, or one gradient, and
+ * tensors outside get copies. */
 static bool goes_to_caller(const planner *p, uint32_t slot)
 {
     const aril__exec *x = p->x;
-    if (!slot || x->wanted[slot] != 1) return false;
+    int taken = 0;
+    if (!slot || !x->wanted[slot]) return false;
+    for (uint32_t i = 0; i < x->n_outputs; i++) taken += x->outputs[i] == slot;
     for (uint32_t i = 0; i < x->n_effects; i++)
-        if (x->effect_slot[i] == slot)
-            return p->r->g->effects[x->effects[i]].kind == ARIL__WRITE_GRAD;
-    return true;
+        taken += x->effect_slot[i] == slot &&
+                 p->r->g->effects[x->effects[i]].kind == ARIL__WRITE_GRAD;
+    return taken == 1;
 }
 
 static uint32_t home_of(planner *p, const aril__step *s)
@@ -868,6 +871,7 @@ aril__instance *aril__instance_new(aril__exec_state *r)
     p.n->around = aril__surroundings_now();
     p.n->apart = r->x->apart;
     bool fits = allocate(&p) && plan_sources(&p) && plan_steps(&p);
+    if (fits) aril__mark_small(p.n);
     if (fits && !aril__layout(p.n)) fits = fail(&p);
     if (fits) memcpy(p.n->size, r->size, r->n_sizes * sizeof *r->size);
     free(p.ended);

@@ -5,11 +5,16 @@
 #include "aril/graph.h"
 #include "graph/exec.h"
 #include "graph/graph.h"
+#include "graph/part.h"
 #include "graph/trace.h"
 
-/* A program of a session's graph (aril_graph_function): the executor for placeholders in order. */
-aril_program *aril__program_of(const aril__graph *g, aril__exec *x, int n_in,
-                               const uint32_t *inputs);
+/* A program of a defined graph (aril_graph_function), which takes these inputs of it in order; the
+ * others are not needed. placed[input]: as for aril__part_new. NULL with an error. */
+aril_program *aril__program_of(const aril__graph *g, const aril__request *q, const bool *placed,
+                               int n_in, const uint32_t *inputs);
+
+/* The part that it is until it runs. */
+const aril__part *aril__program_part(const aril_program *p);
 
 /* Calls fn with the graph of the latest trace; false: there is none. */
 bool aril__program_look(const aril_program *p, void (*fn)(const aril__graph *g, void *ctx),
@@ -21,8 +26,9 @@ aril_status aril__program_look_plain(const aril_program *p, aril_list in,
                                      void (*fn)(const aril__graph *g, void *ctx), void *ctx);
 
 /* aril_program_run, except that a function that cannot be traced is no error of this thread: then
- * *untraced gets a reference to the reason, otherwise NULL, and out[] is left alone. */
-aril_status aril__program_try(aril_program *p, aril_list in, aril_tensor **out,
+ * *untraced gets a reference to the reason, otherwise NULL, and out[] is left alone. With
+ * `recorded`, results are connected with autograd: inputs and parameters get their gradients. */
+aril_status aril__program_try(aril_program *p, aril_list in, bool recorded, aril_tensor **out,
                               aril__error **untraced);
 /* A program whose function belongs to it, such as a loaded model. */
 typedef struct aril__program_kind {

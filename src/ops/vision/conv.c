@@ -451,6 +451,10 @@ static const aril__sample conv_add_samples[] = {
       .attrs = ACTIVE(ARIL_RELU),
       .flags = SAMPLE_BATCH },
     { .in = { "[2,3,4]", "[2,3,2]", "-", "[2,2,5]" }, .attrs = ACTIVE(ARIL_RELU6) },
+    { .in = { "[2,8,4,3]", "[16,8,1,1]", "[16]", "[2,16,4,3]" },
+      .attrs = SAMPLE_ATTRS((1, 1, 1), (0), (1, 1, 1), 1, 0, ARIL_RELU),
+      .flags = SAMPLE_BATCH },
+    { .in = { "[2,8,4,3]", "[16,8,1,1]", "-", "[2,16,4,3]" }, .attrs = PLAIN },
     { .in = { "[1,2,3,3]", "[4,2,2,2]", "[4]", "[1,4,4,2]" }, .attrs = ACTIVE(ARIL_TANH) },
     SAMPLE_END
 };

@@ -7,6 +7,7 @@
  * [columns,rows]. */
 #include "backend/cuda/vision/conv_product.cuh"
 
+#include "aril/activation.h"
 #include "backend/cuda/vision/conv_parts.cuh"
 
 static const size_t MAX_ALGORITHM = (size_t)64 << 20, MAX_PARTS = (size_t)64 << 20;
@@ -75,8 +76,22 @@ static bool lay_out(const aril_cuda_conv_product *p, cublasLtMatrixLayout_t to, 
                                                 &m.step, sizeof m.step) == CUBLAS_STATUS_SUCCESS;
 }
 
-static bool describe(aril_cuda_conv_product *p, const sizes &s)
+/* What cuBLASLt does with the sums: a bias has one element per row of the column-major result. Its
+ * ReLU keeps NaN. */
+static cublasLtEpilogue_t epilogue_of(aril_cuda_conv_product *p, const aril_cuda_conv &d)
 {
+    bool forward = d.role == ARIL_CUDA_CONV_Y && p->type != ARIL_F64;
+    p->added = forward && d.has_z;
+    p->biased = forward && p->last && d.has_bias;
+    p->activated = forward && d.activation == ARIL_RELU && p->biased == d.has_bias;
+    return p->biased      ? p->activated ? CUBLASLT_EPILOGUE_RELU_BIAS : CUBLASLT_EPILOGUE_BIAS
+           : p->activated ? CUBLASLT_EPILOGUE_RELU
+                          : CUBLASLT_EPILOGUE_DEFAULT;
+}
+
+static bool describe(aril_cuda_conv_product *p, const aril_cuda_conv &d, const sizes &s)
+{
+    cublasLtEpilogue_t epilogue = epilogue_of(p, d);
     const aril_cuda_blas *lt = p->lt;
     cublasOperation_t first = s.first_t ? CUBLAS_OP_T : CUBLAS_OP_N;
     cublasOperation_t second = s.second_t ? CUBLAS_OP_T : CUBLAS_OP_N;
@@ -91,6 +106,8 @@ static bool describe(aril_cuda_conv_product *p, const sizes &s)
                                               sizeof first) == CUBLAS_STATUS_SUCCESS &&
            lt->cublasLtMatmulDescSetAttribute(&p->task, CUBLASLT_MATMUL_DESC_TRANSB, &second,
                                               sizeof second) == CUBLAS_STATUS_SUCCESS &&
+           lt->cublasLtMatmulDescSetAttribute(&p->task, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue,
+                                              sizeof epilogue) == CUBLAS_STATUS_SUCCESS &&
            lay_out(p, &p->first, s.first) && lay_out(p, &p->second, s.second) &&
            lay_out(p, &p->result, s.result);
 }
@@ -150,7 +167,7 @@ bool aril_cuda_conv_product_make(aril_cuda_device *device, const aril_cuda_conv 
     while (d.y.dim[0] % p->images && !last) p->images--; /* calls of one size */
     for (int i = 0; i < 3; i++) p->strided = p->strided || d.y.dim[2 + i] != d.x.dim[2 + i];
     if (p->strided && last && x_pitch != d.x.dim[1]) return false; /* packed by a copy first */
-    if (!describe(p, sizes_of(d, last, x_pitch, y_pitch)) || !choose(p, choice)) return false;
+    if (!describe(p, d, sizes_of(d, last, x_pitch, y_pitch)) || !choose(p, choice)) return false;
     if (p->strided)
         p->packed_bytes =
             rounded((size_t)(d.x.dim[0] * d.x.dim[1] * aril_cuda_area(d.y)) * element);
@@ -267,17 +284,24 @@ static void add_up(const aril_run *r, const aril_cuda_conv_product *p, const ari
         aril_cuda_parts_run<float>(r, parts, d.w.data, p->images, n, add);
 }
 
+/* z: what is added, in the order of the result, or NULL. */
 static const char *multiply(const aril_run *r, const aril_cuda_conv_product *p, const void *first,
-                            const void *second, void *result, void *workspace)
+                            const void *second, const void *bias, const void *z, void *result,
+                            void *workspace)
 {
     static const float one = 1, zero = 0;
     static const double wide_one = 1, wide_zero = 0;
     bool wide = p->type == ARIL_F64;
+    const void *alpha = wide ? (const void *)&wide_one : (const void *)&one;
+    const void *none = wide ? (const void *)&wide_zero : (const void *)&zero;
     aril_cuda_conv_product q = *p; /* its descriptors are not const */
-    cublasStatus_t s = q.lt->cublasLtMatmul(
-        q.handle, &q.task, wide ? (const void *)&wide_one : (const void *)&one, first, &q.first,
-        second, &q.second, wide ? (const void *)&wide_zero : (const void *)&zero, result, &q.result,
-        result, &q.result, &q.algorithm, workspace, q.algorithm_bytes, aril_cuda_stream(r));
+    if (p->biased)
+        q.lt->cublasLtMatmulDescSetAttribute(&q.task, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias,
+                                             sizeof bias);
+    cublasStatus_t s =
+        q.lt->cublasLtMatmul(q.handle, &q.task, alpha, first, &q.first, second, &q.second,
+                             z ? alpha : none, z ? z : result, &q.result, result, &q.result,
+                             &q.algorithm, workspace, q.algorithm_bytes, aril_cuda_stream(r));
     return s == CUBLAS_STATUS_SUCCESS ? nullptr : "cublasLtMatmul failed";
 }
 
@@ -289,6 +313,7 @@ const char *aril_cuda_conv_product_run(const aril_run *r, const aril_cuda_conv_p
     int64_t element = aril_cuda_size(p->type), area = aril_cuda_area(d.y);
     char *x = p->strided ? packed : static_cast<char *>(d.x.data);
     char *y = static_cast<char *>(d.y.data), *w = static_cast<char *>(d.w.data);
+    const char *z = p->added ? static_cast<const char *>(d.z.data) : nullptr;
     int64_t calls = p->last ? 1 : d.y.dim[0] / p->images;
     int64_t x_step = p->images * d.x.dim[1] * area * element;
     int64_t y_step = p->images * d.y.dim[1] * area * element;
@@ -296,11 +321,12 @@ const char *aril_cuda_conv_product_run(const aril_run *r, const aril_cuda_conv_p
     if (p->strided && d.role != ARIL_CUDA_CONV_X) move_as(r, p, d, packed);
     for (int64_t i = 0; i < calls && !why; i++, x += x_step, y += y_step) {
         if (d.role == ARIL_CUDA_CONV_Y)
-            why = multiply(r, p, p->last ? w : x, p->last ? x : w, y, memory);
+            why = multiply(r, p, p->last ? w : x, p->last ? x : w, d.bias,
+                           z ? z + i * y_step : nullptr, y, memory);
         else if (d.role == ARIL_CUDA_CONV_X)
-            why = multiply(r, p, p->last ? w : y, p->last ? y : w, x, memory);
+            why = multiply(r, p, p->last ? w : y, p->last ? y : w, nullptr, nullptr, x, memory);
         else
-            why = multiply(r, p, x, y, p->parts_bytes ? parts : w, memory);
+            why = multiply(r, p, x, y, nullptr, nullptr, p->parts_bytes ? parts : w, memory);
         if (!why && p->parts_bytes) add_up(r, p, d, parts, i > 0);
     }
     if (!why && p->strided && d.role == ARIL_CUDA_CONV_X) move_as(r, p, d, packed);
