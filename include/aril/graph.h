@@ -33,6 +33,9 @@ typedef struct aril_jit_opts {
      * is not enough, values that are cheap to compute are computed again instead of kept. A run
      * that does not fit even so fails before it begins, and the error tells how much is missing. */
     int64_t max_memory;
+    /* What fn reads besides its inputs (parameters, buffers) is copied when it is traced: runs do
+     * not see later changes of it. For inference: an fn that changes such tensors is an error. */
+    bool freeze;
 } aril_jit_opts;
 
 /* A program that runs fn(ctx, in, out) from a recording of its operations. Tracing happens at the

@@ -68,6 +68,7 @@ typedef struct aril__state {
     aril_tensor *tensor;  /* a reference; of a variable, NULL until it is initialized */
     aril__value_id value; /* its value when the run begins */
     char *name;           /* or NULL */
+    bool prepared;        /* computed by g->prepared, which can do so again */
 } aril__state;
 
 /* A leaf of autograd whose gradient the program reads or changes. */

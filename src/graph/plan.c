@@ -2,6 +2,7 @@
 #include "graph/executor.h"
 #include "ops/elementwise/formula.h"
 #include "ops/shape/copy.h"
+#include "ops/table/packs.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -165,6 +166,15 @@ static void use(planner *p, uint32_t h, uint32_t action)
     aril__place *at = place_of(p, h);
     if (at->first == UINT32_MAX) at->first = action;
     if (at->last < action) at->last = action;
+    at->plain = true;
+}
+
+/* The same by a kernel that keeps a form of the value. */
+static void use_packed(planner *p, uint32_t h, uint32_t action)
+{
+    bool plain = place_of(p, h)->plain;
+    use(p, h, action);
+    place_of(p, h)->plain = plain;
 }
 
 /* ---- sources ---- */
@@ -438,7 +448,7 @@ static bool make_results(planner *p, call *q, bool late, aril_tensor **out)
 static uint32_t find_planned_overlay(const planner *p, const call *q, const aril__plan *plan,
                                      const aril_tensor *t)
 {
-    for (int i = 0; i < q->n_in && i < 32 && plan->overlay && !q->to_caller[0]; i++) {
+    for (int i = 0; i < q->n_in && i < ARIL__PACKED_INPUTS && !q->to_caller[0]; i++) {
         uint32_t h = plan->overlay >> i & 1 ? q->in[i] : 0;
         if (!h || !same_geometry(header(p, h), t) || !is_last_use(p, h)) continue;
         bool alone = true; /* no other input is in that memory */
@@ -551,10 +561,13 @@ static bool return_results(planner *p, const call *q, const uint32_t *in, const 
     return true;
 }
 
-static void use_operands(planner *p, const call *q, const uint32_t *in, const uint32_t *out)
+static void use_operands(planner *p, const call *q, const aril__plan *plan, const uint32_t *in,
+                         const uint32_t *out)
 {
-    for (int i = 0; i < q->n_in; i++)
-        if (!(i < 31 && q->op->shape_only >> i & 1)) use(p, in[i], last_action(p));
+    for (int i = 0; i < q->n_in; i++) {
+        if (!in[i] || (i < 31 && q->op->shape_only >> i & 1)) continue;
+        (aril__plan_is_packed(plan, i) ? use_packed : use)(p, in[i], last_action(p));
+    }
     for (int i = 0; i < q->op->n_out; i++) use(p, out[i], last_action(p));
 }
 
@@ -590,7 +603,7 @@ static bool add_kernel(planner *p, const call *q, const aril__kernel *k, aril__r
     a->run.alike = aril__call_is_alike(q->op, q->n_in, a->run.in);
     a->kernel = *k;
     a->choice = choice;
-    use_operands(p, q, in, out);
+    use_operands(p, q, k->plan, in, out);
     return add_workspace(p, k, last_action(p)) && return_results(p, q, in, out);
 }
 
@@ -601,7 +614,7 @@ static bool add_dispatch(planner *p, const call *q, const aril__run *r)
     if (!a) return false;
     a->run = *r;
     a->run.late = false;
-    use_operands(p, q, q->in, q->out);
+    use_operands(p, q, NULL, q->in, q->out);
     return true;
 }
 

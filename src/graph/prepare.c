@@ -1,6 +1,7 @@
 #include "graph/prepare.h"
 
 #include "aril/create.h"
+#include "core/derived.h"
 #include "core/log.h"
 #include "graph/exec.h"
 #include "graph/passes.h"
@@ -20,13 +21,16 @@ typedef struct seen {
 struct aril__prepared {
     aril__graph *g; /* its first n_weights states are weights, the others its results */
     aril__exec *x;
-    pthread_mutex_t lock; /* guards what follows */
+    /* Runs share it; who computes or packs values has it alone. It guards what follows. */
+    pthread_rwlock_t lock;
     uint32_t n_weights;
     seen *weights;
     bool computed, frozen;
+    bool dropped;   /* the memory of some values is freed */
+    unsigned epoch; /* counts changes of the values */
 };
 
-/* ---- runs ---- */
+/* ---- values ---- */
 
 /* Whether somebody can write to the memory without being noticed. */
 static bool is_open(const aril__storage *s)
@@ -58,6 +62,25 @@ static aril_status wait_for_devices(const aril__prepared *p)
     return s;
 }
 
+static aril_status allocate(const aril__prepared *p)
+{
+    for (uint32_t i = p->n_weights; i < p->g->n_states; i++) {
+        aril__storage *s = p->g->states[i].tensor->storage;
+        if (!s->data && !(s->data = aril__device_alloc(s->device, s->bytes)))
+            return aril__latest_status();
+    }
+    return ARIL_OK;
+}
+
+static aril_status run(aril__prepared *p)
+{
+    aril_status s = p->dropped ? allocate(p) : ARIL_OK;
+    if (s == ARIL_OK) s = aril__exec_run(p->x, NULL, NULL);
+    if (s == ARIL_OK) s = wait_for_devices(p);
+    if (s == ARIL_OK) p->dropped = false;
+    return s;
+}
+
 static aril_status compute(aril__prepared *p)
 {
     for (uint32_t i = 0; i < p->n_weights; i++) {
@@ -65,29 +88,90 @@ static aril_status compute(aril__prepared *p)
         p->weights[i] = (seen){ t->storage, aril__version(t) };
     }
     aril__log(ARIL__LOG_TRACE, "%s: %u values are prepared, because %s", p->g->name,
-              p->g->n_states - p->n_weights, p->computed ? "a weight changed" : "of its first run");
-    p->computed = false;
-    aril_status s = aril__exec_run(p->x, NULL, NULL);
-    if (s == ARIL_OK) s = wait_for_devices(p);
+              p->g->n_states - p->n_weights, p->epoch ? "a weight changed" : "of the first run");
+    if (++p->epoch == 0) p->epoch = 1;
+    aril_status s = run(p);
     p->computed = s == ARIL_OK;
     return s;
+}
+
+/* Computes the same values once more: forms of them stay valid. */
+static aril_status restore(aril__prepared *p)
+{
+    typedef struct kept {
+        aril__derived *forms;
+        unsigned version;
+    } kept;
+    uint32_t n = p->g->n_states - p->n_weights;
+    kept *of = aril__malloc((n + 1) * sizeof *of);
+    if (!of) return aril__fail(ARIL_ERR_MEMORY, "%s: out of memory", p->g->name);
+    for (uint32_t i = 0; i < n; i++) {
+        aril__storage *s = p->g->states[p->n_weights + i].tensor->storage;
+        of[i] = (kept){ atomic_exchange(&s->derived, NULL), atomic_load(&s->version) };
+    }
+    aril__log(ARIL__LOG_TRACE, "%s: values are prepared again for another plan", p->g->name);
+    aril_status status = run(p);
+    for (uint32_t i = 0; i < n; i++) {
+        aril__storage *s = p->g->states[p->n_weights + i].tensor->storage;
+        atomic_store(&s->version, of[i].version);
+        atomic_store(&s->derived, of[i].forms);
+    }
+    free(of);
+    return status;
+}
+
+/* ---- runs ---- */
+
+static aril_status update(aril__prepared *p)
+{
+    if (!is_current(p)) return compute(p);
+    return p->dropped ? restore(p) : ARIL_OK;
+}
+
+aril_status aril__prepared_begin(aril__prepared *p, unsigned epoch, bool *packs)
+{
+    *packs = false;
+    if (!p) return ARIL_OK;
+    pthread_rwlock_rdlock(&p->lock);
+    if (epoch == p->epoch && is_current(p)) return ARIL_OK;
+    pthread_rwlock_unlock(&p->lock);
+    pthread_rwlock_wrlock(&p->lock);
+    *packs = true;
+    aril_status s = update(p);
+    if (s < 0) pthread_rwlock_unlock(&p->lock);
+    return s;
+}
+
+unsigned aril__prepared_end(aril__prepared *p, bool packed, unsigned epoch)
+{
+    if (!p) return 0;
+    if (packed) epoch = p->epoch;
+    pthread_rwlock_unlock(&p->lock);
+    return epoch;
+}
+
+void aril__prepared_drop(aril__prepared *p, aril_tensor *t)
+{
+    aril__storage *s = t->storage;
+    if (!s->data || s->data == s->small || !s->device->host_memory || !atomic_load(&s->derived))
+        return;
+    aril__device_free(s->device, s->data, s->bytes);
+    s->data = NULL;
+    p->dropped = true;
 }
 
 aril_status aril__prepared_update(aril__prepared *p)
 {
     if (!p) return ARIL_OK;
-    pthread_mutex_lock(&p->lock);
-    aril_status s = is_current(p) ? ARIL_OK : compute(p);
-    pthread_mutex_unlock(&p->lock);
+    pthread_rwlock_wrlock(&p->lock);
+    aril_status s = update(p);
+    pthread_rwlock_unlock(&p->lock);
     return s;
 }
 
 void aril__prepared_freeze(aril__prepared *p)
 {
-    if (!p) return;
-    pthread_mutex_lock(&p->lock);
-    p->frozen = true;
-    pthread_mutex_unlock(&p->lock);
+    if (p) p->frozen = true;
 }
 
 const aril__graph *aril__prepared_graph(const aril__prepared *p)
@@ -100,7 +184,7 @@ void aril__prepared_free(aril__prepared *p)
     if (!p) return;
     aril__exec_free(p->x);
     aril__graph_free(p->g);
-    pthread_mutex_destroy(&p->lock);
+    pthread_rwlock_destroy(&p->lock);
     free(p->weights);
     free(p);
 }
@@ -256,9 +340,10 @@ static bool add_result(preparing *p, aril__value_id v, uint32_t number)
     if (aril_tensor_status(t) < 0 || !ARIL__GROW(p->g, states)) return false;
     snprintf(name, sizeof name, "prepared.%u", number);
     t->flags |= p->g->values[v].tensor_flags;
-    aril__state s = { .value = v, .name = aril__strdup(name) };
+    aril__state s = { .value = v, .name = aril__strdup(name), .prepared = true };
     if (!s.name) return false;
     s.tensor = aril__tensor_keep(t);
+    aril__derived_keep_all(t->storage);
     p->g->values[v].kind = ARIL__FROM_STATE;
     p->g->values[v].from = p->g->n_states;
     p->g->values[v].index = 0;
@@ -284,7 +369,11 @@ static aril__prepared *new_prepared(const aril__graph *g)
 {
     aril__prepared *made = aril__calloc(sizeof *made);
     if (!made) return NULL;
-    pthread_mutex_init(&made->lock, NULL);
+    pthread_rwlockattr_t first; /* who waits to change values is before new runs */
+    pthread_rwlockattr_init(&first);
+    pthread_rwlockattr_setkind_np(&first, PTHREAD_RWLOCK_PREFER_WRITER_NONRECURSIVE_NP);
+    pthread_rwlock_init(&made->lock, &first);
+    pthread_rwlockattr_destroy(&first);
     char name[128];
     snprintf(name, sizeof name, "%s.prepare", g->name ? g->name : "graph");
     made->g = aril__graph_new(name);

@@ -11,11 +11,22 @@
 
 typedef struct aril__prepared aril__prepared;
 
-/* Before a run: computes the values of g->prepared, if a weight has changed since the last time or
- * if this is the first. */
+/* Before a run, and after it: others wait while values are computed or packed.
+ *
+ * Computes the values if a weight has changed since the last time, or if this is the first. `epoch`
+ * is that of the values that the kernels of the run have packed: if it is not the latest, *packs
+ * tells that the run packs them, and that values which only such kernels read can be dropped.
+ * Returns the epoch that the kernels have after the run. NULL is allowed. */
+aril_status aril__prepared_begin(aril__prepared *p, unsigned epoch, bool *packs);
+unsigned aril__prepared_end(aril__prepared *p, bool packed, unsigned epoch);
+
+/* Frees the memory of a value, whose forms stay. It is computed again when a run needs it. */
+void aril__prepared_drop(aril__prepared *p, aril_tensor *t);
+
+/* Without a run: all values are in memory and up to date. */
 aril_status aril__prepared_update(aril__prepared *p);
 
-/* From now on, changes of weights are not looked for. */
+/* From now on, changes of weights are not looked for. Before the first run. */
 void aril__prepared_freeze(aril__prepared *p);
 
 /* The graph that computes the values. */

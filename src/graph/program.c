@@ -1,9 +1,11 @@
 #include "graph/program.h"
 
+#include "aril/create.h"
 #include "autograd/node.h"
 #include "core/log.h"
 #include "graph/gradient.h"
 #include "graph/passes.h"
+#include "graph/prepare.h"
 #include "graph/replay.h"
 
 #include <pthread.h>
@@ -46,6 +48,7 @@ struct aril_program {
     aril_shape *sizes;
     int n_sizes, max_results, max_traces;
     int64_t max_memory;
+    bool freeze;
     pthread_mutex_t lock; /* guards the list */
     trace *traces;        /* latest first */
     int n_traces, made, n_out;
@@ -346,6 +349,27 @@ static aril_status give_inputs(const trace *t, aril_list in, aril_tensor **given
     return s;
 }
 
+/* Replaces states by copies, which nobody changes. */
+static aril_status freeze_states(const aril_program *p, aril__graph *g)
+{
+    ARIL_SCOPE;
+    ARIL_INFERENCE;
+    if (g->n_effects)
+        return aril__fail(ARIL_ERR_STATE,
+                          "%s: the function changes tensors besides its results, so that it cannot "
+                          "be frozen",
+                          p->name);
+    for (uint32_t i = 0; i < g->n_states; i++) {
+        aril_tensor *t = g->states[i].tensor, *copy = aril_copy(t);
+        aril_status s = aril_tensor_status(copy);
+        if (s < 0) return s;
+        copy->flags |= t->flags & (ARIL__WEAK | ARIL__NUMBER);
+        g->states[i].tensor = aril__tensor_keep(copy);
+        aril__tensor_release(aril__self(), t);
+    }
+    return ARIL_OK;
+}
+
 static aril_status make_exec(const aril_program *p, trace *t, aril_list in)
 {
     if (p->max_memory > 0) {
@@ -382,7 +406,10 @@ static trace *make_trace(const aril_program *p, aril_list in, bool recorded, con
     }
     memcpy(t->signature, word, n * sizeof *word);
     aril_status s = record_all(p, in, recorded, t, n_out);
+    if (s == ARIL_OK && p->freeze) s = freeze_states(p, t->g);
     if (s == ARIL_OK) s = aril__passes(t->g);
+    if (s == ARIL_OK && (p->freeze || (p->kind && p->kind->fixed)))
+        aril__prepared_freeze(t->g->prepared);
     if (s == ARIL_OK) s = guard_states(p, t, in);
     if (s == ARIL_OK) s = make_exec(p, t, in);
     *status = s;
@@ -651,6 +678,7 @@ aril_program *aril_jit(aril_fn *fn, void *ctx, aril_jit_opts opts)
     p->ctx = ctx;
     p->max_results = opts.max_results > 0 ? opts.max_results : MAX_RESULTS;
     p->max_memory = opts.max_memory;
+    p->freeze = opts.freeze;
     p->max_traces = opts.max_traces > 0 ? opts.max_traces : MAX_TRACES;
     p->n_sizes = opts.n_sizes;
     p->sizes = aril__malloc(((size_t)opts.n_sizes + 1) * sizeof *p->sizes);

@@ -40,6 +40,7 @@ typedef struct aril__program_kind {
     /* Runs it on values. Returns false, and does nothing, if inputs and results are tensors: then
      * it is run on those. NULL: they always are. */
     bool (*values)(void *ctx, aril_values in, aril_value **out, aril_status *status);
+    bool fixed; /* nobody changes the tensors that it reads besides its inputs */
 } aril__program_kind;
 
 /* That of a program's kind. */

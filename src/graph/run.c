@@ -6,6 +6,7 @@
 #include "core/queues.h"
 #include "graph/control.h"
 #include "graph/executor.h"
+#include "graph/prepare.h"
 #include "ops/shape/copy.h"
 #include "ops/table/apply.h"
 
@@ -429,6 +430,19 @@ static aril__cold void log_failure(const aril__exec_state *r, const aril__action
               aril__graph_where(r->g, n, where, sizeof where));
 }
 
+/* Frees prepared values that were used for the last time, if kernels have forms of them now. */
+static aril__cold void drop_packed(aril__exec_state *r, uint32_t action)
+{
+    const aril__instance *n = r->n;
+    for (uint32_t i = 0; i < n->n_sources; i++) {
+        const aril__source *s = &n->sources[i];
+        const aril__place *p = &n->places[n->headers[s->header].place];
+        if (s->kind == ARIL__FROM_STATE && r->g->states[s->index].prepared && !p->plain &&
+            p->last == action && p->first != UINT32_MAX)
+            aril__prepared_drop(r->g->prepared, s->t);
+    }
+}
+
 static aril_status run_actions(aril__exec_state *r)
 {
     const aril__instance *n = r->n;
@@ -444,6 +458,7 @@ static aril_status run_actions(aril__exec_state *r)
             return s;
         }
         if (aril__unlikely(aril__plan_poisons)) poison_places(n, i, true);
+        if (aril__unlikely(r->packs)) drop_packed(r, i);
     }
     return ARIL_OK;
 }

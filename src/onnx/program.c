@@ -75,7 +75,7 @@ static bool run_values(void *ctx, aril_values in, aril_value **out, aril_status 
     return true;
 }
 
-static const aril__program_kind loaded = { free_model, is_dynamic, run_values };
+static const aril__program_kind loaded = { free_model, is_dynamic, run_values, true };
 
 aril_program *aril__onnx_program(onnx_model *m)
 {
