@@ -132,7 +132,8 @@ static aril_status aril_cuda_ew_flat(const aril_run *r, const void *kernel, int 
 }
 
 /* Runs a small call of float by its kernel, if it has one; false: it is not such a call. */
-static bool aril_cuda_ew_run_small(aril_run *r, const void *kernel, int n_in, aril_status *status)
+static inline bool aril_cuda_ew_run_small(aril_run *r, const void *kernel, int n_in,
+                                          aril_status *status)
 {
     const aril_tensor *out = aril_cuda_out(r, 0);
     int64_t n = aril_cuda_host->numel(out);
