@@ -187,7 +187,8 @@ if(have_cuda)
     endfunction()
     set(cuda_parts 16) # of the programs that go through the whole op table
     foreach(name ${strict_programs} test_precision test_coverage test_sequence_sizes test_conv test_conv_sizes
-            test_matmul test_jit test_jit_state test_replay test_fused_bits test_train_compiled)
+            test_matmul test_jit test_jit_state test_replay test_small_runs test_merge test_fuse_rows test_fused_bits
+            test_module_jit_grad test_train_compiled)
         set(parts 1)
         if(name MATCHES "^test_(ops|ops_grad|graph_ops|each_row)$")
             set(parts ${cuda_parts})

@@ -368,6 +368,7 @@ static aril__value_id add(pass *p, aril__node_id for_node, const aril__op *op, i
     aril__value *v = &p->g->values[n->out];
     v->dtype = p->g->values[like].dtype;
     v->device = p->g->values[like].device;
+    v->flags = p->g->values[like].flags & ARIL__VALUE_LOOSE;
     n->region = from->region;
     n->scope = from->scope;
     n->where = from->where;

@@ -1,10 +1,10 @@
 /* Small runs: where several kernels in a row take less time than their launches, a device that
- * records them may make one of them (is_small and record_small of aril/plugin.h). Two or three gain
+ * records them may make one of them (is_small and record_small of aril/plugin.h). A few gain
  * nothing: they can run side by side. ARIL_PASSES=-small switches it off. */
 #include "graph/executor.h"
 #include "graph/passes.h"
 
-enum { FEWEST = 4 };
+enum { FEWEST = 8 };
 
 static bool is_small(const aril__action *a)
 {

@@ -205,6 +205,27 @@ TEST(a_gated_loop_is_steps)
     check(gated, 4, shapes, 3, 1e-5, NULL);
 }
 
+/* Whether a program is recorded depends on times, so its bits must not. */
+TEST(bits_do_not_depend_on_recording)
+{
+    ARIL_SCOPE;
+    const aril_shape shapes[] = { ARIL_SHAPE(9, 2, 10), ARIL_SHAPE(20, 10), ARIL_SHAPE(20, 20),
+                                  ARIL_SHAPE(20) };
+    aril_tensor *in[4], *got[2][4];
+    for (int i = 0; i < 4; i++) in[i] = numbers(shapes[i], (uint64_t)i);
+    for (int way = 0; way < 2; way++) {
+        setenv("ARIL_CUDA_GRAPHS", way ? "1" : "0", 1);
+        aril_program *p = aril_jit(recurrent, NULL, (aril_jit_opts){ 0 });
+        for (int r = 0; r < 3; r++)
+            CHECK_INT(aril_program_run(p, (aril_list){ 4, in }, got[way]), ARIL_OK);
+        aril_program_free(p);
+    }
+    for (int i = 0; i < 4; i++) {
+        char *why = test_difference_in_bits(got[1][i], got[0][i]);
+        CHECK_MSG(!why, "result %d: %s", i, why);
+    }
+}
+
 /* ---- order ---- */
 
 /* Large runs between small ones, and values that are overwritten when they were read. */

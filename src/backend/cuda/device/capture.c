@@ -264,11 +264,11 @@ static void record_op(aril_recording *r, const aril_run *run)
 
 /* ---- small runs ---- */
 
-/* Whether one of the uses from `first` on conflicts with one since the last wait. */
-static bool must_wait(const small_runs *s, size_t first)
+/* Whether one of the uses from `first` on conflicts with one since the last wait, up to `last`. */
+static bool must_wait(const small_runs *s, size_t first, size_t last)
 {
     for (size_t k = first; k < s->uses.n; k++)
-        for (size_t i = s->since; i < first; i++)
+        for (size_t i = s->since; i < last; i++)
             if (conflict(&s->uses.at[k], &s->uses.at[i])) return true;
     return false;
 }
@@ -353,7 +353,12 @@ aril_status aril_cuda_record_small(void *self, const aril_run *run, bool *record
     if (n == 0) return ARIL_OK;
     size_t before = r->small.uses.n;
     add_uses(r, &r->small.uses, run);
-    if (must_wait(&r->small, before) || (shared && r->small.shares)) {
+    /* The last use before is the result of the run before. */
+    bool waits = must_wait(&r->small, before, before) || (shared && r->small.shares);
+    bool follows = waits && n == 1 && !shared && before > r->small.since &&
+                   !must_wait(&r->small, before, before - 1) &&
+                   aril_cuda_small_follows(r->small.steps, first);
+    if (waits && !follows) {
         aril_cuda_small_wait(r->small.steps, first);
         r->small.since = before;
         r->small.shares = false;

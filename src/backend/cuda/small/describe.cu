@@ -10,7 +10,7 @@
 #include <string.h>
 
 /* A block of threads computes as fast as kernels of their own up to about here. */
-enum { MOST_ELEMENTS = 4096, MOST_TERMS = 1 << 15, MOST_PRODUCTS = 1 << 16 };
+enum { MOST_ELEMENTS = 1024, MOST_TERMS = 1 << 12, MOST_PRODUCTS = 1 << 15 };
 
 typedef aril_cuda_small_step step;
 
@@ -340,6 +340,38 @@ const aril_cuda_small_step *aril_cuda_small_product(const aril_run *r)
     bool known;
     memset(&only, 0, sizeof only);
     return describe_rounding(r, aril_cuda_host->op(r), &only, &known) ? &only : nullptr;
+}
+
+/* Whether the elements of an operand of a formula are in the order of its loop, or one element. */
+static bool is_in_line(const step *s, int j)
+{
+    return s->ndim == 0 || s->stride[j][0] == 1 || s->stride[j][0] == 0;
+}
+
+bool aril_cuda_small_follows(aril_cuda_small_step *steps, int at)
+{
+    step *s = steps + at, *before = s - 1;
+    if (at % ARIL_CUDA_SMALL_CHUNK == 0 || before->kind != ARIL_CUDA_SMALL_PRODUCT ||
+        before->followed || s->kind != ARIL_CUDA_SMALL_FORMULA || s->shared || s->ndim > 1 ||
+        s->n != before->n || (s->n > 1 && s->stride[0][0] != 1))
+        return false;
+    bool contiguous = (before->dim[1] == 1 || before->stride[0][1] == 1) &&
+                      (before->dim[0] == 1 || before->stride[0][0] == (int32_t)before->dim[1]);
+    if (!contiguous) return false;
+    const float *first = before->out, *end = first + before->n;
+    if (s->out != first && s->out < end && s->out + s->n > first) return false;
+    uint8_t follows = 0;
+    for (int i = 0; i < ARIL_CUDA_SMALL_INPUTS; i++) {
+        if (!s->in[i]) continue;
+        bool same = s->in[i] == first && (s->n == 1 || s->stride[1 + i][0] == 1);
+        bool apart = s->in[i] >= end || s->in[i] + s->n <= first;
+        if (!is_in_line(s, 1 + i) || (!same && !apart)) return false;
+        if (same) follows |= (uint8_t)(1 << i);
+    }
+    if (!follows) return false;
+    s->follows = follows;
+    before->followed = true;
+    return true;
 }
 
 void aril_cuda_small_wait(aril_cuda_small_step *steps, int first)

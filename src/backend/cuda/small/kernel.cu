@@ -101,11 +101,26 @@ static __device__ __forceinline__ void run_formula(const aril_cuda_small_step &s
     }
 }
 
+/* Terms of a sum that a thread loads at a time. */
+enum { AHEAD = 4 };
+
 /* The sum over the threads that share an element: all of them get it. */
 static __device__ __forceinline__ float sum_of(float x, int lanes)
 {
     for (int d = lanes / 2; d > 0; d /= 2) x += __shfl_xor_sync(0xffffffffu, x, d);
     return x;
+}
+
+/* A formula of element i of the product before, which has the value y. */
+static __device__ __forceinline__ void follow(const aril_cuda_small_step &s, uint32_t i, float y)
+{
+    inputs v;
+#pragma unroll
+    for (int j = 0; j < ARIL_CUDA_SMALL_INPUTS; j++)
+        v.at[j] = s.follows >> j & 1 ? y
+                  : s.in[j]          ? s.in[j][(int32_t)i * s.stride[1 + j][0]]
+                                     : s.value[j];
+    s.out[(int32_t)i * s.stride[0][0]] = evaluate(s.formula, v, s.p);
 }
 
 static __device__ __forceinline__ void run_product(const aril_cuda_small_step &s)
@@ -124,15 +139,25 @@ static __device__ __forceinline__ void run_product(const aril_cuda_small_step &s
             const float *a = s.in[0] + (int32_t)row * s.stride[1][0];
             const float *b = s.in[1] + (int32_t)column * s.stride[2][1];
             if (s.in[2]) bias = s.in[2][(int32_t)column * s.stride[3][0]];
-#pragma unroll 4
-            for (uint32_t k = (uint32_t)lane; k < s.terms; k += (uint32_t)lanes)
-                sum =
-                    __fmaf_rn(a[(int32_t)k * s.stride[1][1]], b[(int32_t)k * s.stride[2][0]], sum);
+            for (uint32_t k = (uint32_t)lane; k < s.terms; k += (uint32_t)(AHEAD * lanes)) {
+                float x[AHEAD], y[AHEAD];
+#pragma unroll
+                for (int u = 0; u < AHEAD; u++) {
+                    int32_t at = (int32_t)k + u * lanes;
+                    bool inside = (uint32_t)at < s.terms;
+                    x[u] = inside ? a[at * s.stride[1][1]] : 0.0f;
+                    y[u] = inside ? b[at * s.stride[2][0]] : 0.0f;
+                }
+#pragma unroll
+                for (int u = 0; u < AHEAD; u++) sum = __fmaf_rn(x[u], y[u], sum);
+            }
         }
         sum = sum_of(sum, lanes);
-        if (there && lane == 0)
-            s.out[(int32_t)row * s.stride[0][0] + (int32_t)column * s.stride[0][1]] =
-                aril_cuda_activate(s.activation, sum + bias);
+        if (there && lane == 0) {
+            float y = aril_cuda_activate(s.activation, sum + bias);
+            s.out[(int32_t)row * s.stride[0][0] + (int32_t)column * s.stride[0][1]] = y;
+            if (s.followed) follow((&s)[1], i, y);
+        }
     }
 }
 
@@ -147,10 +172,18 @@ static __device__ __forceinline__ void run_reduce(const aril_cuda_small_step &s)
         if (i < s.n) {
             const float *x =
                 s.in[0] + (int32_t)inner * s.stride[1][0] + (int32_t)outer * s.stride[1][1];
-#pragma unroll 4
-            for (uint32_t k = (uint32_t)lane; k < s.terms; k += (uint32_t)lanes) {
-                uint32_t far = k / s.dim[2], near = k - far * s.dim[2];
-                sum += x[(int32_t)near * s.stride[1][2] + (int32_t)far * s.stride[1][3]];
+            for (uint32_t k = (uint32_t)lane; k < s.terms; k += (uint32_t)(AHEAD * lanes)) {
+                float v[AHEAD];
+#pragma unroll
+                for (int u = 0; u < AHEAD; u++) {
+                    uint32_t at = k + (uint32_t)(u * lanes), far = at / s.dim[2];
+                    uint32_t near = at - far * s.dim[2];
+                    v[u] = at < s.terms
+                               ? x[(int32_t)near * s.stride[1][2] + (int32_t)far * s.stride[1][3]]
+                               : 0.0f;
+                }
+#pragma unroll
+                for (int u = 0; u < AHEAD; u++) sum += v[u];
             }
         }
         sum = sum_of(sum, lanes);
@@ -187,6 +220,7 @@ static __global__ void __launch_bounds__(ARIL_CUDA_SMALL_THREADS)
                 run_reduce(s);
             else
                 run_formula(s, shared);
+            i += s.followed;
         }
         if (loads && next < n) reinterpret_cast<uint4 *>(loaded[which ^ 1])[threadIdx.x] = part;
     }

@@ -28,6 +28,9 @@ struct alignas(16) aril_cuda_small_step {
     uint8_t shared; /* bit j: operand j is in shared memory, in the order of the loop; its
                          address is an offset */
     uint8_t activation;
+    bool followed;    /* products: the next step is a formula of the result, which the thread that
+                        has an element computes too; that step is then skipped */
+    uint8_t follows;  /* bit i: input i of such a formula is the product */
     uint16_t formula; /* ARIL__FORMULA_... */
     uint32_t n;       /* elements of the result */
     uint32_t terms;   /* products, reductions: of each element */

@@ -23,6 +23,10 @@ int aril_cuda_small_describe(const aril_run *r, aril_cuda_small_step *to, int fi
 /* The first of these steps waits for those before. */
 void aril_cuda_small_wait(aril_cuda_small_step *steps, int first);
 
+/* Tries to compute a step with the product before it, whose result it uses: the thread that has an
+ * element of the one goes on with that element of the other. */
+bool aril_cuda_small_follows(aril_cuda_small_step *steps, int at);
+
 /* Launches n steps, which are in the memory of the device. */
 cudaError_t aril_cuda_small_launch(const aril_cuda_small_step *steps, int n, int shared,
                                    cudaStream_t stream);
