@@ -25,8 +25,8 @@ typedef struct aril__fusion {
     aril__value_id like[3 * ARIL__FUSED_MEMBERS]; /* and values of the same shape and dtype */
 } aril__fusion;
 
-/* The fused op of n nodes, in the order of the graph, over a loop of the shape of value `loop`; false
- * if they cannot be one. */
+/* The fused op of n nodes, in the order of the graph, over a loop of the shape of value `loop`;
+ * false if they cannot be one. */
 bool aril__fusion_of(const aril__graph *g, const aril__uses *uses, aril__value_id loop, int n,
                      const aril__node_id *members, aril__fusion *to);
 

@@ -101,8 +101,8 @@ static bool is_over_rows(const aril__graph *g, const aril__graph_node *n)
 }
 
 /* Reductions of many elements to few at the end of a loop. By the CPU, each thread has its own
- * partial results: what fits into a cache gains nothing, nor does an operand that is written anyhow,
- * unless it is very large. */
+ * partial results: what fits into a cache gains nothing, nor does an operand that is written
+ * anyhow, unless it is very large. */
 bool aril__is_fusible_tail(const aril__graph *g, const aril__uses *uses, const aril__graph_node *n)
 {
     enum { LARGE = 1 << 21, VERY_LARGE = 1 << 23, MANY = 4096, FEW = 256 };
@@ -302,8 +302,8 @@ static bool is_each(const aril__made *made)
 }
 
 /* Values that are used outside come first, since result 0 may be in the memory of an input; then
- * those by rows and reductions; last, values of which only the shape is used: another value can give
- * it. */
+ * those by rows and reductions; last, values of which only the shape is used: another value can
+ * give it. */
 static void add_outputs(aril__maker *m)
 {
     aril__fusion *f = m->to;

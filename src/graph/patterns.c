@@ -314,6 +314,38 @@ static bool join_residual(pass *p, const aril__graph_node *n, bool *fits)
     return false;
 }
 
+/* Whether a gradient of a convolution is a matrix product, of 16-bit floats. */
+static bool is_product(pass *p, const aril__graph_node *f)
+{
+    const struct conv_attrs *a = aril__graph_attrs(p->g, f);
+    aril__value_id g = operand(p, f, 0), w = operand(p, f, 1);
+    uint8_t dtype = p->g->values[f->out].dtype;
+    if (!a || a->groups[0] != 1 || (dtype != ARIL_BF16 && dtype != ARIL_F16)) return false;
+    for (int d = 2; d < rank(p, w); d++)
+        if (size(p, w, d) != 1 || size(p, g, d) != size(p, f->out, d)) return false;
+    return true;
+}
+
+/* conv_dgrad(...) + h, where the device adds to a product. */
+static bool join_gradient(pass *p, const aril__graph_node *n, bool *fits)
+{
+    const aril__op *op = &aril__op_conv_dgrad_add;
+    for (int i = 0; i < 2 && is_op(n, "add"); i++) {
+        const aril__graph_node *f = only_for(p, n, i);
+        if (!is_op(f, "conv_dgrad") || !is_product(p, f)) continue;
+        aril__value_id h = operand(p, n, 1 - i);
+        int rows = 0;
+        aril__rows_of(p->g->values[f->out].device->id.kind, op, 0, NULL, &rows);
+        if (!rows || !h || !aril__graph_alike(p->g, h, f->out) || p->g->values[h].tensor_flags)
+            continue;
+        aril__value_id in[4] = { operand(p, f, 0), operand(p, f, 1), operand(p, f, 2), h };
+        struct conv_attrs a = *(const struct conv_attrs *)aril__graph_attrs(p->g, f);
+        *fits = replace(p, n, add_like(p, n, op, 4, in, &a, n->out));
+        return *fits;
+    }
+    return false;
+}
+
 /* ---- batch normalization in inference ---- */
 
 /* Elements of a value; -1: unknown. */
@@ -516,8 +548,8 @@ static aril_status run(aril__graph *g, int n_rules, rule *const *rules, bool *fo
 
 aril_status aril__pass_epilogue(aril__graph *g)
 {
-    static rule *const rules[] = { join_activation, join_bias, join_product, join_sum,
-                                   join_residual };
+    static rule *const rules[] = { join_activation, join_bias,     join_product,
+                                   join_sum,        join_residual, join_gradient };
     bool found;
     return run(g, sizeof rules / sizeof *rules, rules, &found);
 }

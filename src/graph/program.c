@@ -737,6 +737,17 @@ aril_program *aril__program_own(aril_fn *fn, void *ctx, const aril__program_kind
     return p;
 }
 
+bool aril__program_takes_values(const aril_program *p, aril_values in, aril_value **out,
+                                aril_status *status)
+{
+    return p->kind && p->kind->values && p->kind->values(p->ctx, in, out, status);
+}
+
+int aril__program_max_results(const aril_program *p)
+{
+    return p->n_out > p->max_results ? p->n_out : p->max_results;
+}
+
 void *aril__program_owned(const aril_program *p, const aril__program_kind *kind)
 {
     return p && p->kind == kind ? p->ctx : NULL;

@@ -3,6 +3,7 @@
 #define ARIL_GRAPH_PROGRAM_H
 
 #include "aril/graph.h"
+#include "aril/value.h"
 #include "graph/exec.h"
 #include "graph/graph.h"
 #include "graph/part.h"
@@ -36,8 +37,17 @@ typedef struct aril__program_kind {
     /* Whether the function has to be called at each run: it found that it depends on values. A
      * trace during which this becomes true is discarded. */
     bool (*untraced)(void *ctx);
+    /* Runs it on values. Returns false, and does nothing, if inputs and results are tensors: then
+     * it is run on those. NULL: they always are. */
+    bool (*values)(void *ctx, aril_values in, aril_value **out, aril_status *status);
     bool fixed; /* nobody changes the tensors that it reads besides its inputs */
 } aril__program_kind;
+
+/* That of a program's kind. */
+bool aril__program_takes_values(const aril_program *p, aril_values in, aril_value **out,
+                                aril_status *status);
+/* The number of results that a run has room for. */
+int aril__program_max_results(const aril_program *p);
 
 /* aril_jit of such a function, which takes n_in inputs and has n_out results. Owns ctx, also on
  * failure. */

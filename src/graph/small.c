@@ -9,8 +9,7 @@ enum { FEWEST = 4 };
 static bool is_small(const aril__action *a)
 {
     const aril__device *d = a->run.device;
-    return a->kind == ARIL__RUN_KERNEL && !a->workspace && d->ops.is_small &&
-           d->ops.is_small(d->self, &a->run);
+    return a->kind == ARIL__RUN_KERNEL && d->ops.is_small && d->ops.is_small(d->self, &a->run);
 }
 
 void aril__mark_small(aril__instance *n)

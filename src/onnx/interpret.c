@@ -216,6 +216,8 @@ aril_status aril__onnx_check_input(const onnx_model *m, const onnx_port *port, c
     if (aril__message_has(port->type, "optional_type")) return ARIL_OK;
     if (aril__message_has(port->type, "sequence_type"))
         return v->kind == ONNX_SEQUENCE ? ARIL_OK : wrong_input(m, port, "a sequence", "a tensor");
+    if (aril__message_has(port->type, "map_type"))
+        return v->kind == ONNX_MAP ? ARIL_OK : wrong_input(m, port, "a map", "another value");
     if (!aril__message_has(port->type, "tensor_type")) return ARIL_OK;
     const aril__message *type = aril__message_sub(port->type, "tensor_type");
     int64_t elem = aril__message_int(type, "elem_type");

@@ -2,6 +2,7 @@
 #include "aril/aril.h"
 #include "aril/zoo.h"
 #include "support/compare.h"
+#include "support/device.h"
 #include "support/test.h"
 
 #include <math.h>
@@ -10,7 +11,7 @@
 static aril_tensor *normal(uint64_t seed, aril_shape shape)
 {
     aril_generator *g = aril_generator_new(seed);
-    aril_tensor *x = aril_randn_from(g, shape, ARIL_F32, aril_cpu());
+    aril_tensor *x = aril_randn_from(g, shape, ARIL_F32, test_device());
     aril_generator_free(g);
     return x;
 }
@@ -137,30 +138,32 @@ typedef struct zoo_case {
     aril_shape input;
     int64_t classes;
     bool tokens;
+    bool small; /* enough for other devices, too */
 } zoo_case;
 
 /* Every network of src/models. The larger ones of a family differ in numbers only. */
 TEST(networks_train)
 {
     static const zoo_case cases[] = {
-        { "lenet5", { 3, { 1, 28, 28 } }, 10, false },
-        { "lenet5-1998", { 3, { 1, 28, 28 } }, 10, false },
-        { "mlp", { 3, { 1, 8, 8 } }, 10, false },
-        { "two_layer", { 1, { 20 } }, 5, false },
-        { "convnet", { 3, { 3, 32, 32 } }, 10, false },
-        { "alexnet", { 3, { 3, 64, 64 } }, 4, false },
-        { "vgg11", { 3, { 3, 32, 32 } }, 4, false },
-        { "vgg11_bn", { 3, { 3, 32, 32 } }, 4, false },
-        { "googlenet", { 3, { 3, 33, 40 } }, 4, false },
-        { "resnet18", { 3, { 3, 32, 32 } }, 4, false },
-        { "densenet121", { 3, { 3, 32, 32 } }, 4, false },
-        { "squeezenet1_1", { 3, { 3, 33, 40 } }, 4, false },
-        { "mobilenet_v2", { 3, { 3, 64, 64 } }, 4, false },
-        { "gpt2", { 1, { 8 } }, 50, true },
+        { "lenet5", { 3, { 1, 28, 28 } }, 10, false, true },
+        { "lenet5-1998", { 3, { 1, 28, 28 } }, 10, false, false },
+        { "mlp", { 3, { 1, 8, 8 } }, 10, false, true },
+        { "two_layer", { 1, { 20 } }, 5, false, true },
+        { "convnet", { 3, { 3, 32, 32 } }, 10, false, false },
+        { "alexnet", { 3, { 3, 64, 64 } }, 4, false, false },
+        { "vgg11", { 3, { 3, 32, 32 } }, 4, false, false },
+        { "vgg11_bn", { 3, { 3, 32, 32 } }, 4, false, false },
+        { "googlenet", { 3, { 3, 33, 40 } }, 4, false, false },
+        { "resnet18", { 3, { 3, 32, 32 } }, 4, false, false },
+        { "densenet121", { 3, { 3, 32, 32 } }, 4, false, false },
+        { "squeezenet1_1", { 3, { 3, 33, 40 } }, 4, false, false },
+        { "mobilenet_v2", { 3, { 3, 64, 64 } }, 4, false, false },
+        { "gpt2", { 1, { 8 } }, 50, true, false },
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases && !test_failed(); i++) {
         const zoo_case *c = &cases[i];
         ARIL_SCOPE;
+        if (!c->small && !test_on_cpu()) continue;
         aril_zoo_opts opts = { .input = c->input, .classes = c->classes };
         aril_seed(7);
         aril_module *a = aril_zoo_make(c->name, opts);
@@ -170,7 +173,7 @@ TEST(networks_train)
         aril_shape all = { .ndim = c->input.ndim + 1, .dim = { 2 } };
         memcpy(all.dim + 1, c->input.dim, sizeof(int64_t) * (size_t)c->input.ndim);
         aril_tensor *x =
-            c->tokens ? aril_randint(0, c->classes, all, ARIL_I64, aril_cpu()) : normal(2, all);
+            c->tokens ? aril_randint(0, c->classes, all, ARIL_I64, test_device()) : normal(2, all);
         train_both(a, b, x, 2, 2e-3);
         if (test_failed()) printf("  of %s\n", c->name);
         release_both(a, b);
@@ -391,7 +394,7 @@ static aril_module *mixed_new(void)
     aril_module_parameter(m, "w", normal(3, ARIL_SHAPE(5, 6)));
     aril_module_parameter(m, "unused", normal(3, ARIL_SHAPE(2)));
     aril_module_parameter(m, "frozen", normal(4, ARIL_SHAPE(5)));
-    aril_module_buffer(m, "count", aril_zeros(ARIL_SHAPE(), ARIL_F32, aril_cpu()));
+    aril_module_buffer(m, "count", aril_zeros(ARIL_SHAPE(), ARIL_F32, test_device()));
     aril_set_requires_grad(aril_module_tensor(m, "frozen"), false);
     return m;
 }
@@ -471,7 +474,7 @@ TEST(checkpoints_functions_and_branches)
     ARIL_SCOPE;
     for (int sign = -1; sign < 2; sign += 2) {
         aril_module *a = special_new(), *b = special_new();
-        train_both(a, b, aril_full(ARIL_SHAPE(3, 5), sign, ARIL_F32, aril_cpu()), 3, 1e-6);
+        train_both(a, b, aril_full(ARIL_SHAPE(3, 5), sign, ARIL_F32, test_device()), 3, 1e-6);
         release_both(a, b);
     }
 }
@@ -566,7 +569,7 @@ TEST(what_a_program_cannot_record_runs_as_it_is)
 
     m = aril_module_new("Carries", 0, carries);
     aril_module_parameter(m, "w", normal(3, ARIL_SHAPE(4)));
-    aril_module_buffer(m, "h", aril_zeros(ARIL_SHAPE(4), ARIL_F32, aril_cpu()));
+    aril_module_buffer(m, "h", aril_zeros(ARIL_SHAPE(4), ARIL_F32, test_device()));
     aril_module_jit(m);
     x = normal(1, ARIL_SHAPE(4));
     CHECK_INT(aril_backward(aril_sum(aril_forward(m, x), ARIL_ALL)), ARIL_OK);

@@ -1,10 +1,12 @@
 #include "ops/vision/conv.h"
 
+#include "aril/math.h"
 #include "aril/conv.h"
 #include "aril/math.h"
 #include "core/parallel.h"
 #include "ops/elementwise/activation.h"
 #include "ops/table/apply.h"
+#include "ops/table/element.h"
 #include "ops/table/flops.h"
 #include "ops/reduce/reduce.h"
 #include "ops/table/sample.h"
@@ -234,7 +236,8 @@ void aril__conv_describe(const aril__run *r, aril__conv *d)
     struct conv_attrs transposed;
     const struct conv_attrs *a = r->attrs;
     const aril_tensor *x = r->in[0], *w = r->in[1], *y = r->out[0], *b = NULL;
-    if (r->op == &aril__op_conv_dgrad || r->op == &aril__op_conv_transpose) {
+    if (r->op == &aril__op_conv_dgrad || r->op == &aril__op_conv_dgrad_add ||
+        r->op == &aril__op_conv_transpose) {
         y = r->in[0];
         x = r->out[0];
     } else if (r->op == &aril__op_conv_wgrad) {
@@ -495,6 +498,49 @@ OP(conv_dgrad, .doc = "gradient of conv with respect to its input, in the shape 
    .native = DT(ARIL_F32) | DT(ARIL_F64), .infer = conv_dgrad_infer, .ref = conv_dgrad_ref,
    .vjp = conv_dgrad_vjp, .saves = { IN(1), IN(0) | LIKE(1) }, .flops = conv_dgrad_flops,
    .samples = conv_dgrad_samples, WITH_ATTRS(conv));
+
+/* ---- conv_dgrad_add ---- */
+
+static aril_status conv_dgrad_add_infer(aril__call *c)
+{
+    const aril_tensor *x = c->in[2], *h = c->in[3];
+    aril_status s = conv_dgrad_infer(c);
+    bool same = x->ndim == h->ndim && h->dtype == c->in[0]->dtype;
+    for (int d = 0; d < x->ndim && same; d++) same = !differ(h->dim[d], x->dim[d]);
+    char a[ARIL__SHAPE_TEXT], b[ARIL__SHAPE_TEXT];
+    if (s == ARIL_OK && !same)
+        return aril__fail(ARIL_ERR_SHAPE, "conv_dgrad_add: %s is added to a gradient of %s",
+                          aril__text(a, h), aril__text(b, x));
+    return s;
+}
+
+static aril_status conv_dgrad_add_ref(aril__run *r)
+{
+    aril_status s = conv_dgrad_ref(r);
+    for (int64_t i = 0; i < r->out[0]->numel && s == ARIL_OK; i++)
+        aril__put(r->out[0], i, aril__get(r->out[0], i) + aril__get(r->in[3], i));
+    return s;
+}
+
+static void conv_dgrad_add_decompose(aril__call *c, aril_tensor **out)
+{
+    out[0] = aril_add(aril__op_with(c->attrs, &aril__op_conv_dgrad, c->in[0], c->in[1], c->in[2]),
+                      c->in[3]);
+}
+
+static const aril__sample conv_dgrad_add_samples[] = {
+    { .in = { "[2,3,5,4]", "[3,2,1,1]", "[2,2,5,4]", "[2,2,5,4]" },
+      .attrs = PLAIN,
+      .flags = SAMPLE_BATCH },
+    { .in = { "[2,3,3,3]", "[3,3,3,2]", "[2,3,5,4]", "[2,3,5,4]" }, .attrs = PLAIN },
+    SAMPLE_END
+};
+OP(conv_dgrad_add, .doc = "gradient of conv with respect to its input, added to another gradient",
+   .min_in = 4, .max_in = 4, .n_out = 1, .shape_only = IN(2),
+   .flags = STRIDED | KEEPS_CHANNELS | GRADIENT, .types = DT_FLOAT,
+   .native = DT(ARIL_F32) | DT(ARIL_F64), .infer = conv_dgrad_add_infer, .ref = conv_dgrad_add_ref,
+   .decompose = conv_dgrad_add_decompose, .flops = conv_dgrad_flops,
+   .samples = conv_dgrad_add_samples, WITH_ATTRS(conv));
 
 static const aril__sample conv_wgrad_samples[] = {
     { .in = { "[2,2,3,3]", "[2,3,5,4]", "[2,3,3,2]" }, .attrs = PLAIN },

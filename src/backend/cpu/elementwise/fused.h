@@ -28,8 +28,8 @@ enum aril__place_fill {
     ARIL__FILL_ROW,    /* a row of input `index`, repeated */
 };
 
-/* m elements of one dtype, contiguous: a value of the recipe in one of its forms. By rows: an element
- * for each row of the tile. */
+/* m elements of one dtype, contiguous: a value of the recipe in one of its forms. By rows: an
+ * element for each row of the tile. */
 typedef struct aril__place {
     uint8_t kind, dtype, index, fill;
     bool by_row;

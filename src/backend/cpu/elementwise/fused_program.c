@@ -167,8 +167,8 @@ static uint16_t in_ctype(maker *m, int operand, aril__ctype c)
     return place;
 }
 
-/* The same of a value by rows for a step of elements, which gets it for each of them; or of an input
- * by rows for a step by rows. */
+/* The same of a value by rows for a step of elements, which gets it for each of them; or of an
+ * input by rows for a step by rows. */
 static uint16_t operand_place(maker *m, int operand, aril__ctype c, bool by_row)
 {
     uint16_t from = in_ctype(m, operand, c);

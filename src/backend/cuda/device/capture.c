@@ -40,6 +40,7 @@ typedef struct uses {
 typedef struct small_runs {
     aril_cuda_small_step *steps;
     int n, room, shared; /* steps, and the bytes of shared memory that they need */
+    bool shares;         /* a run since the last wait has values there */
     size_t since;        /* `uses` from here on are of steps after the last wait */
     uses uses;
 } small_runs;
@@ -323,26 +324,42 @@ static void end_small(aril_recording *r)
     aril_cuda_host->log("cuda:%d: one kernel for small runs of %d steps", r->device->index, n);
     r->small.uses.n = r->small.since = 0;
     r->small.shared = 0;
+    r->small.shares = false;
+}
+
+/* Without a recording: products and sums are computed as in one, so that a program gives the same
+ * bits before it is recorded. */
+static aril_status run_small(aril_cuda_device *d, const aril_run *run, bool *done)
+{
+    const aril_cuda_small_step *step = aril_cuda_small_product(run);
+    if (!step) return ARIL_OK;
+    aril_cuda_use(d);
+    aril_cuda_small_launch_one(step, aril_cuda_run_stream(run));
+    *done = true;
+    d->last_op = aril_cuda_host->op(run);
+    return aril_cuda_check_launch(d, aril_cuda_host->queue(run), d->last_op);
 }
 
 aril_status aril_cuda_record_small(void *self, const aril_run *run, bool *recorded)
 {
     aril_recording *r = now;
-    (void)self;
     *recorded = false;
-    if (!r || r->queue != aril_cuda_host->queue(run)) return ARIL_OK;
+    if (!r || r->queue != aril_cuda_host->queue(run)) return run_small(self, run, recorded);
     if (r->small.n + ARIL_CUDA_SMALL_STEPS > ARIL_CUDA_SMALL_MOST) end_small(r);
     if (!make_room(&r->small))
         return aril_cuda_host->fail(ARIL_ERR_MEMORY, "cuda: out of memory for a recording");
-    int first = r->small.n;
-    int n = aril_cuda_small_describe(run, r->small.steps, first, &r->small.shared);
+    int first = r->small.n, shared = 0;
+    int n = aril_cuda_small_describe(run, r->small.steps, first, &shared);
     if (n == 0) return ARIL_OK;
     size_t before = r->small.uses.n;
     add_uses(r, &r->small.uses, run);
-    if (must_wait(&r->small, before)) {
+    if (must_wait(&r->small, before) || (shared && r->small.shares)) {
         aril_cuda_small_wait(r->small.steps, first);
         r->small.since = before;
+        r->small.shares = false;
     }
+    r->small.shares = r->small.shares || shared;
+    if (shared > r->small.shared) r->small.shared = shared;
     r->small.n += n;
     *recorded = true;
     return ARIL_OK;

@@ -81,8 +81,8 @@ static bool over_rows(const aril_fused_output &o)
     return o.reduce == ARIL_FUSED_SUM || o.reduce == ARIL_FUSED_MEAN;
 }
 
-/* Strides of a tensor along the loop, 0 where it is repeated. Of a result by rows, the last axis may
- * be missing; a sum over rows has its last axis alone. */
+/* Strides of a tensor along the loop, 0 where it is repeated. Of a result by rows, the last axis
+ * may be missing; a sum over rows has its last axis alone. */
 static void set_strides(const row_loop &l, const aril_tensor *t, const aril_fused_output *o,
                         int64_t *stride)
 {

@@ -1,6 +1,7 @@
 /* Kernels by rows: a warp or a block holds a row in registers, reads each input once, and goes over
- * the row in phases, between which it is reduced. Sums over all rows are taken by each thread for its
- * columns, then by the block, and by the kernel `finish` over blocks, always in the same order. */
+ * the row in phases, between which it is reduced. Sums over all rows are taken by each thread for
+ * its columns, then by the block, and by the kernel `finish` over blocks, always in the same
+ * order. */
 #include "backend/cuda/fused/parts.h"
 
 #include <string.h>

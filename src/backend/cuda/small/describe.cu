@@ -300,22 +300,46 @@ size_t aril_cuda_small_bytes(int n)
     return sizeof(step) * (size_t)(chunks * ARIL_CUDA_SMALL_CHUNK);
 }
 
+/* A product or a sum as one step; *known: the op is one. */
+static bool describe_rounding(const aril_run *r, const char *op, step *s, bool *known)
+{
+    static const struct {
+        const char *op;
+        aril_cuda_product_op product;
+    } products[] = { { "linear", ARIL_CUDA_LINEAR },
+                     { "matmul", ARIL_CUDA_MATMUL },
+                     { "outer_sum", ARIL_CUDA_OUTER_SUM } };
+    *known = true;
+    for (const auto &p : products)
+        if (strcmp(op, p.op) == 0) return describe_product(r, p.product, s);
+    if (strcmp(op, "sum") == 0) return describe_sum(r, false, s);
+    if (strcmp(op, "mean") == 0) return describe_sum(r, true, s);
+    if (strcmp(op, "sum_to_like") == 0) return describe_sum_to_like(r, s);
+    *known = false;
+    return false;
+}
+
 int aril_cuda_small_describe(const aril_run *r, aril_cuda_small_step *to, int first, int *shared)
 {
     const char *op = aril_cuda_host->op(r);
     step *s = to + first;
     aril_fused f;
+    bool known;
     memset(s, 0, ARIL_CUDA_SMALL_STEPS * sizeof *s);
     if (strncmp(op, "fused", 5) == 0)
         return aril_cuda_host->fused(r, &f) ? describe_fused(r, f, s, shared) : 0;
-    if (strcmp(op, "linear") == 0) return describe_product(r, ARIL_CUDA_LINEAR, s);
-    if (strcmp(op, "matmul") == 0) return describe_product(r, ARIL_CUDA_MATMUL, s);
-    if (strcmp(op, "outer_sum") == 0) return describe_product(r, ARIL_CUDA_OUTER_SUM, s);
-    if (strcmp(op, "sum") == 0) return describe_sum(r, false, s);
-    if (strcmp(op, "mean") == 0) return describe_sum(r, true, s);
-    if (strcmp(op, "sum_to_like") == 0) return describe_sum_to_like(r, s);
+    bool described = describe_rounding(r, op, s, &known);
+    if (known) return described;
     int formula = formula_of(op);
     return formula >= 0 && describe_formula(r, formula, s);
+}
+
+const aril_cuda_small_step *aril_cuda_small_product(const aril_run *r)
+{
+    static thread_local step only;
+    bool known;
+    memset(&only, 0, sizeof only);
+    return describe_rounding(r, aril_cuda_host->op(r), &only, &known) ? &only : nullptr;
 }
 
 void aril_cuda_small_wait(aril_cuda_small_step *steps, int first)

@@ -192,6 +192,21 @@ static __global__ void __launch_bounds__(ARIL_CUDA_SMALL_THREADS)
     }
 }
 
+static __global__ void __launch_bounds__(ARIL_CUDA_SMALL_THREADS)
+    run_one(const __grid_constant__ aril_cuda_small_step s)
+{
+    if (s.kind == ARIL_CUDA_SMALL_PRODUCT)
+        run_product(s);
+    else
+        run_reduce(s);
+}
+
+cudaError_t aril_cuda_small_launch_one(const aril_cuda_small_step *step, cudaStream_t stream)
+{
+    run_one<<<1, ARIL_CUDA_SMALL_THREADS, 0, stream>>>(*step);
+    return cudaPeekAtLastError();
+}
+
 cudaError_t aril_cuda_small_launch(const aril_cuda_small_step *steps, int n, int shared,
                                    cudaStream_t stream)
 {

@@ -27,6 +27,12 @@ void aril_cuda_small_wait(aril_cuda_small_step *steps, int first);
 cudaError_t aril_cuda_small_launch(const aril_cuda_small_step *steps, int n, int shared,
                                    cudaStream_t stream);
 
+/* A run of one step that may round differently from its row: that step, valid until the next call
+ * by the thread; NULL for other runs. */
+const aril_cuda_small_step *aril_cuda_small_product(const aril_run *r);
+/* Launches such a step. */
+cudaError_t aril_cuda_small_launch_one(const aril_cuda_small_step *step, cudaStream_t stream);
+
 /* aril_device_ops.is_small. */
 bool aril_cuda_is_small(void *self, const aril_run *r);
 

@@ -53,7 +53,7 @@ aril_cuda_conv aril_cuda_conv_of(const aril_run *r, aril_cuda_conv_role role, bo
     d.k = d.w.dim[0] / d.groups;
     d.has_bias = bias != nullptr;
     d.bias_stride = bias ? aril_cuda_host->strides(bias)[0] : 0;
-    d.has_z = forward && aril_cuda_host->n_in(r) > 3; /* only conv_add has so many */
+    d.has_z = aril_cuda_host->n_in(r) > 3; /* ops that add have so many inputs */
     if (d.has_z) d.z = aril_cuda_image_of(aril_cuda_in(r, 3));
     d.activation = forward ? (int)a.activation[0] : 0;
     for (int i = 0; i < 3; i++) {
@@ -195,6 +195,7 @@ static __global__ void __launch_bounds__(ARIL_CUDA_THREADS)
             }
         }
         if (d.bias) sum += aril_cuda_to<C>(static_cast<const S *>(d.bias)[c * d.bias_stride]);
+        if (d.has_z) sum += aril_cuda_to<C>(static_cast<const S *>(d.z.data)[place(d.z, n, c, p)]);
         static_cast<S *>(d.x.data)[place(d.x, n, c, p)] =
             aril_cuda_from<S>(aril_cuda_activate(d.activation, sum));
     }

@@ -156,6 +156,8 @@ static const char *describe(const aril_run *r, prepared *q, aril_cuda_conv_role 
     t->spatial = t->d.spatial < 2 ? 2 : t->d.spatial;
     const char *why = ask_cudnn(q);
     t->library = !why;
+    if (role == ARIL_CUDA_CONV_X && t->d.has_z && !aril_cuda_conv_is_product(t->d))
+        return "not a product";
     bool acts = t->d.has_z && aril_cuda_conv_activates(t->d.activation);
     if (why && (acts || !aril_cuda_conv_is_product(t->d))) return why;
     choose_orders(r, q, plan);

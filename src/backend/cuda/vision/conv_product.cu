@@ -10,6 +10,9 @@
 #include "aril/activation.h"
 #include "backend/cuda/vision/conv_parts.cuh"
 
+#include <pthread.h>
+#include <string.h>
+
 static const size_t MAX_ALGORITHM = (size_t)64 << 20, MAX_PARTS = (size_t)64 << 20;
 
 static size_t rounded(size_t bytes)
@@ -76,22 +79,21 @@ static bool lay_out(const aril_cuda_conv_product *p, cublasLtMatrixLayout_t to, 
                                                 &m.step, sizeof m.step) == CUBLAS_STATUS_SUCCESS;
 }
 
-/* What cuBLASLt does with the sums: a bias has one element per row of the column-major result. Its
- * ReLU keeps NaN. */
-static cublasLtEpilogue_t epilogue_of(aril_cuda_conv_product *p, const aril_cuda_conv &d)
+/* What cuBLASLt does with the sums: a bias has one element per row of the column-major result. */
+static cublasLtEpilogue_t epilogue_of(aril_cuda_conv_product *p, const aril_cuda_conv &d, bool relu)
 {
     bool forward = d.role == ARIL_CUDA_CONV_Y && p->type != ARIL_F64;
-    p->added = forward && d.has_z;
+    p->added = d.has_z && !(d.role == ARIL_CUDA_CONV_X && p->strided);
     p->biased = forward && p->last && d.has_bias;
-    p->activated = forward && d.activation == ARIL_RELU && p->biased == d.has_bias;
+    p->activated = relu && forward && d.activation == ARIL_RELU && p->biased == d.has_bias;
     return p->biased      ? p->activated ? CUBLASLT_EPILOGUE_RELU_BIAS : CUBLASLT_EPILOGUE_BIAS
            : p->activated ? CUBLASLT_EPILOGUE_RELU
                           : CUBLASLT_EPILOGUE_DEFAULT;
 }
 
-static bool describe(aril_cuda_conv_product *p, const aril_cuda_conv &d, const sizes &s)
+static bool describe(aril_cuda_conv_product *p, const aril_cuda_conv &d, const sizes &s, bool relu)
 {
-    cublasLtEpilogue_t epilogue = epilogue_of(p, d);
+    cublasLtEpilogue_t epilogue = epilogue_of(p, d, relu);
     const aril_cuda_blas *lt = p->lt;
     cublasOperation_t first = s.first_t ? CUBLAS_OP_T : CUBLAS_OP_N;
     cublasOperation_t second = s.second_t ? CUBLAS_OP_T : CUBLAS_OP_N;
@@ -144,6 +146,89 @@ static bool choose(aril_cuda_conv_product *p, int choice)
     return true;
 }
 
+/* ---- ReLU of NaN ---- */
+
+/* Some of cuBLASLt's kernels make 0 of NaN. Each algorithm is asked once. */
+struct asked {
+    cublasLtMatmulAlgo_t algorithm;
+    aril_dtype type;
+    bool keeps;
+};
+enum { MAX_ASKED = 256 };
+static asked answers[MAX_ASKED];
+static int n_answers;
+static pthread_mutex_t answers_lock = PTHREAD_MUTEX_INITIALIZER;
+
+static matrix cut(matrix m, int64_t columns)
+{
+    if (m.columns > columns) m.columns = columns;
+    return m;
+}
+
+/* Multiplies NaN by 0 for a few of the pixels, on a stream of its own. */
+static bool ask_algorithm(const aril_cuda_conv_product *p, const sizes &s)
+{
+    enum { PIXELS = 256, ROOM = 256 };
+    aril_cuda_conv_product q = *p;
+    matrix x = p->last ? cut(s.second, PIXELS) : s.first;
+    matrix y = p->last ? cut(s.result, PIXELS) : s.result, w = p->last ? s.first : s.second;
+    size_t element = (size_t)aril_cuda_size(p->type);
+    size_t x_bytes = rounded((size_t)(x.ld * x.columns) * element);
+    size_t w_bytes = rounded((size_t)(w.ld * w.columns) * element);
+    size_t y_bytes = rounded((size_t)(y.ld * y.columns) * element), b_bytes = y_bytes;
+    size_t bytes = x_bytes + w_bytes + y_bytes + b_bytes + p->algorithm_bytes;
+    static const float one = 1;
+    char *memory = nullptr;
+    uint32_t nan = ~0u, got = 0;
+    cudaStream_t stream = nullptr;
+    q.images = 1;
+    bool ok = lay_out(&q, &q.first, p->last ? w : x) && lay_out(&q, &q.second, p->last ? x : w) &&
+              lay_out(&q, &q.result, y) &&
+              cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking) == cudaSuccess &&
+              cudaMalloc(reinterpret_cast<void **>(&memory), bytes + ROOM) == cudaSuccess;
+    if (ok) {
+        char *to_w = memory + x_bytes, *to_y = to_w + w_bytes, *bias = to_y + y_bytes;
+        cudaMemsetAsync(memory, 0, bytes, stream);
+        cudaMemcpyAsync(memory, &nan, element, cudaMemcpyHostToDevice, stream);
+        if (p->biased)
+            q.lt->cublasLtMatmulDescSetAttribute(&q.task, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias,
+                                                 sizeof bias);
+        ok = q.lt->cublasLtMatmul(q.handle, &q.task, &one, p->last ? to_w : memory, &q.first,
+                                  p->last ? memory : to_w, &q.second, &one, to_y, &q.result, to_y,
+                                  &q.result, &q.algorithm, bias + b_bytes, q.algorithm_bytes,
+                                  stream) == CUBLAS_STATUS_SUCCESS &&
+             cudaMemcpyAsync(&got, to_y, element, cudaMemcpyDeviceToHost, stream) == cudaSuccess &&
+             cudaStreamSynchronize(stream) == cudaSuccess;
+    }
+    if (memory) cudaFree(memory);
+    if (stream) cudaStreamDestroy(stream);
+    cudaGetLastError();
+    return ok && (got & (element == 2 ? 0x7fffu : 0x7fffffffu)) != 0; /* not a zero */
+}
+
+static bool relu_keeps_nan(const aril_cuda_conv_product *p, const sizes &s)
+{
+    bool known = false, keeps = false;
+    pthread_mutex_lock(&answers_lock);
+    for (int i = 0; i < n_answers && !known; i++) {
+        known = answers[i].type == p->type &&
+                memcmp(&answers[i].algorithm, &p->algorithm, sizeof p->algorithm) == 0;
+        keeps = answers[i].keeps;
+    }
+    if (!known && n_answers < MAX_ASKED) {
+        cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed; /* others may be recording */
+        cudaThreadExchangeStreamCaptureMode(&mode);
+        keeps = ask_algorithm(p, s);
+        cudaThreadExchangeStreamCaptureMode(&mode);
+        answers[n_answers++] = { p->algorithm, p->type, keeps };
+        known = true;
+    }
+    pthread_mutex_unlock(&answers_lock);
+    return known && keeps;
+}
+
+/* ---- making ---- */
+
 bool aril_cuda_conv_product_make(aril_cuda_device *device, const aril_cuda_conv &d, aril_dtype type,
                                  bool last, int64_t x_pitch, int64_t y_pitch, int choice,
                                  aril_cuda_conv_product *p)
@@ -167,7 +252,10 @@ bool aril_cuda_conv_product_make(aril_cuda_device *device, const aril_cuda_conv 
     while (d.y.dim[0] % p->images && !last) p->images--; /* calls of one size */
     for (int i = 0; i < 3; i++) p->strided = p->strided || d.y.dim[2 + i] != d.x.dim[2 + i];
     if (p->strided && last && x_pitch != d.x.dim[1]) return false; /* packed by a copy first */
-    if (!describe(p, d, sizes_of(d, last, x_pitch, y_pitch)) || !choose(p, choice)) return false;
+    sizes s = sizes_of(d, last, x_pitch, y_pitch);
+    if (!describe(p, d, s, true) || !choose(p, choice)) return false;
+    if (p->activated && !relu_keeps_nan(p, s) && (!describe(p, d, s, false) || !choose(p, choice)))
+        return false;
     if (p->strided)
         p->packed_bytes =
             rounded((size_t)(d.x.dim[0] * d.x.dim[1] * aril_cuda_area(d.y)) * element);
@@ -324,7 +412,8 @@ const char *aril_cuda_conv_product_run(const aril_run *r, const aril_cuda_conv_p
             why = multiply(r, p, p->last ? w : x, p->last ? x : w, d.bias,
                            z ? z + i * y_step : nullptr, y, memory);
         else if (d.role == ARIL_CUDA_CONV_X)
-            why = multiply(r, p, p->last ? w : y, p->last ? y : w, nullptr, nullptr, x, memory);
+            why = multiply(r, p, p->last ? w : y, p->last ? y : w, nullptr,
+                           z ? z + i * x_step : nullptr, x, memory);
         else
             why = multiply(r, p, x, y, nullptr, nullptr, p->parts_bytes ? parts : w, memory);
         if (!why && p->parts_bytes) add_up(r, p, d, parts, i > 0);

@@ -446,6 +446,12 @@ static size_t bytes_of(const aril_cuda_conv_task *t, const aril_cuda_image &m, i
     return (size_t)(m.dim[0] * pitch * aril_cuda_area(m) * aril_cuda_size(t->type));
 }
 
+static size_t bytes_of_result(const aril_cuda_conv_task *t)
+{
+    return t->d.role == ARIL_CUDA_CONV_X ? bytes_of(t, t->d.x, t->x_pitch)
+                                         : bytes_of(t, t->d.y, t->y_pitch);
+}
+
 /* Bits of floats from 0.5 to 1 of both signs, as one f32 or two bf16: what is computed from other
  * data may take another time. */
 static __global__ void scatter_bits(uint32_t *to, size_t n)
@@ -482,7 +488,7 @@ static bool begin_scratch(const aril_run *r, const aril_cuda_conv_task *t, scrat
         allocate(r, &s->d.w.data, bytes_of(t, t->d.w, t->d.w.dim[1]), true) &&
         allocate(r, &s->d.y.data, bytes_of(t, t->d.y, t->y_pitch), true) &&
         (!t->d.has_bias || allocate(r, &bias, (size_t)(t->d.w.dim[0] * t->d.w.dim[1] * 8), true)) &&
-        (!t->d.has_z || allocate(r, &s->d.z.data, bytes_of(t, t->d.y, t->y_pitch), true));
+        (!t->d.has_z || allocate(r, &s->d.z.data, bytes_of_result(t), true));
     s->d.bias = bias;
     return ok;
 }
