@@ -332,7 +332,7 @@ TEST(rows_of_a_warp_compile)
 
 TEST(rows_of_a_block_compile)
 {
-    check_rows(ARIL_F32, ARIL_F32, 2048, 4, 128);
+    check_rows(ARIL_F32, ARIL_F32, 2048, 4, 192);
 }
 
 TEST(rows_in_double_compile)

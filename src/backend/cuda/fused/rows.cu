@@ -267,7 +267,7 @@ static aril_status launch_rows(aril_run *r, const aril_fused &f, const kernel *k
     if (blocks)
         s = aril_cuda_launch(d, aril_cuda_host->queue(r), k->program, "rows", grid, threads, 0,
                              args, 1);
-    const uint32_t columns[3] = { (uint32_t)((l.length + 31) / 32), 1, 1 };
+    const uint32_t columns[3] = { (uint32_t)((l.length + 31) / 32), (uint32_t)f.n_out, 1 };
     const uint32_t finish[3] = { ARIL_CUDA_FINISH_THREADS, 1, 1 };
     if (s == ARIL_OK && sums)
         s = aril_cuda_launch(d, aril_cuda_host->queue(r), k->program, "finish", columns, finish, 0,
