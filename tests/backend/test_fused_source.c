@@ -319,7 +319,7 @@ static void check_rows(aril_dtype dtype, aril_dtype wide, int64_t length, int wi
     aril_cuda_fused_types t;
     aril_fused f = rows_recipe(dtype, wide, &t);
     CHECK(aril_cuda_fused_by_rows(&f));
-    CHECK(aril_cuda_rows_class(length, width, &t));
+    CHECK(aril_cuda_rows_class(&f, length, width, &t));
     CHECK_INT(t.threads, threads);
     CHECK(aril_cuda_fused_refuses(&f, &t) == NULL);
     check_compiles(&f, &t);
@@ -327,12 +327,12 @@ static void check_rows(aril_dtype dtype, aril_dtype wide, int64_t length, int wi
 
 TEST(rows_of_a_warp_compile)
 {
-    check_rows(ARIL_BF16, ARIL_F32, 768, 8, 32);
+    check_rows(ARIL_BF16, ARIL_F32, 256, 8, 32);
 }
 
 TEST(rows_of_a_block_compile)
 {
-    check_rows(ARIL_F32, ARIL_F32, 2048, 4, 128);
+    check_rows(ARIL_F32, ARIL_F32, 2048, 4, 192);
 }
 
 TEST(rows_in_double_compile)
@@ -340,23 +340,26 @@ TEST(rows_in_double_compile)
     check_rows(ARIL_F64, ARIL_F64, 100, 1, 32);
 }
 
-/* Classes: few threads first, and at most 32 elements for each. */
+/* Classes: few threads first, at most 32 elements for each, and what they hold fits in registers. */
 TEST(rows_have_classes)
 {
     aril_cuda_fused_types t;
+    aril_fused f = rows_recipe(ARIL_BF16, ARIL_F32, &t);
     static const struct {
         int64_t n;
-        int width, threads, chunks;
-    } want[] = { { 64, 8, 32, 1 },    { 768, 8, 32, 3 },   { 1024, 8, 32, 4 },
-                 { 1032, 8, 128, 2 }, { 3072, 8, 128, 3 }, { 16384, 8, 512, 4 },
-                 { 999, 1, 32, 32 },  { 800, 4, 32, 8 },   { 16384, 2, 512, 16 } };
+        int width, outputs, threads, chunks;
+    } want[] = { { 64, 8, 1, 32, 1 },     { 768, 8, 1, 32, 3 },    { 1024, 8, 1, 32, 4 },
+                 { 1032, 8, 1, 64, 3 },   { 3072, 8, 1, 96, 4 },   { 16384, 8, 1, 512, 4 },
+                 { 999, 1, 1, 32, 32 },   { 768, 8, 3, 64, 2 },    { 3072, 8, 3, 192, 2 },
+                 { 16384, 8, 3, 512, 4 }, { 16384, 2, 1, 512, 16 } };
     for (size_t i = 0; i < sizeof want / sizeof *want; i++) {
-        CHECK(aril_cuda_rows_class(want[i].n, want[i].width, &t));
+        f.n_out = want[i].outputs;
+        CHECK(aril_cuda_rows_class(&f, want[i].n, want[i].width, &t));
         CHECK_INT(t.threads, want[i].threads);
         CHECK_INT(t.chunks, want[i].chunks);
         CHECK_INT(t.width, want[i].width);
     }
-    CHECK(!aril_cuda_rows_class(16385, 1, &t));
+    CHECK(!aril_cuda_rows_class(&f, 16385, 1, &t));
 }
 
 TEST(what_rows_cannot_do_is_refused)

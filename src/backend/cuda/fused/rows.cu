@@ -167,7 +167,7 @@ static bool has_sums(const aril_fused &f)
     return false;
 }
 
-enum { THREADS_PER_SM = 1024, LEAST_BLOCK = 128 }; /* of kernels that take sums over rows */
+enum { THREADS_PER_SM = 768, LEAST_BLOCK = 64 }; /* of kernels that take sums over rows */
 
 /* Bytes for what each of so many blocks has of result k. */
 static size_t partial_bytes(const aril_fused &f, int k, int64_t blocks, int64_t length)
@@ -185,7 +185,7 @@ static const char *prepare_rows(const aril_run *r, const aril_fused &f,
     int width = aril_cuda_fused_width(&f, types);
     if (!is_small(l)) return "too many elements";
     if (!takes_row_vectors(l, f, *types, width, nullptr)) width = 1;
-    if (!aril_cuda_rows_class(l.length, width, types)) return "long rows";
+    if (!aril_cuda_rows_class(&f, l.length, width, types)) return "long rows";
     int64_t blocks = THREADS_PER_SM / LEAST_BLOCK * (int64_t)aril_cuda_sms(r);
     for (int k = 0; k < f.n_out; k++) plan->workspace += partial_bytes(f, k, blocks, l.length);
     return nullptr;
@@ -267,7 +267,7 @@ static aril_status launch_rows(aril_run *r, const aril_fused &f, const kernel *k
     if (blocks)
         s = aril_cuda_launch(d, aril_cuda_host->queue(r), k->program, "rows", grid, threads, 0,
                              args, 1);
-    const uint32_t columns[3] = { (uint32_t)((l.length + 31) / 32), 1, 1 };
+    const uint32_t columns[3] = { (uint32_t)((l.length + 31) / 32), (uint32_t)f.n_out, 1 };
     const uint32_t finish[3] = { ARIL_CUDA_FINISH_THREADS, 1, 1 };
     if (s == ARIL_OK && sums)
         s = aril_cuda_launch(d, aril_cuda_host->queue(r), k->program, "finish", columns, finish, 0,
@@ -296,7 +296,7 @@ static aril_status run_rows(aril_run *r, const kernel *k)
     row_loop l = row_loop_of(r, f, k->types);
     if (k->types.width > 1 && !takes_row_vectors(l, f, k->types, k->types.width, a.base)) {
         aril_cuda_fused_types types = k->types; /* memory that is not aligned: seldom */
-        if (!aril_cuda_rows_class(l.length, 1, &types))
+        if (!aril_cuda_rows_class(&f, l.length, 1, &types))
             return aril_cuda_host->fail(ARIL_ERR_INTERNAL, "%s: long rows", aril_cuda_host->op(r));
         k = kernel_of(aril_cuda_device_of(r), &f, types);
         if (!k || !k->program)

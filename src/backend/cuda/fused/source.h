@@ -19,9 +19,9 @@ typedef struct aril_cuda_fused_types {
 /* Whether rows are computed as a whole: a step reduces them or draws, or all rows are reduced. */
 bool aril_cuda_fused_by_rows(const aril_fused *f);
 
-/* Sets the class of rows of n elements, of which threads take `width` at a time; false: they are
- * too long. */
-bool aril_cuda_rows_class(int64_t n, int width, aril_cuda_fused_types *t);
+/* Sets the class of rows of n elements, of which threads take `width` at a time, so that what a
+ * thread holds fits in its registers; false: they are too long. */
+bool aril_cuda_rows_class(const aril_fused *f, int64_t n, int width, aril_cuda_fused_types *t);
 
 /* Threads of a block; rows that it computes side by side. */
 int aril_cuda_rows_block(const aril_fused *f, const aril_cuda_fused_types *t);

@@ -19,22 +19,6 @@ bool aril_cuda_fused_by_rows(const aril_fused *f)
     return f->rows;
 }
 
-bool aril_cuda_rows_class(int64_t n, int width, aril_cuda_fused_types *t)
-{
-    static const int16_t threads[] = { 32, 128, 512 };
-    static const int16_t chunks[] = { 1, 2, 3, 4, 6, 8, 12, 16, 24, 32 };
-    for (size_t i = 0; i < sizeof threads / sizeof *threads; i++)
-        for (size_t k = 0; k < sizeof chunks / sizeof *chunks; k++) {
-            if (chunks[k] * width > ELEMENTS) break;
-            if ((int64_t)threads[i] * chunks[k] * width < n) continue;
-            t->threads = threads[i];
-            t->chunks = chunks[k];
-            t->width = (int16_t)width;
-            return true;
-        }
-    return false;
-}
-
 static bool over_rows(const aril_fused_output *o)
 {
     return o->reduce == ARIL_FUSED_SUM || o->reduce == ARIL_FUSED_MEAN;
@@ -150,6 +134,50 @@ static void find_later(rows *r)
 static bool is_loaded(const rows *r, int i)
 {
     return !r->of->number[i] && !r->f->is_key[i] && aril_cuda_fused_uses(r->f, i);
+}
+
+/* ---- classes ---- */
+
+/* Bytes of registers that a thread needs for each of its elements: what it reads, keeps and
+ * sums. */
+static int bytes_of(const rows *r)
+{
+    const aril_fused *f = r->f;
+    int bytes = 0;
+    for (int i = 0; i < f->n_in; i++)
+        if (is_loaded(r, i) && !f->by_row[i]) bytes += types[r->of->dtype[i]].size;
+    for (int s = 0; s < f->n_steps; s++)
+        if (r->later[s] && !r->again[s]) bytes += f->step[s].dtype == ARIL_F64 ? 8 : 4;
+    for (int k = 0; k < f->n_out; k++)
+        if (over_rows(&f->out[k]) && !over_all(f, &f->out[k]))
+            bytes += f->out[k].dtype == ARIL_F64 ? 8 : 4;
+    return bytes;
+}
+
+/* Sums over rows keep few blocks busy, each of which should have many threads. */
+bool aril_cuda_rows_class(const aril_fused *f, int64_t n, int width, aril_cuda_fused_types *t)
+{
+    enum { ROOM = 384, ROOM_WITH_SUMS = 192 }; /* bytes of registers, of 1020 */
+    static const int16_t threads[] = { 32, 64, 96, 128, 192, 256, 384, 512 };
+    static const int16_t chunks[] = { 1, 2, 3, 4, 6, 8, 12, 16, 24, 32 };
+    rows r = { .f = f, .of = t };
+    bool sums = false;
+    find_phases(&r);
+    find_later(&r);
+    for (int k = 0; k < f->n_out; k++) sums = sums || over_rows(&f->out[k]);
+    int bytes = bytes_of(&r), room = sums ? ROOM_WITH_SUMS : ROOM;
+    for (size_t i = 0; i < sizeof threads / sizeof *threads; i++)
+        for (size_t k = 0; k < sizeof chunks / sizeof *chunks; k++) {
+            bool last = threads[i] == 512; /* spills, if it must */
+            if (chunks[k] * width > ELEMENTS) break;
+            if ((int64_t)threads[i] * chunks[k] * width < n) continue;
+            if (!last && chunks[k] * width * bytes > room) break;
+            t->threads = threads[i];
+            t->chunks = chunks[k];
+            t->width = (int16_t)width;
+            return true;
+        }
+    return false;
 }
 
 static const char *storage_of(const rows *r, int input)
@@ -347,29 +375,35 @@ static void print_sums_end(text *t, const rows *r)
         }
         print(t,
               "    {\n"
-              "        __shared__ %s all[BLOCK > THREADS ? THREADS * P * W : 1];\n"
+              "        __shared__ %s all[BLOCK > THREADS ? W * P * THREADS : 1];\n"
               "        %s *to = static_cast<%s *>(args.partial[%d])\n"
               "                 + (uint64_t)blockIdx.x * args.length;\n"
               "        for (uint32_t group = 0; group < BLOCK / THREADS; group++) {\n"
+              "            const bool last = group + 1 == BLOCK / THREADS;\n"
               "            if (threadIdx.x / THREADS == group) {\n"
               "#pragma unroll\n"
-              "                for (int c = 0; c < P; c++)\n"
+              "                for (int c = 0; c < P; c++) {\n",
+              C, C, C, k);
+        print(t,
+              "                    const uint32_t i = (c * THREADS + lane) * W;\n"
+              "                    vector<%s, W> v;\n"
+              "                    if (i >= args.length) continue;\n"
               "#pragma unroll\n"
               "                    for (int k = 0; k < W; k++) {\n"
-              "                        const uint32_t i = (c * THREADS + lane) * W + k;\n"
+              "                        %s &cell = all[BLOCK > THREADS ? (k * P + c) * THREADS + "
+              "lane : 0];\n"
               "                        %s x = sum%d[c * W + k];\n"
-              "                        if (i >= args.length) continue;\n"
-              "                        if (BLOCK > THREADS && group > 0) x += all[i];\n"
-              "                        if (group + 1 == BLOCK / THREADS)\n"
-              "                            to[i] = x;\n"
-              "                        else\n"
-              "                            all[i] = x;\n"
+              "                        if (BLOCK > THREADS && group > 0) x += cell;\n"
+              "                        if (BLOCK > THREADS && !last) cell = x;\n"
+              "                        v.at[k] = x;\n"
               "                    }\n"
+              "                    if (last) write_row<%s, W>(to, i, 1, v);\n"
+              "                }\n"
               "            }\n"
               "            if (BLOCK > THREADS) __syncthreads();\n"
               "        }\n"
               "    }\n",
-              C, C, C, k, C, k);
+              C, C, C, k, C);
     }
 }
 
@@ -435,8 +469,8 @@ static void print_finish_kernel(text *t, const rows *r)
         const aril_fused_output *o = &f->out[k];
         if (!over_rows(o)) continue;
         const aril_cuda_type_names *type = &types[o->dtype];
-        print(t, "    finish_columns<%s, %s>(args, %d, %s, (%s)%s%s);\n", type->storage,
-              type->compute, k, over_all(f, o) ? "1" : "args.length", type->compute,
+        print(t, "    if (blockIdx.y == %d) finish_columns<%s, %s>(args, %d, %s, (%s)%s%s);\n", k,
+              type->storage, type->compute, k, over_all(f, o) ? "1" : "args.length", type->compute,
               o->reduce == ARIL_FUSED_MEAN ? "args.rows" : "1",
               o->reduce == ARIL_FUSED_MEAN && over_all(f, o) ? " * args.length" : "");
     }
