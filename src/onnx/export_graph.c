@@ -190,6 +190,13 @@ static aril_status write_node(export_graph *g, aril__node_id id)
     c.in = aril__onnx_alloc(&g->model->arena, (size_t)n->n_in + n->n_out, sizeof *c.in);
     if (!c.in) return ARIL_ERR_MEMORY;
     c.out = c.in + n->n_in;
+    if (n->op->reserve_in) { /* what a kernel kept for its gradient is not there */
+        aril__value_id *own = aril__onnx_alloc(&g->model->arena, n->n_in, sizeof *own);
+        if (!own) return ARIL_ERR_MEMORY;
+        memcpy(own, c.id, n->n_in * sizeof *own);
+        own[n->op->reserve_in - 1] = 0;
+        c.id = own;
+    }
     g->node = id;
     if (write_view_of_state(g, n)) return g->model->status;
     bind_inputs(g, &c);

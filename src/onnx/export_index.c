@@ -6,6 +6,7 @@
 #include "ops/index/indexing.h"
 #include "ops/index/masked.h"
 
+#include <math.h>
 #include <string.h>
 
 static const int64_t all[] = { -1 };
@@ -62,6 +63,18 @@ static const char *reduction_of(const aril__op *op)
     return NULL;
 }
 
+/* The number that changes nothing. */
+static export_value *neutral(export_call *c, const char *how, aril_dtype dtype)
+{
+    bool real = aril__is_float(dtype);
+    double most = real ? INFINITY : dtype == ARIL_I64 ? 9e18 : 2e9;
+    double value = strcmp(how, "add") == 0   ? 0
+                   : strcmp(how, "mul") == 0 ? 1
+                   : strcmp(how, "min") == 0 ? most
+                                             : -most;
+    return aril__export_number(c, value, dtype);
+}
+
 static aril_status scatter(export_call *c)
 {
     const struct scatter_attrs *a = c->attrs;
@@ -76,6 +89,12 @@ static aril_status scatter(export_call *c)
         src = scalar_as_line(c, src, 2);
     export_attr attr[2] = { attr_int("axis", a->axis[0]),
                             attr_text("reduction", how ? how : "none") };
+    if (a->alone[0] && how) /* what was there before does not count */
+        x = put(c, "ScatterElements",
+                VALUES(x, at,
+                       put(c, "Expand", VALUES(neutral(c, how, wide), aril__export_shape_of(c, 1)),
+                           NO_ATTRS)),
+                (export_attrs){ 1, attr });
     export_value *y =
         put(c, "ScatterElements", VALUES(x, at, src), (export_attrs){ how ? 2 : 1, attr });
     return give_back(c, aril__export_cast(c, y, wide, type));
@@ -221,7 +240,9 @@ static aril_status nonzero(export_call *c)
     int swap[] = { 1, 0 };
     aril_dtype wide = aril__export_wide(dtype_in(c, 0), DT_FLOAT | DT(ARIL_BOOL) | DT(ARIL_U8) |
                                                             DT(ARIL_I32) | DT(ARIL_I64));
-    export_value *y = put(c, "NonZero", VALUES(aril__export_in_as(c, 0, wide)), NO_ATTRS);
+    export_value *x = scalar_as_line(c, aril__export_in_as(c, 0, wide), 0);
+    export_value *y = put(c, "NonZero", VALUES(x), NO_ATTRS);
+    if (!ndim_in(c, 0)) y = aril__export_slice(c, y, 0, 0, 0, 1); /* no dimensions */
     return set_out(c, 0, aril__export_transpose(c, y, 2, swap));
 }
 
@@ -298,12 +319,12 @@ static aril_status one_hot(export_call *c)
 
 /* ---- bags ---- */
 
-/* index [n] or [bags, each], weight, offsets?, a weight for each entry?: by a matrix that says in
+/* weight, index [n] or [bags, each], offsets?, a factor for each entry?: by a matrix that says in
  * which bag each entry is. */
 static void embedding_bag(aril__call *c, aril_tensor **out)
 {
     const struct bag_attrs *a = c->attrs;
-    aril_tensor *index = aril_cast(c->in[0], ARIL_I64), *w = c->in[1], *share = c->in[3];
+    aril_tensor *index = aril_cast(c->in[1], ARIL_I64), *w = c->in[0], *share = c->in[3];
     aril_dtype dtype = (aril_dtype)w->dtype;
     bool lines = index->ndim == 2;
     if (!lines && !c->in[2]) {
@@ -324,13 +345,12 @@ static void embedding_bag(aril__call *c, aril_tensor **out)
     aril__pause p = aril__trace_pause();
     aril_tensor *place = aril_arange(0, n, 1, ARIL_I64, aril_cpu());
     aril__trace_resume(p);
-    aril_tensor *offsets =
-        aril_unsqueeze(aril_slice(aril_cast(c->in[2], ARIL_I64), 0, 0, bags, 1), -1);
+    aril_tensor *offsets = aril_unsqueeze(aril_cast(c->in[2], ARIL_I64), -1);
     aril_tensor *begun = aril_cast(aril_ge(place, offsets), dtype); /* [bags,n] */
-    aril_tensor *next = aril_cat(ARIL_LIST(aril_slice(begun, 0, 1, INT64_MAX, 1),
-                                           aril_zeros_like(aril_slice(begun, 0, 0, 1, 1))),
-                                 0);
-    aril_tensor *inside = aril_sub(begun, next);
+    if (!a->last[0])
+        begun = aril_cat(ARIL_LIST(begun, aril_zeros_like(aril_slice(begun, 0, 0, 1, 1))), 0);
+    aril_tensor *inside = aril_sub(aril_slice(begun, 0, 0, bags, 1),
+                                   aril_slice(begun, 0, 1, bags + 1, 1));
     aril_tensor *sum = aril_matmul(aril_mul(inside, factor), rows);
     aril_tensor *count = aril_clamp_min(aril_sum(aril_mul(inside, part), ARIL_KEEPDIM(1)), 1.0);
     out[0] = a->mean[0] ? aril_div(sum, count) : sum;

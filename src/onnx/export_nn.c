@@ -123,8 +123,10 @@ static void batch_norm(aril__call *c, aril_tensor **out)
     aril_axes axes = { .keepdim = true };
     for (int d = 0; d < x->ndim; d++)
         if (d != 1) axes.axis[axes.n++] = d;
-    aril_tensor *mean = aril_mean(x, axes), *apart = aril_sub(x, mean);
-    aril_tensor *var = aril_mean(aril_square(apart), axes);
+    bool empty = x->numel == 0; /* its sums are 0, and so are its means */
+    aril_tensor *mean = empty ? aril_sum(x, axes) : aril_mean(x, axes), *apart = aril_sub(x, mean);
+    aril_tensor *square = aril_square(apart);
+    aril_tensor *var = empty ? aril_sum(square, axes) : aril_mean(square, axes);
     aril_tensor *s = aril_reciprocal(aril_sqrt(aril_add_scalar(var, a->eps[0])));
     aril_tensor *w = c->in[1] ? aril__norm_channels(c->in[1], x->ndim) : NULL;
     aril_tensor *b = c->in[2] ? aril__norm_channels(c->in[2], x->ndim) : NULL;
@@ -225,7 +227,9 @@ static void group_norm(aril__call *c, aril_tensor **out)
     int64_t groups = aril__groups_of(a, c->in[0]);
     aril_shape whole = { .ndim = x->ndim };
     memcpy(whole.dim, x->dim, sizeof whole.dim);
-    aril_tensor *lines = aril_reshape(x, ARIL_SHAPE(x->dim[0], groups, -1));
+    int64_t each = x->dim[1] / groups;
+    for (int d = 2; d < x->ndim; d++) each = each < 0 || x->dim[d] < 0 ? -1 : each * x->dim[d];
+    aril_tensor *lines = aril_reshape(x, ARIL_SHAPE(x->dim[0], groups, each));
     aril_tensor *mean = aril_mean(lines, ARIL_KEEPDIM(2)), *apart = aril_sub(lines, mean);
     aril_tensor *s = aril_reciprocal(
         aril_sqrt(aril_add_scalar(aril_mean(aril_square(apart), ARIL_KEEPDIM(2)), a->eps[0])));

@@ -162,8 +162,10 @@ static void by_matrix(aril__call *c, aril_tensor **out)
     aril__pause p = aril__trace_pause();
     aril_tensor *in[2] = { aril_reshape(aril_eye(n, n, ARIL_F64, aril_cpu()), lines), NULL };
     aril_shape like = { 0 };
-    for (int d = 0; c->n_in > 1 && c->in[1] && d < c->in[1]->ndim; d++)
-        like.dim[like.ndim++] = c->in[1]->dim[d] < 0 ? 1 : c->in[1]->dim[d];
+    if (strcmp(c->op->name, "frames_like") == 0)
+        like = ARIL_SHAPE(n, o->dim[o->ndim - 2], o->dim[o->ndim - 1]);
+    else if (c->n_in > 1 && c->in[1])
+        like = ARIL_SHAPE(c->in[1]->dim[c->in[1]->ndim - 1]);
     if (c->n_in > 1 && c->in[1]) in[1] = aril_zeros(like, ARIL_F64, aril_cpu());
     aril_tensor *y = aril__apply1(c->op, c->n_in, in, c->attrs);
     aril_tensor *matrix = aril_cast(aril_reshape(y, ARIL_SHAPE(n, m)), (aril_dtype)x->dtype);

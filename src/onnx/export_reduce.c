@@ -208,6 +208,12 @@ static bool is_refused(aril__call *c, aril_tensor **out)
     return true;
 }
 
+/* Of a scalar, which is its own sum. */
+static void cumsum_of(aril__call *c, aril_tensor **out)
+{
+    if (!is_refused(c, out)) out[0] = aril_cast(c->in[0], c->out[0].dtype);
+}
+
 static void cumprod_of(aril__call *c, aril_tensor **out)
 {
     const struct scan_attrs *a = c->attrs;
@@ -387,6 +393,7 @@ const export_rule aril__export_reduce_rules[] = {
     LOWER("std_mean", variance_of),
     LOWER("norm", norm_of),
     { .op = "cumsum", .from = 13, .onnx = "CumSum", .write = cumulate, .takes = is_one_axis },
+    LOWER("cumsum", cumsum_of),
     { .op = "cumprod", .from = 26, .onnx = "CumProd", .write = cumulate, .takes = is_one_axis },
     LOWER("cumprod", cumprod_of),
     LOWER("logcumsumexp", logcumsumexp_of),

@@ -42,6 +42,22 @@ static bool pads_unknown(const export_call *c, int64_t same, int x)
     return same && !aril__export_known(ndim_in(c, x) - 2, dims_in(c, x) + 2);
 }
 
+/* Negative padding crops: by an operator of its own, which leaves padding that convolutions take.
+ */
+static export_value *cropped(export_call *c, export_value *x, int n, int64_t *pads, bool back)
+{
+    int64_t by[2 * ARIL_MAX_DIMS] = { 0 };
+    bool any = false;
+    for (int i = 0; i < 2 * n; i++) {
+        if (pads[i] >= 0) continue;
+        by[i < n ? 2 + i : 4 + i] = back ? -pads[i] : pads[i];
+        pads[i] = 0;
+        any = true;
+    }
+    if (!any || !x) return x;
+    return put(c, "Pad", VALUES(x, aril__export_ints(c, 2 * n + 4, by)), NO_ATTRS);
+}
+
 /* ---- convolution ---- */
 
 static aril_status conv(export_call *c)
@@ -52,6 +68,7 @@ static aril_status conv(export_call *c)
     conv_padding(c, a, 0, 1, pads);
     for (int i = 0; i < n; i++) kernel[i] = dims_in(c, 1)[2 + i];
     bool automatic = pads_unknown(c, a->same[0], 0);
+    export_value *x = cropped(c, aril__export_in(c, 0), n, pads, false);
     export_attr attr[5] = { attr_ints("kernel_shape", n, kernel),
                             attr_ints("strides", n, a->stride),
                             attr_ints("dilations", n, a->dilation), attr_int("group", a->groups[0]),
@@ -60,7 +77,7 @@ static aril_status conv(export_call *c)
         attr[4] =
             attr_text("auto_pad", a->same[0] == ARIL__SAME_LOWER ? "SAME_LOWER" : "SAME_UPPER");
     export_value *y = put(c, "Conv",
-                          VALUES(aril__export_in(c, 0), aril__export_in(c, 1),
+                          VALUES(x, aril__export_in(c, 1),
                                  has(c, 2) ? aril__export_in(c, 2) : NULL),
                           (export_attrs){ 5, attr });
     return set_out(c, 0, aril__export_activation(c, y, a->activation[0]));
@@ -111,19 +128,22 @@ static aril_status conv_dgrad(export_call *c)
             more[i] = 0;
         }
     }
-    return set_out(c, 0,
-                   put(c, "ConvTranspose", VALUES(aril__export_in(c, 0), aril__export_in(c, 1)),
-                       ATTRIBUTES(attr_ints("strides", n, a->stride),
-                                  attr_ints("dilations", n, a->dilation),
-                                  attr_ints("pads", 2 * n, pads), attr_int("group", a->groups[0]),
-                                  attr_ints("output_padding", n, more))));
+    int64_t whole[6];
+    memcpy(whole, pads, sizeof whole);
+    cropped(c, NULL, n, pads, true); /* only to find what is left */
+    export_value *y = put(
+        c, "ConvTranspose", VALUES(aril__export_in(c, 0), aril__export_in(c, 1)),
+        ATTRIBUTES(attr_ints("strides", n, a->stride), attr_ints("dilations", n, a->dilation),
+                   attr_ints("pads", 2 * n, pads), attr_int("group", a->groups[0]),
+                   attr_ints("output_padding", n, more)));
+    return set_out(c, 0, cropped(c, y, n, whole, true));
 }
 
 /* Channels by groups: [N, G * C, ...] as [C, G * N, ...]. */
-static export_value *groups_first(export_call *c, export_value *x, int i, int64_t groups)
+static export_value *groups_first(export_call *c, export_value *x, int n, const int64_t *dim,
+                                  int64_t groups)
 {
-    const int64_t *dim = dims_in(c, i);
-    int n = ndim_in(c, i), perm[ARIL_MAX_DIMS];
+    int perm[ARIL_MAX_DIMS];
     int64_t split[ARIL_MAX_DIMS] = { dim[0], groups, dim[1] / groups },
             joined[ARIL_MAX_DIMS] = { dim[1] / groups, groups * dim[0] };
     for (int d = 2; d < n; d++) split[d + 1] = joined[d] = dim[d];
@@ -140,10 +160,14 @@ static aril_status conv_wgrad(export_call *c)
 {
     const struct conv_attrs *a = c->attrs;
     int n = ndim_in(c, 1) - 2, swap[ARIL_MAX_DIMS] = { 1, 0, 2, 3, 4 };
-    int64_t pads[6];
-    conv_padding(c, a, 1, 2, pads);
-    export_value *x = aril__export_in(c, 1), *g = aril__export_in(c, 0);
-    x = a->groups[0] > 1 ? groups_first(c, x, 1, a->groups[0])
+    int64_t pads[6], whole[6], cut[ARIL_MAX_DIMS];
+    conv_padding(c, a, 1, 2, whole);
+    memcpy(pads, whole, sizeof pads);
+    memcpy(cut, dims_in(c, 1), (size_t)(n + 2) * sizeof *cut);
+    for (int i = 0; i < 2 * n; i++) cut[2 + i % n] += whole[i] < 0 ? whole[i] : 0;
+    export_value *x = cropped(c, aril__export_in(c, 1), n, pads, false);
+    export_value *g = aril__export_in(c, 0);
+    x = a->groups[0] > 1 ? groups_first(c, x, n + 2, cut, a->groups[0])
                          : aril__export_transpose(c, x, n + 2, swap);
     g = aril__export_transpose(c, g, n + 2, swap);
     export_value *y =
@@ -152,7 +176,7 @@ static aril_status conv_wgrad(export_call *c)
                        attr_ints("pads", 2 * n, pads), attr_int("group", a->groups[0])));
     for (int i = 0; i < n; i++) { /* positions beyond the kernel */
         int64_t kernel = dims_in(c, 2)[2 + i], span = (dims_in(c, 0)[2 + i] - 1) * a->stride[i] + 1;
-        int64_t size = (dims_in(c, 1)[2 + i] + pads[i] + pads[n + i] - span) / a->dilation[i] + 1;
+        int64_t size = (dims_in(c, 1)[2 + i] + whole[i] + whole[n + i] - span) / a->dilation[i] + 1;
         if (size > kernel) y = aril__export_slice(c, y, 2 + i, 0, kernel, 1);
     }
     return set_out(c, 0, aril__export_transpose(c, y, n + 2, swap));
@@ -532,7 +556,9 @@ static void unfold_grad(aril__call *c, aril_tensor **out)
 static bool resizes_alike(const export_call *c)
 {
     const struct interpolate_attrs *a = c->attrs;
-    return (!a->antialias[0] || c->opset >= 18) && spatial_known(c, 0);
+    for (int d = 0; d < ndim_out(c, 0); d++)
+        if (dims_out(c, 0)[d] == 0) return false;
+    return !a->antialias[0] && spatial_known(c, 0);
 }
 
 /* Scales are given as they were, as sampling positions follow from them. */
@@ -557,8 +583,7 @@ static aril_status interpolate(export_call *c)
         attr[k++] =
             attr_text("nearest_mode", a->mode[0] == ARIL_NEAREST ? "floor" : "round_prefer_ceil");
     if (a->mode[0] == ARIL_CUBIC)
-        attr[k++] = attr_float("cubic_coeff_a", a->antialias[0] ? -0.5 : -0.75);
-    if (a->antialias[0]) attr[k++] = attr_int("antialias", 1);
+        attr[k++] = attr_float("cubic_coeff_a", -0.75);
     ARIL_SCOPE;
     export_value *sizes = NULL, *factors = NULL;
     if (scales)

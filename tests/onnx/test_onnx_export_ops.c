@@ -67,6 +67,7 @@ static bool has_no_form(const char *error)
         snprintf(start, sizeof start, "%s: ", without_form[i]);
         if (strstr(error, start)) return true;
     }
+    if (strstr(error, "update: a step of")) return true;
     /* Operators that came later, and forms for some attributes only. */
     return strstr(error, "has no form in operator set") || strstr(error, "for several axes");
 }
@@ -224,6 +225,7 @@ static void check_sample(const test_sample *s)
         return;
     }
     if (!plain_inputs(s, in)) return;
+    if (strcmp(s->op->name, "searchsorted") == 0) in[0] = aril_sort(in[0], -1, (aril_sort_opts){ 0 }, NULL);
     for (int i = 0; i < 4; i++) {
         call c = { .s = s, .opset = only ? atoi(only) : all[i] };
         check_export(&c, in);
