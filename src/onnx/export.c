@@ -8,6 +8,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { OLDEST = 13, DEFAULT_OPSET = 18, NEWEST = 28 };
 
@@ -216,25 +217,35 @@ static aril_status write_data(aril__message *graph, aril__file *f, const char *l
     return s;
 }
 
+static aril_status write_both(aril__message *model, aril__file *data, aril__file *f,
+                              const char *location)
+{
+    aril__bytes b = { 0 };
+    aril_status s = write_data(aril__message_set_sub(model, "graph"), data, location);
+    if (s == ARIL_OK) s = aril__message_write(model, &b);
+    if (s == ARIL_OK) s = aril__file_write(f, b.at, b.n);
+    aril__bytes_free(&b);
+    return s;
+}
+
+/* The data come first: a model is never there without them. */
 static aril_status save_beside(export_model *m, aril__message *model, const char *path)
 {
     const char *beside = aril__export_text(m, "%s.data", path), *slash = strrchr(beside, '/');
-    aril__file *data = aril__file_begin(beside);
-    if (!data) return aril__latest_status();
-    aril__bytes b = { 0 };
+    bool new = access(beside, F_OK) != 0;
+    aril__file *data = aril__file_begin(beside), *f = data ? aril__file_begin(path) : NULL;
     aril_status s =
-        write_data(aril__message_set_sub(model, "graph"), data, slash ? slash + 1 : beside);
-    if (s == ARIL_OK) s = aril__message_write(model, &b);
-    aril__file *f = s == ARIL_OK ? aril__file_begin(path) : NULL;
-    if (s == ARIL_OK) s = f ? aril__file_write(f, b.at, b.n) : aril__latest_status();
-    aril__bytes_free(&b);
-    if (s == ARIL_OK) {
+        f ? write_both(model, data, f, slash ? slash + 1 : beside) : aril__latest_status();
+    if (s == ARIL_OK)
         s = aril__file_commit(data);
-        data = NULL;
+    else
+        aril__file_abandon(data);
+    if (s == ARIL_OK) {
+        s = aril__file_commit(f);
+        if (s < 0 && new) unlink(beside);
+    } else {
+        aril__file_abandon(f);
     }
-    aril__file_abandon(data);
-    if (s == ARIL_OK) return aril__file_commit(f);
-    aril__file_abandon(f);
     return s;
 }
 

@@ -349,8 +349,8 @@ static void embedding_bag(aril__call *c, aril_tensor **out)
     aril_tensor *begun = aril_cast(aril_ge(place, offsets), dtype); /* [bags,n] */
     if (!a->last[0])
         begun = aril_cat(ARIL_LIST(begun, aril_zeros_like(aril_slice(begun, 0, 0, 1, 1))), 0);
-    aril_tensor *inside = aril_sub(aril_slice(begun, 0, 0, bags, 1),
-                                   aril_slice(begun, 0, 1, bags + 1, 1));
+    aril_tensor *inside =
+        aril_sub(aril_slice(begun, 0, 0, bags, 1), aril_slice(begun, 0, 1, bags + 1, 1));
     aril_tensor *sum = aril_matmul(aril_mul(inside, factor), rows);
     aril_tensor *count = aril_clamp_min(aril_sum(aril_mul(inside, part), ARIL_KEEPDIM(1)), 1.0);
     out[0] = a->mean[0] ? aril_div(sum, count) : sum;

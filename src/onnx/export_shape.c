@@ -100,6 +100,11 @@ static aril_status transpose(export_call *c)
 /* To the sizes of the result, of which one may be unknown without computing it. */
 static aril_status reshape(export_call *c)
 {
+    bool empty = false;
+    for (int d = 0; d < ndim_out(c, 0); d++) empty |= dims_out(c, 0)[d] == 0;
+    if (empty && c->opset < 14) /* a size of 0 would be copied from the input */
+        return set_out(c, 0,
+                       aril__export_zeros(c, ndim_out(c, 0), dims_out(c, 0), dtype_out(c, 0)));
     return set_out(c, 0,
                    aril__export_reshape(c, aril__export_in(c, 0), ndim_out(c, 0), dims_out(c, 0)));
 }
@@ -327,12 +332,19 @@ static aril_status pad(export_call *c)
                        ATTRIBUTES(attr_text("mode", mode[a->mode[0]]))));
 }
 
+static bool pads_constant(const export_call *c)
+{
+    return ((const struct pad_attrs *)c->attrs)->mode[0] == ARIL_PAD_CONSTANT;
+}
+
+static aril_status pad_grad_added(export_call *c)
+{
+    return add_by_position(c, aril__op_find("pad"));
+}
+
 static aril_status pad_grad(export_call *c)
 {
     const struct pad_attrs *a = c->attrs;
-    if (a->mode[0] != ARIL_PAD_CONSTANT)
-        return c->opset >= 16 && is_sized(c) ? add_by_position(c, aril__op_find("pad"))
-                                             : ARIL__EXPORT_DECLINED;
     int n = ndim_in(c, 0);
     int64_t by[2 * ARIL_MAX_DIMS];
     for (int d = 0; d < n; d++) {
@@ -478,7 +490,8 @@ const export_rule aril__export_shape_rules[] = {
     KNOWN("view_write", 13, "ScatterElements", write_at, writes_known),
     WRITE("pad", 13, "Pad", pad),
     KNOWN("pad", 13, "Gather", by_position, is_sized),
-    WRITE("pad_grad", 13, "Pad", pad_grad),
+    KNOWN("pad_grad", 13, "Pad", pad_grad, pads_constant),
+    KNOWN("pad_grad", 16, "ScatterElements", pad_grad_added, is_sized),
     KNOWN("narrow_like", 13, "Slice", narrow_like, axis_known),
     KNOWN("pad_like", 13, "Pad", pad_like, axis_known),
     LOWER("repeat", repeat_of),

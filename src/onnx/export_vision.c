@@ -76,10 +76,9 @@ static aril_status conv(export_call *c)
     if (automatic)
         attr[4] =
             attr_text("auto_pad", a->same[0] == ARIL__SAME_LOWER ? "SAME_LOWER" : "SAME_UPPER");
-    export_value *y = put(c, "Conv",
-                          VALUES(x, aril__export_in(c, 1),
-                                 has(c, 2) ? aril__export_in(c, 2) : NULL),
-                          (export_attrs){ 5, attr });
+    export_value *y =
+        put(c, "Conv", VALUES(x, aril__export_in(c, 1), has(c, 2) ? aril__export_in(c, 2) : NULL),
+            (export_attrs){ 5, attr });
     return set_out(c, 0, aril__export_activation(c, y, a->activation[0]));
 }
 
@@ -131,11 +130,11 @@ static aril_status conv_dgrad(export_call *c)
     int64_t whole[6];
     memcpy(whole, pads, sizeof whole);
     cropped(c, NULL, n, pads, true); /* only to find what is left */
-    export_value *y = put(
-        c, "ConvTranspose", VALUES(aril__export_in(c, 0), aril__export_in(c, 1)),
-        ATTRIBUTES(attr_ints("strides", n, a->stride), attr_ints("dilations", n, a->dilation),
-                   attr_ints("pads", 2 * n, pads), attr_int("group", a->groups[0]),
-                   attr_ints("output_padding", n, more)));
+    export_value *y =
+        put(c, "ConvTranspose", VALUES(aril__export_in(c, 0), aril__export_in(c, 1)),
+            ATTRIBUTES(attr_ints("strides", n, a->stride), attr_ints("dilations", n, a->dilation),
+                       attr_ints("pads", 2 * n, pads), attr_int("group", a->groups[0]),
+                       attr_ints("output_padding", n, more)));
     return set_out(c, 0, cropped(c, y, n, whole, true));
 }
 
@@ -582,8 +581,7 @@ static aril_status interpolate(export_call *c)
     if (nearest)
         attr[k++] =
             attr_text("nearest_mode", a->mode[0] == ARIL_NEAREST ? "floor" : "round_prefer_ceil");
-    if (a->mode[0] == ARIL_CUBIC)
-        attr[k++] = attr_float("cubic_coeff_a", -0.75);
+    if (a->mode[0] == ARIL_CUBIC) attr[k++] = attr_float("cubic_coeff_a", -0.75);
     ARIL_SCOPE;
     export_value *sizes = NULL, *factors = NULL;
     if (scales)

@@ -2,17 +2,11 @@
  * same values. ARIL_TEST_OP=name selects one op, ARIL_TEST_OPSET=18 one operator set, and
  * ARIL_EXPORT_DIR keeps models and values in the layout of ONNX's tests, for tests/peers. */
 #include "aril/aril.h"
-#include "formats/proto.h"
-#include "formats/schemas.h"
-#include "onnx/export.h"
+#include "onnx/export_case.h"
 #include "support/compare.h"
 #include "support/run_op.h"
-#include "support/temp.h"
-#include "support/test.h"
 
-#include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 enum { MAX_OUT = 2 * TEST_RESULTS + TEST_INPUTS };
 
@@ -111,41 +105,12 @@ static int take_inputs(call *c, aril_tensor *const *in, aril_tensor **to)
     return n;
 }
 
-/* ---- files for other programs ---- */
-
-static void write_value(const char *folder, const char *kind, int i, aril_tensor *t)
+static const char *case_name(const call *c)
 {
-    char path[1400];
-    snprintf(path, sizeof path, "%s/test_data_set_0/%s_%d.pb", folder, kind, i);
-    aril__message *m = aril__message_new(&aril__onnx_TensorProto);
-    t = aril_contiguous(aril_detach(t));
-    aril__export_tensor(m, t, kind);
-    CHECK(aril__message_save(m, path) == ARIL_OK);
-    aril__message_free(m);
-}
-
-static const char *case_folder(const call *c)
-{
-    static char folder[1200];
-    char inner[1300];
-    const char *keep = getenv("ARIL_EXPORT_DIR");
-    if (!keep) return NULL;
-    snprintf(folder, sizeof folder, "%s/%s_%d%s_%d", keep, c->s->op->name, c->s->index,
-             c->grads ? "_grad" : "", c->opset);
-    snprintf(inner, sizeof inner, "%s/test_data_set_0", folder);
-    mkdir(keep, 0777);
-    mkdir(folder, 0777);
-    mkdir(inner, 0777);
-    return folder;
-}
-
-static void keep_case(const call *c, int n_in, aril_tensor *const *in, int n_out,
-                      aril_tensor *const *out)
-{
-    const char *folder = case_folder(c);
-    if (!folder) return;
-    for (int i = 0; i < n_in; i++) write_value(folder, "input", i, in[i]);
-    for (int i = 0; i < n_out; i++) write_value(folder, "output", i, out[i]);
+    static char name[200];
+    snprintf(name, sizeof name, "%s_%d%s_%d", c->s->op->name, c->s->index, c->grads ? "_grad" : "",
+             c->opset);
+    return name;
 }
 
 /* ---- the check ---- */
@@ -180,10 +145,7 @@ static void check_export(call *c, aril_tensor *const *in)
     aril_clear_error(); /* of a model that failed */
     aril_tensor *mine[TEST_INPUTS], *want[MAX_OUT] = { NULL };
     int n = take_inputs(c, in, mine);
-    const char *folder = case_folder(c);
-    char path[1400];
-    snprintf(path, sizeof path, "%s", folder ? "" : temp_path("op.onnx"));
-    if (folder) snprintf(path, sizeof path, "%s/model.onnx", folder);
+    const char *path = case_path(case_name(c));
     aril_program *p = aril_jit(run_sample, c, (aril_jit_opts){ .name = c->s->op->name });
     aril_status s = aril_program_export(p, (aril_list){ n, mine }, path,
                                         (aril_export_opts){ .opset = c->opset });
@@ -193,14 +155,13 @@ static void check_export(call *c, aril_tensor *const *in)
                   c->grads ? " with gradients" : "", c->opset, aril_error());
         aril_clear_error();
         count.refused++;
-        if (folder) remove(path);
         return;
     }
     run_sample(c, mine, want);
     CHECK_MSG(aril_ok(), "%s: %s", c->s->name, aril_error());
     n = take_inputs(c, in, mine);
     check_model(c, path, n, mine, want);
-    keep_case(c, n, mine, results(want), want);
+    keep_case(case_name(c), 0, n, mine, results(want), want);
     count.models++;
 }
 
@@ -225,7 +186,8 @@ static void check_sample(const test_sample *s)
         return;
     }
     if (!plain_inputs(s, in)) return;
-    if (strcmp(s->op->name, "searchsorted") == 0) in[0] = aril_sort(in[0], -1, (aril_sort_opts){ 0 }, NULL);
+    if (strcmp(s->op->name, "searchsorted") == 0)
+        in[0] = aril_sort(in[0], -1, (aril_sort_opts){ 0 }, NULL);
     for (int i = 0; i < 4; i++) {
         call c = { .s = s, .opset = only ? atoi(only) : all[i] };
         check_export(&c, in);
