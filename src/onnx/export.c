@@ -360,6 +360,13 @@ static aril_status export_program(job *j, aril_list in)
     return s == ARIL_OK ? j->status : s;
 }
 
+/* A loaded program has the name of its file. */
+static const char *base_name(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash ? slash + 1 : path;
+}
+
 aril_status aril_program_export(const aril_program *p, aril_list inputs, const char *path,
                                 aril_export_opts opts)
 {
@@ -367,7 +374,7 @@ aril_status aril_program_export(const aril_program *p, aril_list inputs, const c
     if (s < 0) return s;
     job j = { .what = "program_export",
               .path = path,
-              .name = opts.name ? opts.name : aril__program_name(p),
+              .name = opts.name ? opts.name : base_name(aril__program_name(p)),
               .opts = &opts,
               .program = p };
     return export_program(&j, inputs);

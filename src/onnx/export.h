@@ -160,6 +160,12 @@ const export_rule *aril__export_rules(int table);
 /* The row for an op at a version, first to be tried after `last` (NULL: the first). */
 const export_rule *aril__export_rule(const aril__op *op, int opset, const export_rule *last);
 
+/* For the page of operators: the ops that an operator is written for; how each op is written. */
+void aril__export_list_ops(FILE *to, const char *onnx);
+void aril__export_list(FILE *to);
+/* Whether an elementwise op has a formula in other ops. */
+bool aril__export_has_formula(const aril__op *op);
+
 /* Writes a graph into g->to: inputs have their values already. */
 aril_status aril__export_walk(export_graph *g);
 /* Writes the decomposition of a node in its place. */

@@ -117,7 +117,7 @@ static void by_formula(aril__call *c, aril_tensor **out)
 }
 
 /* A formula that is a function of the same name has no other form. */
-static bool has_formula(const aril__op *op)
+bool aril__export_has_formula(const aril__op *op)
 {
     char own[64];
     if (!op->formula || op->formula->is_grad) return false;
@@ -171,7 +171,7 @@ static aril_status write_call(export_call *c)
     if (s != ARIL__EXPORT_DECLINED) return s;
     if (is_constant(c)) return write_constant(c);
     if (c->op->decompose) return aril__export_lowered(c, c->op->decompose);
-    if (has_formula(c->op)) return aril__export_lowered(c, by_formula);
+    if (aril__export_has_formula(c->op)) return aril__export_lowered(c, by_formula);
     return no_form(c);
 }
 
