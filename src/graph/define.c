@@ -512,3 +512,38 @@ aril_program *aril_graph_function(aril_list inputs, aril_list outputs, aril_list
     free(at);
     return p;
 }
+
+/* ---- a part of a graph ---- */
+
+aril_status aril__graph_look_part(aril_list inputs, aril_list outputs, aril_list updates,
+                                  void (*fn)(const aril__graph *g, const uint32_t *inputs,
+                                             void *ctx),
+                                  void *ctx)
+{
+    const aril_tensor *any = outputs.n > 0 ? outputs.at[0] : updates.n > 0 ? updates.at[0] : NULL;
+    aril_graph *g = graph_of("graph_export", any);
+    if (!g) return aril__latest_status();
+    request out = { 0 }, all = { 0 };
+    aril__effect *effects = NULL;
+    const aril__graph *of = aril__tracing_graph(g->t);
+    uint32_t *at = aril__malloc(((size_t)inputs.n + 1) * sizeof *at);
+    aril_status s = at ? find_inputs(g, inputs, at) : ARIL_ERR_MEMORY;
+    if (s == ARIL_OK) s = make_request(g, "graph_export", outputs, &out);
+    if (s == ARIL_OK) s = make_request(g, "graph_export", updates, &all);
+    if (s == ARIL_OK && !(effects = aril__malloc((all.n_effects + 1) * sizeof *effects)))
+        s = aril__fail(ARIL_ERR_MEMORY, "graph_export: out of memory");
+    if (s == ARIL_OK) {
+        aril__graph part = *of; /* the same nodes and values with other results */
+        part.outputs = out.fetch;
+        part.n_outputs = out.n_fetch;
+        part.effects = effects;
+        part.n_effects = all.n_effects;
+        for (uint32_t i = 0; i < all.n_effects; i++) effects[i] = of->effects[all.effects[i]];
+        fn(&part, at, ctx);
+    }
+    free_request(&out);
+    free_request(&all);
+    free(effects);
+    free(at);
+    return s;
+}

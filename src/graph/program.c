@@ -830,11 +830,37 @@ aril_status aril__program_look_plain(const aril_program *p, aril_list in,
     trace t = { .n_in = in.n, .whole = aril__calloc((size_t)in.n + 1) };
     aril_status s = t.whole ? check_inputs(p, in, false) : no_memory(p);
     if (s == ARIL_OK) s = record(p, in, false, &t, &again, &n_out);
+    if (s == ARIL_OK && again) { /* modules were built, which drew numbers: now they are there */
+        aril__graph_free(t.g);
+        aril__watches_free(&t.watches);
+        t.g = NULL;
+        s = record(p, in, false, &t, &again, &n_out);
+    }
+    if (s == ARIL_OK && is_untraced(p))
+        s = aril__fail(ARIL_ERR_STATE, "%s: depends on values, so that it cannot be traced",
+                       p->name);
     if (s == ARIL_OK) fn(t.g, ctx);
     aril__graph_free(t.g);
     aril__watches_free(&t.watches);
     free(t.whole);
     return s;
+}
+
+aril_status aril__program_look_sized(const aril_program *p, aril_list in, const aril_shape *sizes,
+                                     int n_sizes, void (*fn)(const aril__graph *g, void *ctx),
+                                     void *ctx)
+{
+    aril_program with = *p; /* its lock is not used */
+    if (sizes) {
+        with.sizes = (aril_shape *)(uintptr_t)sizes;
+        with.n_sizes = n_sizes;
+    }
+    return aril__program_look_plain(&with, in, fn, ctx);
+}
+
+const char *aril__program_name(const aril_program *p)
+{
+    return p->name;
 }
 
 static void print_to(const aril__graph *g, void *to)

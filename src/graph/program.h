@@ -26,6 +26,22 @@ bool aril__program_look(const aril_program *p, void (*fn)(const aril__graph *g, 
 aril_status aril__program_look_plain(const aril_program *p, aril_list in,
                                      void (*fn)(const aril__graph *g, void *ctx), void *ctx);
 
+/* The same with other sizes left open than those of the program, as aril_jit takes them; NULL: with
+ * its own. Fails if the function depends on values. */
+aril_status aril__program_look_sized(const aril_program *p, aril_list in, const aril_shape *sizes,
+                                     int n_sizes, void (*fn)(const aril__graph *g, void *ctx),
+                                     void *ctx);
+
+/* The name of a program. */
+const char *aril__program_name(const aril_program *p);
+
+/* Calls fn with a defined graph as if it had only these results and updates; inputs[i] is the
+ * number of the input that placeholder i is. */
+aril_status aril__graph_look_part(aril_list inputs, aril_list outputs, aril_list updates,
+                                  void (*fn)(const aril__graph *g, const uint32_t *inputs,
+                                             void *ctx),
+                                  void *ctx);
+
 /* aril_program_run, except that a function that cannot be traced is no error of this thread: then
  * *untraced gets a reference to the reason, otherwise NULL, and out[] is left alone. With
  * `recorded`, results are connected with autograd: inputs and parameters get their gradients. */

@@ -2,6 +2,7 @@
 #include "onnx/program.h"
 
 #include "graph/program.h"
+#include "onnx/export.h"
 #include "onnx/rules.h"
 
 #include <stdlib.h>
@@ -175,9 +176,13 @@ void aril_onnx_operators(FILE *to)
             "test-onnx --operators` prints it: %zu operators\nand the versions of their operator "
             "sets that are supported. [How to load a model](onnx.md).\n\n",
             n);
-    fputs("| operator | domain | versions |\n|---|---|---|\n", to);
-    for (size_t i = 0; i < n; i++)
-        fprintf(to, "| %s | %s | %d to %d |\n", all[i]->name,
+    fputs("| operator | domain | versions | written for |\n|---|---|---|---|\n", to);
+    for (size_t i = 0; i < n; i++) {
+        fprintf(to, "| %s | %s | %d to %d |", all[i]->name,
                 *all[i]->domain ? all[i]->domain : "ai.onnx", all[i]->from,
                 all[i]->to ? all[i]->to : ONNX_NEWEST);
+        if (!*all[i]->domain) aril__export_list_ops(to, all[i]->name);
+        fputs(" |\n", to);
+    }
+    aril__export_list(to);
 }
