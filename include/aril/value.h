@@ -17,6 +17,7 @@ ARIL_C_BEGIN
 
 typedef struct aril_value aril_value;
 
+/* What a value is. */
 typedef enum aril_value_kind {
     ARIL_VALUE_TENSOR,
     ARIL_VALUE_TEXT, /* a tensor of strings */
@@ -40,6 +41,7 @@ typedef struct aril_values {
  *
  * NULL, with an error, if an argument is wrong or memory runs out. */
 
+/* A tensor as a value, which holds a reference to it. */
 ARIL_API aril_value *aril_value_of(aril_tensor *t);
 /* Strings in a shape, in row-major order. They are copied; equal ones are stored once. */
 ARIL_API aril_value *aril_value_text(aril_shape shape, const char *const *strings);
@@ -51,6 +53,7 @@ ARIL_API aril_value *aril_value_optional(aril_value *item);
 
 /* ---- reading ---- */
 
+/* What v is. ARIL_VALUE_OPTIONAL, with an error, if it is NULL. */
 ARIL_API aril_value_kind aril_value_kind_of(const aril_value *v);
 /* The tensor of a value, or of what an optional has; borrowed. Poisoned, with an error, if it is
  * none. */

@@ -523,7 +523,7 @@ aril_status aril__graph_look_part(aril_list inputs, aril_list outputs, aril_list
     const aril_tensor *any = outputs.n > 0 ? outputs.at[0] : updates.n > 0 ? updates.at[0] : NULL;
     aril_graph *g = graph_of("graph_export", any);
     if (!g) return aril__latest_status();
-    request out = { 0 }, all = { 0 };
+    aril__request out = { 0 }, all = { 0 };
     aril__effect *effects = NULL;
     const aril__graph *of = aril__tracing_graph(g->t);
     uint32_t *at = aril__malloc(((size_t)inputs.n + 1) * sizeof *at);
@@ -534,8 +534,8 @@ aril_status aril__graph_look_part(aril_list inputs, aril_list outputs, aril_list
         s = aril__fail(ARIL_ERR_MEMORY, "graph_export: out of memory");
     if (s == ARIL_OK) {
         aril__graph part = *of; /* the same nodes and values with other results */
-        part.outputs = out.fetch;
-        part.n_outputs = out.n_fetch;
+        part.outputs = out.out;
+        part.n_outputs = out.n_out;
         part.effects = effects;
         part.n_effects = all.n_effects;
         for (uint32_t i = 0; i < all.n_effects; i++) effects[i] = of->effects[all.effects[i]];
