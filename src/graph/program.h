@@ -40,7 +40,7 @@ typedef struct aril__program_kind {
     /* Runs it on values. Returns false, and does nothing, if inputs and results are tensors: then
      * it is run on those. NULL: they always are. */
     bool (*values)(void *ctx, aril_values in, aril_value **out, aril_status *status);
-    /* Whether traces are for values of small inputs: see aril__is_small_input. NULL: they are not. */
+    /* Whether traces are for values of small inputs (aril__is_small_input). NULL: they are not. */
     bool (*by_value)(void *ctx);
     bool fixed; /* nobody changes the tensors that it reads besides its inputs */
 } aril__program_kind;
