@@ -372,16 +372,6 @@ static aril__value_id scaled_weight(folding *f, aril__value_id w, aril__value_id
     return id ? f->p->g->nodes[id].out : 0;
 }
 
-/* Whether the device adds the residual of a normalization to the product that a convolution is. */
-static bool adds_to_product(pass *p, const aril__graph_node *n, const aril__graph_node *conv)
-{
-    int64_t act = *activation_in(p, n);
-    int rows = 0;
-    aril__rows_of(p->g->values[n->out].device->id.kind, &aril__op_conv_add, 0, NULL, &rows);
-    return rows && is_product(p, conv) && (act == ARIL_NO_ACTIVATION || act == ARIL_RELU) &&
-           aril__graph_alike(p->g, operand(p, n, 5), n->out);
-}
-
 /* batch_norm_eval(conv(x, w, b)) is conv(x, w * s, (b - mean) * s + bias), s = weight / sqrt(var +
  * eps), where the weights are so few that scaling them in each run is cheaper than a pass over the
  * result, or are constants. */
@@ -389,10 +379,8 @@ static bool fold_norm(pass *p, const aril__graph_node *n, bool *fits)
 {
     enum { MUCH_LARGER = 8 };
     const aril__graph_node *from = is_op(n, "batch_norm_eval") ? only_for(p, n, 0) : NULL;
-    if (!is_op(from, "conv") || *activation_in(p, from)) return false;
+    if (!is_op(from, "conv") || *activation_in(p, from) || operand(p, n, 5)) return false;
     aril__graph_node conv = *from;
-    aril__value_id h = operand(p, n, 5);
-    if (h && !adds_to_product(p, n, &conv)) return false;
     aril__value_id x = operand(p, &conv, 0), w = operand(p, &conv, 1), b = operand(p, &conv, 2);
     aril__value_id weight = operand(p, n, 1), bias = operand(p, n, 2), mean = operand(p, n, 3),
                    var = operand(p, n, 4);
@@ -414,9 +402,8 @@ static bool fold_norm(pass *p, const aril__graph_node *n, bool *fits)
     aril__value_id shift = b ? fold_op(&f, "sub", b, mean) : fold_op(&f, "neg", mean, 0);
     shift = fold_op(&f, "mul", shift, s);
     if (bias) shift = fold_op(&f, "add", shift, bias);
-    aril__value_id in[4] = { x, scaled_weight(&f, w, s), shift, h };
-    const aril__op *op = h ? &aril__op_conv_add : conv.op;
-    *fits = f.fits && replace(p, n, add_like(p, n, op, h ? 4 : 3, in, &attrs, n->out));
+    aril__value_id in[3] = { x, scaled_weight(&f, w, s), shift };
+    *fits = f.fits && replace(p, n, add_like(p, n, conv.op, 3, in, &attrs, n->out));
     return *fits;
 }
 

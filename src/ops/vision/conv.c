@@ -234,8 +234,7 @@ void aril__conv_describe(const aril__run *r, aril__conv *d)
         transposed = forward_attrs(r->attrs);
         a = &transposed;
     }
-    bool forward = r->op == &aril__op_conv || r->op == &aril__op_conv_add;
-    if ((forward || r->op == &aril__op_conv_transpose) && r->n_in > 2) b = r->in[2];
+    if ((r->op == &aril__op_conv || r->op == &aril__op_conv_transpose) && r->n_in > 2) b = r->in[2];
     d->activation = r->op == &aril__op_conv ? a->activation[0] : 0;
     if (r->op == &aril__op_conv_transpose)
         d->activation = ((const struct conv_transpose_attrs *)r->attrs)->activation[0];
@@ -431,67 +430,19 @@ OP(conv_dgrad, .doc = "gradient of conv with respect to its input, in the shape 
    .vjp = conv_dgrad_vjp, .saves = { IN(1), IN(0) | LIKE(1) }, .flops = conv_dgrad_flops,
    .samples = conv_dgrad_samples, WITH_ATTRS(conv));
 
-/* ---- sums with another tensor ---- */
-
-/* in[3] is added to the result. */
-static aril_status check_added(aril__call *c)
-{
-    const aril_tensor *h = c->in[3];
-    const aril__meta *o = &c->out[0];
-    bool same = o->ndim == h->ndim && h->dtype == c->in[0]->dtype;
-    for (int d = 0; d < o->ndim && same; d++) same = !differ(h->dim[d], o->dim[d]);
-    char a[ARIL__SHAPE_TEXT], b[ARIL__SHAPE_TEXT];
-    if (same) return ARIL_OK;
-    return aril__fail(ARIL_ERR_SHAPE, "%s: %s is added to a result of shape %s", c->op->name,
-                      aril__text(a, h), aril__shape_text(b, o->ndim, o->dim));
-}
-
-static aril_status conv_add_infer(aril__call *c)
-{
-    aril_status s = conv_infer(c);
-    return s == ARIL_OK ? check_added(c) : s;
-}
-
-static aril_status conv_add_ref(aril__run *r)
-{
-    aril_status s = conv_ref(r);
-    int64_t act = ((const struct conv_attrs *)r->attrs)->activation[0];
-    for (int64_t i = 0; i < r->out[0]->numel && s == ARIL_OK; i++) {
-        double y = aril__get(r->out[0], i) + aril__get(r->in[3], i);
-        aril__put(r->out[0], i, aril__activate(act, y));
-    }
-    return s;
-}
-
-static void conv_add_decompose(aril__call *c, aril_tensor **out)
-{
-    struct conv_attrs a = *(const struct conv_attrs *)c->attrs;
-    int64_t act = a.activation[0];
-    a.activation[0] = ARIL_NO_ACTIVATION;
-    out[0] = aril_add(aril__op_with(&a, &aril__op_conv, c->in[0], c->in[1], c->in[2]), c->in[3]);
-    out[0] = aril__activation(out[0], act);
-}
-
-static const struct conv_attrs conv_add_relu = {
-    .stride = { 1, 1, 1 }, .dilation = { 1, 1, 1 }, .groups = { 1 }, .activation = { ARIL_RELU }
-};
-static const aril__sample conv_add_samples[] = {
-    { .in = { "[2,3,5,4]", "[4,3,1,1]", "[4]", "[2,4,5,4]" },
-      .attrs = &conv_add_relu,
-      .flags = SAMPLE_BATCH },
-    { .in = { "[2,3,5,4]", "[2,3,3,2]", "-", "[2,2,3,3]" }, .attrs = PLAIN },
-    SAMPLE_END
-};
-OP(conv_add, .doc = "convolution plus another tensor, with an optional bias and activation",
-   .min_in = 4, .max_in = 4, .n_out = 1, .optional = IN(2), .flags = STRIDED | KEEPS_CHANNELS,
-   .types = DT_FLOAT, .native = DT(ARIL_F32) | DT(ARIL_F64), .infer = conv_add_infer,
-   .ref = conv_add_ref, .decompose = conv_add_decompose, .flops = conv_flops,
-   .samples = conv_add_samples, WITH_ATTRS(conv));
+/* ---- conv_dgrad_add ---- */
 
 static aril_status conv_dgrad_add_infer(aril__call *c)
 {
+    const aril_tensor *x = c->in[2], *h = c->in[3];
     aril_status s = conv_dgrad_infer(c);
-    return s == ARIL_OK ? check_added(c) : s;
+    bool same = x->ndim == h->ndim && h->dtype == c->in[0]->dtype;
+    for (int d = 0; d < x->ndim && same; d++) same = !differ(h->dim[d], x->dim[d]);
+    char a[ARIL__SHAPE_TEXT], b[ARIL__SHAPE_TEXT];
+    if (s == ARIL_OK && !same)
+        return aril__fail(ARIL_ERR_SHAPE, "conv_dgrad_add: %s is added to a gradient of %s",
+                          aril__text(a, h), aril__text(b, x));
+    return s;
 }
 
 static aril_status conv_dgrad_add_ref(aril__run *r)

@@ -1,7 +1,6 @@
 /* Convolution over one to three spatial dimensions, and the two products that are its gradients:
  *
  *     conv(x, w, b)          x [N,C,in...], w [K,C/groups,kernel...], b [K] -> y [N,K,out...]
- *     conv_add(x, w, b, h)   the same plus h, before the activation
  *     conv_dgrad(g, w, x)    g like y -> like x; only the shape of x is read
  *     conv_dgrad_add(g, w, x, h)    the same plus h, another part of the gradient
  *     conv_wgrad(g, x, w)    g like y -> like w; only the shape of w is read
@@ -15,8 +14,8 @@
 #include "ops/vision/slide.h"
 
 /* Ops that other files name. */
-extern const aril__op aril__op_conv, aril__op_conv_add, aril__op_conv_dgrad,
-    aril__op_conv_dgrad_add, aril__op_conv_transpose, aril__op_conv_wgrad;
+extern const aril__op aril__op_conv, aril__op_conv_dgrad, aril__op_conv_dgrad_add,
+    aril__op_conv_transpose, aril__op_conv_wgrad;
 
 /* One number per spatial dimension; padding in pairs: before and after. `same` computes the padding
  * from the input's size instead (ARIL__SAME_...). `activation` applies to a forward op's result;

@@ -52,7 +52,7 @@ aril_cuda_conv aril_cuda_conv_of(const aril_run *r, aril_cuda_conv_role role, bo
     d.c = d.w.dim[1];
     d.k = d.w.dim[0] / d.groups;
     d.has_bias = bias != nullptr;
-    d.has_plus = role != ARIL_CUDA_CONV_W && !transposed && aril_cuda_host->n_in(r) > 3;
+    d.has_plus = role == ARIL_CUDA_CONV_X && !transposed && aril_cuda_host->n_in(r) > 3;
     d.bias_stride = bias ? aril_cuda_host->strides(bias)[0] : 0;
     d.activation = forward ? (int)a.activation[0] : 0;
     for (int i = 0; i < 3; i++) {
@@ -273,7 +273,6 @@ static aril_status run_as(aril_run *r, aril_cuda_conv_role role, bool transposed
     if (n == 0) return ARIL_OK;
     aril_cuda_conv d = aril_cuda_conv_of(r, role, transposed);
     aril_cuda_conv_addresses(r, &d);
-    if (d.has_plus) d.activation = 0; /* it follows the sum */
     ARIL_CUDA_SWITCH_FLOAT(aril_cuda_host->type(r), S, launch<S>(r, d, n));
     return aril_cuda_launched(r);
 }

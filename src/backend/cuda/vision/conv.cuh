@@ -18,7 +18,7 @@ struct aril_cuda_conv {
     const void *bias; /* in run only */
     int64_t bias_stride;
     bool has_bias;
-    const void *plus; /* in run only: added to the result, in the same order */
+    const void *plus; /* in run only: added to the gradient of x, in the same order */
     bool has_plus;
     int activation;
     int spatial; /* dimensions of the op */

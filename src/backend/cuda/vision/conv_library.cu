@@ -2,7 +2,6 @@
  * an activation, and a bias that the way does not add, follow in one pass over the result. */
 #include "backend/cuda/vision/conv_library.cuh"
 
-#include "backend/cuda/linalg/epilogue.cuh"
 #include "backend/cuda/vision/conv_way.cuh"
 
 #include <new>
@@ -240,29 +239,26 @@ static aril_status turn(aril_run *r, const prepared *q, const void *from, void *
     return aril_cuda_launched(r);
 }
 
-template <typename S> static __global__ void add_plus(S *x, const S *plus, int act, int64_t n)
+template <typename S> static __global__ void add_plus(S *x, const S *plus, int64_t n)
 {
     typedef typename aril_cuda_type<S>::compute C;
     ARIL_CUDA_LOOP(i, n)
     {
-        C sum = aril_cuda_to<C>(x[i]) + aril_cuda_to<C>(plus[i]);
-        x[i] = aril_cuda_from<S>(aril_cuda_activate(act, sum));
+        x[i] = aril_cuda_from<S>(aril_cuda_to<C>(x[i]) + aril_cuda_to<C>(plus[i]));
     }
 }
 
 /* For addresses that no product takes. */
 static aril_status run_plain_add(aril_run *r, const prepared *q)
 {
-    bool forward = q->task.d.role == ARIL_CUDA_CONV_Y;
-    aril_status s = forward ? aril_cuda_conv_run(r) : aril_cuda_conv_dgrad_run(r);
+    aril_status s = aril_cuda_conv_dgrad_run(r);
     int64_t n = aril_cuda_host->numel(aril_cuda_out(r, 0));
     unsigned blocks = aril_cuda_blocks(r, n, ARIL_CUDA_THREADS, 8);
     if (s < 0) return s;
     ARIL_CUDA_SWITCH_FLOAT(q->task.type, S,
                            (add_plus<S><<<blocks, ARIL_CUDA_THREADS, 0, aril_cuda_stream(r)>>>(
                                static_cast<S *>(aril_cuda_data(aril_cuda_out(r, 0))),
-                               static_cast<const S *>(aril_cuda_data(aril_cuda_in(r, 3))),
-                               q->task.d.activation, n)));
+                               static_cast<const S *>(aril_cuda_data(aril_cuda_in(r, 3))), n)));
     return aril_cuda_launched(r);
 }
 

@@ -327,8 +327,7 @@ const char *aril_cuda_conv_product_run(const aril_run *r, const aril_cuda_conv_p
     if (p->strided && d.role != ARIL_CUDA_CONV_X) move_as(r, p, d, packed);
     for (int64_t i = 0; i < calls && !why; i++, x += x_step, y += y_step) {
         if (d.role == ARIL_CUDA_CONV_Y)
-            why = multiply(r, p, p->last ? w : x, p->last ? x : w,
-                           plus ? plus + i * y_step : nullptr, d.bias, y, memory);
+            why = multiply(r, p, p->last ? w : x, p->last ? x : w, nullptr, d.bias, y, memory);
         else if (d.role == ARIL_CUDA_CONV_X)
             why = multiply(r, p, p->last ? w : y, p->last ? y : w,
                            plus ? plus + i * x_step : nullptr, nullptr, x, memory);

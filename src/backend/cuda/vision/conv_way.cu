@@ -114,18 +114,12 @@ static bool is_packed(const aril_cuda_conv_task *t)
     return t->x_pitch == t->d.x.dim[1] && t->y_pitch == t->d.y.dim[1];
 }
 
-/* Whether something is left to do after a product: then nothing can be added in it. */
-static bool follows_product(const aril_cuda_conv_task *t, const aril_cuda_conv_product *p)
-{
-    return (t->d.has_bias && !p->bias) || (t->d.activation && !p->relu);
-}
-
 static bool make_product(const aril_cuda_conv_task *t, int choice, aril_cuda_conv_way *way)
 {
     if (!aril_cuda_conv_is_product(t->d) ||
         !aril_cuda_conv_product_make(t->device, t->d, t->type, t->last, t->x_pitch, t->y_pitch,
                                      choice, &way->product) ||
-        (t->d.has_plus && (way->product.strided || follows_product(t, &way->product))))
+        (t->d.has_plus && way->product.strided))
         return false;
     way->kind = ARIL_CUDA_CONV_PRODUCT;
     way->workspace = way->product.workspace;
@@ -438,12 +432,6 @@ static size_t bytes_of(const aril_cuda_conv_task *t, const aril_cuda_image &m, i
     return (size_t)(m.dim[0] * pitch * aril_cuda_area(m) * aril_cuda_size(t->type));
 }
 
-static size_t plus_bytes(const aril_cuda_conv_task *t)
-{
-    return t->d.role == ARIL_CUDA_CONV_Y ? bytes_of(t, t->d.y, t->y_pitch)
-                                         : bytes_of(t, t->d.x, t->x_pitch);
-}
-
 /* Bits of floats from 0.5 to 1 of both signs, as one f32 or two bf16: what is computed from other
  * data may take another time. */
 static __global__ void scatter_bits(uint32_t *to, size_t n)
@@ -477,7 +465,7 @@ static bool begin_scratch(const aril_run *r, const aril_cuda_conv_task *t, scrat
     void *plus = nullptr;
     bool ok =
         cudaEventCreate(&s->begin) == cudaSuccess && cudaEventCreate(&s->end) == cudaSuccess &&
-        (!t->d.has_plus || allocate(r, &plus, plus_bytes(t), true)) &&
+        (!t->d.has_plus || allocate(r, &plus, bytes_of(t, t->d.x, t->x_pitch), true)) &&
         allocate(r, &s->d.x.data, bytes_of(t, t->d.x, t->x_pitch), true) &&
         allocate(r, &s->d.w.data, bytes_of(t, t->d.w, t->d.w.dim[1]), true) &&
         allocate(r, &s->d.y.data, bytes_of(t, t->d.y, t->y_pitch), true) &&
