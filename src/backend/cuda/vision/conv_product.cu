@@ -7,7 +7,6 @@
  * [columns,rows]. */
 #include "backend/cuda/vision/conv_product.cuh"
 
-#include "aril/activation.h"
 #include "backend/cuda/vision/conv_parts.cuh"
 
 static const size_t MAX_ALGORITHM = (size_t)64 << 20, MAX_PARTS = (size_t)64 << 20;
@@ -23,13 +22,6 @@ bool aril_cuda_conv_is_product(const aril_cuda_conv &d)
     for (int i = 0; i < 3; i++)
         if (d.begin[i] || (d.y.dim[2 + i] - 1) * d.stride[i] >= d.x.dim[2 + i]) return false;
     return true;
-}
-
-bool aril_cuda_conv_product_adds(const aril_cuda_conv &d, aril_dtype type, bool last)
-{
-    bool low = type == ARIL_F16 || type == ARIL_BF16;
-    return low && last && d.role == ARIL_CUDA_CONV_Y && d.has_bias &&
-           (d.activation == 0 || d.activation == ARIL_RELU);
 }
 
 /* ---- descriptors ---- */
@@ -83,18 +75,6 @@ static bool lay_out(const aril_cuda_conv_product *p, cublasLtMatrixLayout_t to, 
                                                 &m.step, sizeof m.step) == CUBLAS_STATUS_SUCCESS;
 }
 
-/* What follows the product, as part of it. The address is that of some bias, for the heuristics. */
-static bool add_epilogue(aril_cuda_conv_product *p)
-{
-    const aril_cuda_blas *lt = p->lt;
-    cublasLtEpilogue_t what = p->relu ? CUBLASLT_EPILOGUE_RELU_BIAS : CUBLASLT_EPILOGUE_BIAS;
-    const void *like = reinterpret_cast<const void *>((uintptr_t)16);
-    return lt->cublasLtMatmulDescSetAttribute(&p->task, CUBLASLT_MATMUL_DESC_EPILOGUE, &what,
-                                              sizeof what) == CUBLAS_STATUS_SUCCESS &&
-           lt->cublasLtMatmulDescSetAttribute(&p->task, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &like,
-                                              sizeof like) == CUBLAS_STATUS_SUCCESS;
-}
-
 static bool describe(aril_cuda_conv_product *p, const sizes &s)
 {
     const aril_cuda_blas *lt = p->lt;
@@ -111,8 +91,8 @@ static bool describe(aril_cuda_conv_product *p, const sizes &s)
                                               sizeof first) == CUBLAS_STATUS_SUCCESS &&
            lt->cublasLtMatmulDescSetAttribute(&p->task, CUBLASLT_MATMUL_DESC_TRANSB, &second,
                                               sizeof second) == CUBLAS_STATUS_SUCCESS &&
-           (!p->bias || add_epilogue(p)) && lay_out(p, &p->first, s.first) &&
-           lay_out(p, &p->second, s.second) && lay_out(p, &p->result, s.result);
+           lay_out(p, &p->first, s.first) && lay_out(p, &p->second, s.second) &&
+           lay_out(p, &p->result, s.result);
 }
 
 /* Algorithm number `choice` of those whose sums are made in the compute type, always in the same
@@ -164,8 +144,6 @@ bool aril_cuda_conv_product_make(aril_cuda_device *device, const aril_cuda_conv 
     if (parts && element == 2) return false; /* sums of rounded parts */
     p->type = type;
     p->last = last;
-    p->bias = aril_cuda_conv_product_adds(d, type, last);
-    p->relu = p->bias && d.activation == ARIL_RELU;
     p->images = last ? 1 : d.y.dim[0];
     if (parts && (size_t)p->images > MAX_PARTS / part_bytes)
         p->images = (int64_t)(MAX_PARTS / part_bytes ? MAX_PARTS / part_bytes : 1);
@@ -291,17 +269,12 @@ static void add_up(const aril_run *r, const aril_cuda_conv_product *p, const ari
 
 /* plus: what the product is added to; NULL: nothing. */
 static const char *multiply(const aril_run *r, const aril_cuda_conv_product *p, const void *first,
-                            const void *second, const void *plus, const void *bias, void *result,
-                            void *workspace)
+                            const void *second, const void *plus, void *result, void *workspace)
 {
     static const float one = 1, zero = 0;
     static const double wide_one = 1, wide_zero = 0;
     bool wide = p->type == ARIL_F64;
     aril_cuda_conv_product q = *p; /* its descriptors are not const */
-    if (p->bias &&
-        q.lt->cublasLtMatmulDescSetAttribute(&q.task, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias,
-                                             sizeof bias) != CUBLAS_STATUS_SUCCESS)
-        return "cuBLASLt does not take the bias";
     cublasStatus_t s =
         q.lt->cublasLtMatmul(q.handle, &q.task, wide ? (const void *)&wide_one : (const void *)&one,
                              first, &q.first, second, &q.second,
@@ -327,12 +300,12 @@ const char *aril_cuda_conv_product_run(const aril_run *r, const aril_cuda_conv_p
     if (p->strided && d.role != ARIL_CUDA_CONV_X) move_as(r, p, d, packed);
     for (int64_t i = 0; i < calls && !why; i++, x += x_step, y += y_step) {
         if (d.role == ARIL_CUDA_CONV_Y)
-            why = multiply(r, p, p->last ? w : x, p->last ? x : w, nullptr, d.bias, y, memory);
+            why = multiply(r, p, p->last ? w : x, p->last ? x : w, nullptr, y, memory);
         else if (d.role == ARIL_CUDA_CONV_X)
             why = multiply(r, p, p->last ? w : y, p->last ? y : w,
-                           plus ? plus + i * x_step : nullptr, nullptr, x, memory);
+                           plus ? plus + i * x_step : nullptr, x, memory);
         else
-            why = multiply(r, p, x, y, nullptr, nullptr, p->parts_bytes ? parts : w, memory);
+            why = multiply(r, p, x, y, nullptr, p->parts_bytes ? parts : w, memory);
         if (!why && p->parts_bytes) add_up(r, p, d, parts, i > 0);
     }
     if (!why && p->strided && d.role == ARIL_CUDA_CONV_X) move_as(r, p, d, packed);

@@ -12,8 +12,6 @@ struct aril_cuda_conv_product {
     aril_dtype type;
     bool last;      /* channels-last: one product. Else one per sample */
     bool strided;   /* windows are apart: elements of x between them are skipped */
-    bool bias;      /* the product adds the bias, */
-    bool relu;      /* and applies ReLU: cuBLASLt's keeps NaN */
     int64_t images; /* of one call of cuBLASLt */
     cublasLtMatmulDescOpaque_t task;
     cublasLtMatrixLayoutOpaque_t first, second, result;
@@ -27,9 +25,6 @@ enum { ARIL_CUDA_CONV_ALGORITHMS = 6 }; /* that are worth timing */
 /* Whether the convolution is a product: groups, padding and kernels of more than one element are
  * not. */
 bool aril_cuda_conv_is_product(const aril_cuda_conv &d);
-
-/* Whether the product adds the bias, and applies ReLU if that follows. */
-bool aril_cuda_conv_product_adds(const aril_cuda_conv &d, aril_dtype type, bool last);
 
 /* The product by the heuristic's algorithm number `choice`; false if there is none. Channels-last
  * pixels are x_pitch and y_pitch elements apart. Addresses must be multiples of 16 bytes. */

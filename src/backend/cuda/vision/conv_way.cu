@@ -100,9 +100,7 @@ const char *aril_cuda_conv_way_run(const aril_run *r, const aril_cuda_conv_task 
     case ARIL_CUDA_CONV_IMPLICIT: aril_cuda_conv_implicit_run(r, d, workspace); break;
     default: why = run_engine(r, t, way, d, workspace);
     }
-    bool product = way->kind == ARIL_CUDA_CONV_PRODUCT;
-    bool activated = product ? way->product.relu : aril_cuda_conv_activates(d.activation);
-    bool done = way->fused && (!d.activation || activated);
+    bool done = way->fused && (!d.activation || aril_cuda_conv_activates(d.activation));
     if (why || d.role == ARIL_CUDA_CONV_W || done) return why;
     return follow(r, t, d, way->fused) == ARIL_OK ? nullptr : "the bias cannot be added";
 }
@@ -123,7 +121,7 @@ static bool make_product(const aril_cuda_conv_task *t, int choice, aril_cuda_con
         return false;
     way->kind = ARIL_CUDA_CONV_PRODUCT;
     way->workspace = way->product.workspace;
-    way->fused = way->product.bias;
+    way->fused = false;
     snprintf(way->name, sizeof way->name, "product %d", choice);
     return true;
 }
@@ -355,14 +353,13 @@ static bool likes_own(const aril_cuda_conv_task *t)
 }
 
 /* Whether a product is likely to be faster than cuDNN: it is in f32, unless many small products are
- * summed, and in f16 and bf16 unless elements are copied first or something follows it. */
+ * summed, and in f16 and bf16 unless elements are copied first or a bias is added afterwards. */
 static bool likes_product(const aril_cuda_conv_task *t)
 {
     const aril_cuda_conv &d = t->d;
     bool near = d.stride[0] * d.stride[1] * d.stride[2] == 1;
     if (t->type == ARIL_F32 && aril_cuda_tf32()) return false;
-    bool follows = d.has_bias || d.activation;
-    if (is_low(t)) return near && (!follows || aril_cuda_conv_product_adds(d, t->type, t->last));
+    if (is_low(t)) return near && !d.has_bias && !d.activation;
     return t->last || d.role != ARIL_CUDA_CONV_W || aril_cuda_area(d.y) >= 100;
 }
 
@@ -411,10 +408,9 @@ static bool key_of(const aril_run *r, const aril_cuda_conv_task *t, char *key, s
                       (long long)d.begin[i], (long long)d.dilation[i]);
     if (n < (int)size)
         n += snprintf(key + n, size - (size_t)n, " b%d a%d tf32=%d order=%d %s %d.%d %zu %zu %s",
-                      d.has_bias + aril_cuda_conv_product_adds(d, t->type, t->last), d.activation,
-                      t->type == ARIL_F32 && aril_cuda_tf32(), aril_cuda_host->deterministic(),
-                      t->device->name, t->device->major, t->device->minor, dnn, blas,
-                      aril_cuda_host->aril_version);
+                      d.has_bias, d.activation, t->type == ARIL_F32 && aril_cuda_tf32(),
+                      aril_cuda_host->deterministic(), t->device->name, t->device->major,
+                      t->device->minor, dnn, blas, aril_cuda_host->aril_version);
     return n < (int)size;
 }
 
