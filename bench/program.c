@@ -211,7 +211,7 @@ bool bench_run_begin(bench_run *r, const bench_case *c, aril_device device, bool
     if (c->task[0]) {
         r->task = bench_task_find(c->task);
         if (!r->task) fprintf(stderr, "aril bench: unknown task '%s'\n", c->task);
-        r->state = r->task ? r->task->begin() : NULL;
+        r->state = r->task ? r->task->begin(c->task) : NULL;
         return r->state && aril_ok();
     }
     bool has_net = false;

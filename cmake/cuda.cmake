@@ -91,7 +91,7 @@ if(have_cuda)
 
     # Formulas agree with the CPU's bit for bit: no contraction into fused multiply-adds.
     foreach(source ${cuda_sources})
-        if(source MATCHES "/cuda/(elementwise|index|random|update)/")
+        if(source MATCHES "/cuda/(elementwise|index|random|small|update)/")
             set_property(SOURCE ${source} APPEND PROPERTY COMPILE_OPTIONS "$<$<COMPILE_LANGUAGE:CUDA>:--fmad=false>")
         endif()
     endforeach()

@@ -33,6 +33,9 @@ typedef struct aril_jit_opts {
      * is not enough, values that are cheap to compute are computed again instead of kept. A run
      * that does not fit even so fails before it begins, and the error tells how much is missing. */
     int64_t max_memory;
+    /* What fn reads besides its inputs (parameters, buffers) is copied when it is traced: runs do
+     * not see later changes of it. For inference: an fn that changes such tensors is an error. */
+    bool freeze;
 } aril_jit_opts;
 
 /* A program that runs fn(ctx, in, out) from a recording of its operations. Tracing happens at the
@@ -200,7 +203,8 @@ ARIL_API aril_status aril_session_run(aril_session *s, aril_feeds feeds, aril_li
 
 /* Theano's function: a program that takes values for the placeholders `inputs`, returns the values
  * of `outputs` and performs `updates`, which aril_assign and its like have returned. The graph must
- * outlive it. */
+ * outlive it. Results are not connected to autograd: an input that was computed from tensors which
+ * require a gradient is an error. */
 ARIL_API aril_program *aril_graph_function(aril_list inputs, aril_list outputs, aril_list updates);
 
 /* Placeholders, variables and operations on symbolic tensors until the end of the block are on this

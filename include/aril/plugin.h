@@ -193,6 +193,15 @@ typedef struct aril_device_ops {
     aril_status (*replay)(void *self, aril_queue *queue, aril_recording *recording);
     void (*recording_free)(void *self, aril_recording *recording);
 
+    /* Small runs. `is_small` tells, from shapes, dtypes and attributes, whether a run of a row of
+     * this device takes less time than its launch; Aril asks when it plans. `record_small` gets
+     * those that have several such neighbours, in place of their rows. While the thread records, it
+     * may take them over: they are done, in order, before anything that is put into the queue
+     * later. At other times it may do them itself, so that they have the bits which they have in a
+     * recording. Without *recorded, the row runs as always. */
+    bool (*is_small)(void *self, const aril_run *r);
+    aril_status (*record_small)(void *self, const aril_run *r, bool *recorded);
+
     /* Named, nested ranges in the device's profiler. */
     void (*range_begin)(void *self, const char *name);
     void (*range_end)(void *self);

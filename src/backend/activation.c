@@ -1,8 +1,6 @@
 #include "backend/activation.h"
 
-#include "core/vector/targets.h"
-
-#include <math.h>
+#include "core/vector/vecmath.h"
 
 #define TEMPLATE "backend/activation.inc"
 #include "core/vector/each_target.inc"

@@ -1,6 +1,7 @@
 #include "autograd/node.h"
 #include "core/log.h"
 #include "graph/executor.h"
+#include "graph/prepare.h"
 #include "ops/shape/view.h"
 #include "ops/table/apply.h"
 
@@ -629,7 +630,11 @@ static aril_status run_instance(aril__exec_state *r, aril_tensor **got)
 {
     aril_status s = find_instance(r);
     if (s < 0) return s;
-    s = aril__instance_run(r, got);
+    s = aril__prepared_begin(r->g->prepared, r->n->epoch, &r->packs);
+    if (s == ARIL_OK) {
+        s = aril__instance_run(r, got);
+        r->n->epoch = aril__prepared_end(r->g->prepared, r->packs && s == ARIL_OK, r->n->epoch);
+    }
     return_instance(r->x, r->n);
     return s;
 }

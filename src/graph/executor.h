@@ -1,6 +1,6 @@
 /* The inside of an executor, for the files that implement it: exec.c (which nodes run, where values
- * are used last), plan.c (kernels, headers and places in memory for one set of sizes), layout.c
- * (where in the arena a place is) and run.c. */
+ * are used last), plan.c (kernels, headers and places in memory for one set of sizes), small.c
+ * (which kernels a device records together), layout.c (where in the arena a place is) and run.c. */
 #ifndef ARIL_GRAPH_EXECUTOR_H
 #define ARIL_GRAPH_EXECUTOR_H
 
@@ -76,6 +76,7 @@ enum aril__place_kind {
 typedef struct aril__place {
     uint8_t kind;
     uint8_t arena;        /* the number of the arena that it is in */
+    bool plain;           /* something else than a kernel with a form of its own reads it */
     uint32_t first, last; /* actions between which the memory is in use */
     uint32_t live;        /* while planning: slots in it whose values are still used */
     uint32_t header;      /* the first of the headers in it */
@@ -114,6 +115,7 @@ enum aril__action_kind {
 /* What a run does. */
 typedef struct aril__action {
     uint8_t kind;
+    bool small; /* one of several in a row that a device records together */
     uint16_t n_written;
     uint32_t step;
     uint32_t workspace;      /* the place of it; 0: none */
@@ -151,7 +153,8 @@ struct aril__instance {
     aril__arena_part arena[ARIL__MAX_ARENAS];
     uint32_t n_sources, n_headers, n_places, n_actions, n_results, n_unplanned;
     int n_arenas;
-    bool apart; /* of the executor */
+    bool apart;     /* of the executor */
+    unsigned epoch; /* of the prepared values that kernels have forms of; 0: none */
     /* During a run: tensors of slots without a header, and of results that headers describe. */
     aril_tensor **loose;
 };
@@ -166,6 +169,7 @@ typedef struct aril__exec_state {
     int64_t *size; /* of each unknown; -1: not known yet */
     size_t n_sizes;
     aril_tensor *const *in;
+    bool packs; /* kernels make forms of prepared values */
 } aril__exec_state;
 
 /* What an unknown size is; itself if it is not known. For aril__size_value: ctx is the state. */
@@ -188,6 +192,9 @@ aril__instance *aril__instance_new(aril__exec_state *r);
 void aril__instance_free(aril__instance *n);
 /* NULL if the instance is for this run, else what differs. */
 const char *aril__instance_differs(const aril__instance *n, const aril__exec_state *r);
+
+/* small.c: marks actions that are small, as are their neighbours. */
+void aril__mark_small(aril__instance *n);
 
 /* layout.c: gives places in arenas their offsets, and arenas their sizes; false when out of
  * memory. */

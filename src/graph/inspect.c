@@ -1,5 +1,7 @@
 #include "graph/inspect.h"
 
+#include "graph/prepare.h"
+
 #include "aril/autograd.h"
 #include "aril/create.h"
 #include "aril/dtype.h"
@@ -103,7 +105,7 @@ aril_status aril__graph_inspect(const aril__graph *g, aril_list in, bool gradien
                           g->name ? g->name : "graph", g->n_inputs);
     *r = (aril__inspection){ .value = aril__calloc(g->n_values * sizeof *r->value),
                              .seconds = aril__calloc(g->n_nodes * sizeof *r->seconds) };
-    aril_status s = ARIL_OK;
+    aril_status s = aril__prepared_update(g->prepared);
     if (!r->value || !r->seconds) s = aril__fail(ARIL_ERR_MEMORY, "inspect: out of memory");
     aril_guard mode = gradients ? aril_enable_grad_begin() : aril_no_grad_begin();
     for (uint32_t v = 1; v < g->n_values && s == ARIL_OK; v++) {

@@ -1,6 +1,7 @@
 /* The text form of a graph. */
 #include "graph/graph.h"
 
+#include "graph/prepare.h"
 #include "ops/shape/copy.h"
 
 #include <inttypes.h>
@@ -330,5 +331,6 @@ static void print_graph(const aril__graph *g, int depth, FILE *to)
 
 void aril__graph_print(const aril__graph *g, FILE *to)
 {
+    if (g->prepared) print_graph(aril__prepared_graph(g->prepared), 0, to);
     print_graph(g, 0, to);
 }

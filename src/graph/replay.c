@@ -7,6 +7,8 @@
 #include "core/log.h"
 #include "core/profile.h"
 #include "core/queues.h"
+#include "graph/executor.h"
+#include "graph/prepare.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -771,9 +773,11 @@ aril_status aril__replay_run(aril__replay *r, const aril__exec *x, aril_tensor *
         return aril__fail(ARIL_ERR_MEMORY, "run: out of memory");
     recorded *c = NULL;
     enum choice what = describe_run(r, in, key) ? choose(r, key, &c) : PLAIN;
-    aril_status s = what == PLAIN      ? aril__exec_run(x, in, out)
-                    : what == MEASURED ? run_measured(r, x, in, out)
-                                       : run_by_parts(r, key, what == RECORD_BOUND, c, in, out);
+    aril_status s = what == PLAIN ? ARIL_OK : aril__prepared_update(x->g->prepared);
+    if (s == ARIL_OK)
+        s = what == PLAIN      ? aril__exec_run(x, in, out)
+            : what == MEASURED ? run_measured(r, x, in, out)
+                               : run_by_parts(r, key, what == RECORD_BOUND, c, in, out);
     if (c) pthread_mutex_unlock(&c->lock);
     if (key != few) free(key);
     return s;

@@ -6,6 +6,7 @@
 #include "core/queues.h"
 #include "graph/control.h"
 #include "graph/executor.h"
+#include "graph/prepare.h"
 #include "ops/shape/copy.h"
 #include "ops/table/apply.h"
 
@@ -354,6 +355,11 @@ static aril_status run_step(aril__exec_state *r, const aril__step *s)
 static inline aril_status run_kernel(const aril__action *a)
 {
     aril__run run = a->run;
+    if (a->small) {
+        bool recorded = false;
+        aril_status s = run.device->ops.record_small(run.device->self, &run, &recorded);
+        if (s < 0 || recorded) return s;
+    }
     aril_status s = aril__run_ready(&a->kernel, &run);
     if (aril__likely(s == ARIL_OK) || !a->choice->row) return s;
     return aril__foreign_error(s, run.op->name, a->choice->row->name);
@@ -424,6 +430,19 @@ static aril__cold void log_failure(const aril__exec_state *r, const aril__action
               aril__graph_where(r->g, n, where, sizeof where));
 }
 
+/* Frees prepared values that were used for the last time, if kernels have forms of them now. */
+static aril__cold void drop_packed(aril__exec_state *r, uint32_t action)
+{
+    const aril__instance *n = r->n;
+    for (uint32_t i = 0; i < n->n_sources; i++) {
+        const aril__source *s = &n->sources[i];
+        const aril__place *p = &n->places[n->headers[s->header].place];
+        if (s->kind == ARIL__FROM_STATE && r->g->states[s->index].prepared && !p->plain &&
+            p->last == action && p->first != UINT32_MAX)
+            aril__prepared_drop(r->g->prepared, s->t);
+    }
+}
+
 static aril_status run_actions(aril__exec_state *r)
 {
     const aril__instance *n = r->n;
@@ -439,6 +458,7 @@ static aril_status run_actions(aril__exec_state *r)
             return s;
         }
         if (aril__unlikely(aril__plan_poisons)) poison_places(n, i, true);
+        if (aril__unlikely(r->packs)) drop_packed(r, i);
     }
     return ARIL_OK;
 }
@@ -457,14 +477,14 @@ static aril_tensor *take_result(aril__exec_state *r, uint32_t slot)
     return t;
 }
 
-/* A tensor that nobody else has, with the value of a slot: takes it out if it can. */
+/* A tensor that nobody else has, with the value of a slot: takes it out if it can. What the plan
+ * has put into memory of its own is taken once; effects still read it there. */
 static aril_tensor *own_value(aril__exec_state *r, uint32_t slot, bool again)
 {
     uint32_t h = r->n->slot[slot];
     const aril__place *p = h ? &r->n->places[r->n->headers[h].place] : NULL;
     aril_tensor *t = value_of(r, slot);
-    if (p && p->kind == ARIL__IN_RESULT && !again && whole_of(r->n, p) == t)
-        return take_result(r, slot);
+    if (p && p->kind == ARIL__IN_RESULT && whole_of(r->n, p) == t) return take_result(r, slot);
     if (!h && !again && is_ours(t) && aril__is_packed(t)) {
         r->n->loose[slot] = NULL;
         t->flags &= (uint16_t) ~(ARIL__INFERENCE | ARIL__LOOSE_VIEW | ARIL__WEAK | ARIL__NUMBER);

@@ -142,6 +142,40 @@ TEST(a_scan_runs_and_is_differentiated_for_any_length)
     aril_release(w.w1);
 }
 
+static void curved(void *ctx, aril_tensor *const *in, aril_tensor **out)
+{
+    out[0] = aril_tanh(aril_mul(aril_add(in[0], in[1]), ((weights *)ctx)->w1));
+}
+
+/* out: gradients of y0, x and w, and those of the sum of their squares. */
+static void loop_twice(void *ctx, aril_tensor *const *in, aril_tensor **out)
+{
+    weights *w = ctx;
+    aril_tensor *y0 = aril_detach(in[0]), *x = aril_detach(in[1]), *y, *sum = aril_scalar(0);
+    aril_set_requires_grad(y0, true);
+    aril_set_requires_grad(x, true);
+    aril_scan(curved, w, ARIL_LIST(y0), ARIL_LIST(x), 0, &y, NULL);
+    aril_gradients(aril_sum(aril_square(y), ARIL_ALL), ARIL_LIST(y0, x, w->w1), out,
+                   (aril_grad_opts){ .create_graph = true });
+    for (int i = 0; i < 3; i++) sum = aril_add(sum, aril_sum(aril_square(out[i]), ARIL_ALL));
+    aril_gradients(sum, ARIL_LIST(y0, x, w->w1), out + 3, (aril_grad_opts){ 0 });
+}
+
+TEST(a_scan_is_differentiated_twice)
+{
+    ARIL_SCOPE;
+    weights w = { aril_parameter(numbers(ARIL_SHAPE(3), 1)), NULL };
+    const aril_shape sizes[] = { ARIL_SHAPE(3), ARIL_SHAPE(-1, 3) };
+    aril_program *p = NULL;
+    for (int64_t t = 1; t < 6; t++) {
+        aril_tensor *y0 = numbers(ARIL_SHAPE(3), 2), *x = numbers(ARIL_SHAPE(t, 3), 3);
+        check_program(loop_twice, &w, ARIL_LIST(y0, x), 6, sizes, &p);
+    }
+    CHECK_INT(aril_program_traces(p), 1);
+    aril_program_free(p);
+    aril_release(w.w1);
+}
+
 static void square_plus(void *ctx, aril_tensor *const *in, aril_tensor **out)
 {
     (void)ctx;

@@ -85,8 +85,6 @@ typedef struct program {
     uint64_t seed;
 } program;
 
-/* ---- choices ---- */
-
 static uint64_t chance_state;
 
 static uint64_t chance(uint64_t n)
@@ -159,6 +157,15 @@ static aril_tensor *reduce(int which, aril_tensor *x, int axis)
     case 4: return aril_sum(x, ARIL_ALL);
     default: return aril_any(x, ARIL_AXES(axis));
     }
+}
+
+/* n rows of x, by steps that share a weight. */
+static aril_tensor *unrolled(aril_tensor *x, aril_tensor *w, int64_t n)
+{
+    aril_tensor *h = aril_narrow(x, 0, 0, 1);
+    for (int64_t t = 1; t < n; t++)
+        h = aril_tanh(aril_matmul(aril_add(h, aril_select(x, 0, t)), w));
+    return h;
 }
 
 static const aril_dtype dtypes[] = { ARIL_F32, ARIL_F64,  ARIL_I64, ARIL_I32,
@@ -286,7 +293,7 @@ static aril_tensor *compute(const instruction *s, aril_tensor **v)
     case FLIP: return aril_flip(a, ARIL_AXES(axis));
     case REDUCE: return reduce(s->which, a, axis);
     case ALONG: return s->which ? aril_cumsum(a, axis) : aril_softmax(a, axis);
-    case MATMUL: return aril_matmul(a, b);
+    case MATMUL: return s->which ? unrolled(a, b, s->k[0]) : aril_matmul(a, b);
     case CAT: return s->which ? aril_stack(ARIL_LIST(a, b), axis) : aril_cat(ARIL_LIST(a, b), axis);
     case TAKE: return aril_index_select(a, aril_remainder_scalar(b, s->k[1]), axis);
     case DROPOUT: return aril_dropout(a, 0.5, (aril_dropout_opts){ 0 });
@@ -387,9 +394,8 @@ static bool broadcasts(aril_tensor *a, aril_tensor *b, bool into)
 
 static void choose_axis(instruction *s, aril_tensor *a, bool *fits)
 {
-    int n = aril_ndim(a);
-    *fits = n > 0;
-    s->k[0] = n ? (int64_t)chance((uint64_t)n) : 0;
+    *fits = aril_ndim(a) > 0;
+    s->k[0] = *fits ? (int64_t)chance((uint64_t)aril_ndim(a)) : 0;
 }
 
 /* Fills in an instruction for the variables that there are; false: nothing fits. */
@@ -454,6 +460,8 @@ static bool choose(instruction *s, aril_tensor **v, int n, bool inside)
     case MATMUL:
         s->b = any_var(v, n);
         b = v[s->b];
+        s->k[0] = ndim ? aril_size(a, 0) : 0;
+        s->which = aril_ndim(b) == 2 && aril_size(b, 0) == aril_size(b, 1);
         return is_float && aril_dtype_of(b) == aril_dtype_of(a) && ndim == 2 && aril_ndim(b) == 2 &&
                aril_size(a, 1) == aril_size(b, 0);
     case CAT:
@@ -637,6 +645,7 @@ static void print_instruction(const instruction *s, int depth)
     if (s->op == COMPARE) name = s->which ? "lt" : "eq";
     if (s->op == REDUCE) name = reduce_names[s->which];
     if (s->op == ALONG) name = s->which ? "cumsum" : "softmax";
+    if (s->op == MATMUL && s->which) name = "unrolled";
     if (s->op == CAT) name = s->which ? "stack" : "cat";
     if (s->op == WRITE || s->op == ASSIGN) name = write_names[s->which];
     printf("%*s", depth, "");
@@ -726,10 +735,12 @@ static void subject_fn(void *ctx, aril_tensor *const *in, aril_tensor **out)
 static char complaint[1024];
 
 /* In loops and branches a graph saves and connects more than what a run takes, and adds up
- * gradients in another order. */
+ * gradients in another order; the latter also where a weight is used by several products. */
 static bool has_control(const program *p)
 {
-    return p->n_blocks > 0;
+    int products = 0;
+    for (int i = 0; i < p->n; i++) products += p->at[i].op == MATMUL ? 1 + p->at[i].which : 0;
+    return p->n_blocks > 0 || products > 1;
 }
 
 /* A fused softmax is rounded otherwise than one by itself. */
@@ -875,12 +886,6 @@ static bool is_definable(const instruction *at, int n)
     return true;
 }
 
-/* Computed at once: from nothing that is fed. */
-static bool has_value(const aril_tensor *t)
-{
-    return t->storage != NULL;
-}
-
 static verdict compare_defined(const program *p)
 {
     ARIL_SCOPE;
@@ -912,7 +917,8 @@ static verdict compare_defined(const program *p)
     int n = 0, which[MAX_OUT];
     aril_tensor *fetch[MAX_OUT];
     for (int i = 0; i < MAX_OUT && defined[i]; i++)
-        if (want[i] && !has_value(defined[i])) which[n] = i, fetch[n++] = defined[i];
+        if (want[i] && !defined[i]->storage) /* not computed at once, from nothing that is fed */
+            which[n] = i, fetch[n++] = defined[i];
     aril_session *s = aril_session_new(g, aril_cpu());
     bool ran =
         !mine.failed && aril_ok() &&

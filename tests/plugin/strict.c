@@ -805,6 +805,25 @@ static aril_status run_row(aril__run *r)
     return ARIL_OK;
 }
 
+/* Small runs go into the recording one by one: only whose turn it is differs. */
+static bool is_small(void *self, const aril_run *r)
+{
+    (void)self;
+    return !(r->op->flags & DYNAMIC) && r->n_out > 0 && r->out[0] && r->out[0]->numel <= 256;
+}
+
+static aril_status record_small(void *self, const aril_run *r, bool *recorded)
+{
+    (void)self;
+    if (!aril__run_queue(r)->recording) return ARIL_OK;
+    pthread_mutex_lock(&shared.lock);
+    shared.count.small++;
+    pthread_mutex_unlock(&shared.lock);
+    *recorded = true;
+    aril__run run = *r;
+    return run_row(&run);
+}
+
 /* ---- for tests ---- */
 
 static void fail_now(job *j)
@@ -875,6 +894,8 @@ const aril_device_ops *strict_ops(void)
                                          .capture_end = capture_end,
                                          .replay = replay,
                                          .recording_free = recording_free,
+                                         .is_small = is_small,
+                                         .record_small = record_small,
                                          .range_begin = range_begin,
                                          .range_end = range_end,
                                          .profile_begin = profile_begin,

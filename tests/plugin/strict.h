@@ -14,7 +14,8 @@ typedef struct strict_counts {
     int64_t copies_async; /* from pinned memory */
     int64_t copies_between;
     int64_t compiled, recorded, replayed;
-    int ranges; /* open ones */
+    int64_t small; /* runs that were recorded together */
+    int ranges;    /* open ones */
 } strict_counts;
 const aril_device_ops *strict_ops(void);
 void *strict_device(int index);

@@ -4,6 +4,9 @@
 
 #include "ops/table/op.h"
 
+/* Ops that other files name. */
+extern const aril__op aril__op_cat;
+
 #define CAT_ATTRS(A) A(cat, I64, 1, axis, 0, "axis")
 ATTRS(cat, CAT_ATTRS)
 

@@ -11,7 +11,6 @@
 #include <string.h>
 
 /* Named ahead of their rows. */
-extern const aril__op aril__op_permute;
 
 /* ---- permute ---- */
 

@@ -291,6 +291,7 @@ static const slot compiling[] = { SLOT(compile), SLOT(program_free), SLOT(launch
 static const slot capturing[] = {
     SLOT(capture_begin), SLOT(capture_end), SLOT(replay), SLOT(recording_free), { 0 }
 };
+static const slot small[] = { SLOT(is_small), SLOT(record_small), { 0 } };
 static const slot ranges[] = { SLOT(range_begin), SLOT(range_end), { 0 } };
 static const slot profiling[] = {
     SLOT(profile_begin), SLOT(profile_mark), SLOT(profile_end), { 0 }
@@ -326,8 +327,8 @@ static aril_status check_group(const char *path, const aril_device_ops *ops, con
 
 static aril_status check_devices(const char *path, const aril_device_ops *ops)
 {
-    static const slot *const optional[] = { queues,    events, pinned,   compiling,
-                                            capturing, ranges, profiling };
+    static const slot *const optional[] = { queues,    events, pinned, compiling,
+                                            capturing, small,  ranges, profiling };
     if (ops->size != sizeof *ops)
         return aril__fail(ARIL_ERR_PLUGIN, "plug-in %s: aril_device_ops.size is %u, expected %zu",
                           path, ops->size, sizeof *ops);
@@ -336,6 +337,7 @@ static aril_status check_devices(const char *path, const aril_device_ops *ops)
         s = check_group(path, ops, optional[i], false);
     if (s == ARIL_OK && (ops->event_new || ops->capture_begin))
         s = check_group(path, ops, queues, true);
+    if (s == ARIL_OK && ops->is_small) s = check_group(path, ops, capturing, true);
     return s;
 }
 

@@ -144,6 +144,30 @@ TEST(rows_agree_at_every_level)
     CHECK(aril_ok());
 }
 
+/* Products of one and two rows, with widths around those of vectors. */
+TEST(rows_agree_on_few_rows)
+{
+    static const int64_t widths[] = { 1, 2, 4, 5, 8, 15, 16, 17, 20, 31, 32, 48, 50, 63, 64, 65 };
+    enum { WIDTHS = sizeof widths / sizeof *widths };
+    int top = aril__cpu_set(ARIL__CPU_LEVELS);
+    for (int level = 0; level <= top; level++) {
+        aril__cpu_set(level);
+        for (int i = 0; i < 2 * WIDTHS * WIDTHS; i++) {
+            ARIL_SCOPE;
+            int64_t m = 1 + i % 2, n = widths[i / 2 % WIDTHS], k = widths[i / 2 / WIDTHS];
+            aril_dtype type = (n + k) % 3 ? ARIL_F32 : ARIL_F64;
+            double tol = type == ARIL_F64 ? 1e-13 : 2e-6;
+            aril_tensor *a = filled(ARIL_SHAPE(m, k), type, 1);
+            check_product(a, filled(ARIL_SHAPE(k, n), type, 2), tol);
+            check_product(a, aril_t(filled(ARIL_SHAPE(n, k), type, 4)), tol);
+            aril_tensor *wide = filled(ARIL_SHAPE(k, n + 3), type, 5);
+            check_product(a, aril_narrow(wide, 1, 1, n), tol);
+        }
+    }
+    aril__cpu_set(top);
+    CHECK(aril_ok());
+}
+
 /* Long sums over k don't drift: for values around 1, the error stays far below one part in 10^5. */
 TEST(a_long_sum_is_accurate)
 {

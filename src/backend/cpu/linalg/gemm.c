@@ -286,19 +286,51 @@ void aril__cpu_gemm(aril_dtype type, const aril__gemm *g)
 
 /* ---- rows ---- */
 
+static finish finish_of(const aril__run *r)
+{
+    finish f = { .type = r->type };
+    if (r->op != &aril__op_linear) return f;
+    const struct linear_attrs *a = r->attrs;
+    const aril_tensor *bias = r->n_in > 2 ? r->in[2] : NULL;
+    f.activation = a ? a->activation[0] : 0;
+    if (bias) {
+        f.bias = aril__ptr(bias);
+        f.bias_step = bias->stride[0];
+    }
+    return f;
+}
+
+/* A step of a small recurrent network: it takes less time than to find out how to cut it. */
+static bool run_few_rows(const aril__run *r)
+{
+    enum { ROWS = 2, MOST = 64 };
+    const aril_tensor *a = r->in[0], *b = r->in[1], *c = r->out[0];
+    bool linear = r->op == &aril__op_linear;
+    if (a->ndim != 2 || b->ndim != 2 || (!linear && r->op != &aril__op_matmul)) return false;
+    aril__gemm g = { .m = c->dim[0],
+                     .n = c->dim[1],
+                     .k = a->dim[1],
+                     .a_row = a->stride[0],
+                     .a_col = a->stride[1],
+                     .b_row = b->stride[linear],
+                     .b_col = b->stride[!linear],
+                     .c_row = c->stride[0],
+                     .c_col = c->stride[1] };
+    if (g.m < 1 || g.m > ROWS || g.n < 1 || g.n > MOST || g.k > MOST || g.c_col != 1) return false;
+    g.a = aril__ptr(a);
+    g.b = aril__ptr(b);
+    g.c = aril__ptr(c);
+    if (!aril__gemm_few_rows(r->type, &g)) return false;
+    finish f = finish_of(r);
+    if (f.bias || f.activation) finish_tile(&f, &g, 0, 0);
+    return true;
+}
+
 static aril_status run_floats(aril__run *r, aril__gemm_fn *f32, aril__gemm_fn *f64, bool own)
 {
+    if (own && run_few_rows(r)) return ARIL_OK;
     aril__product p = aril__product_of(r);
-    finish f = { .type = r->type };
-    if (r->op == &aril__op_linear) {
-        const struct linear_attrs *a = r->attrs;
-        const aril_tensor *bias = r->n_in > 2 ? r->in[2] : NULL;
-        f.activation = a ? a->activation[0] : 0;
-        if (bias) {
-            f.bias = aril__ptr(bias);
-            f.bias_step = bias->stride[0];
-        }
-    }
+    finish f = finish_of(r);
     run_product(&p, r->type == ARIL_F32 ? f32 : f64, own, false, &f);
     return ARIL_OK;
 }

@@ -201,6 +201,11 @@ void aril__gemm_f64(const aril__gemm *g)
     PICK(gemm_f64)(g);
 }
 
+bool aril__gemm_few_rows(aril_dtype type, const aril__gemm *g)
+{
+    return type == ARIL_F32 ? PICK(few_rows_f32)(g) : PICK(few_rows_f64)(g);
+}
+
 void aril__gemm_bias(aril_dtype type, int64_t m, int64_t n, void *c, int64_t c_row, int64_t c_col,
                      const void *bias, int64_t bias_step)
 {

@@ -7,8 +7,12 @@
  * Ops are recorded one after the other, but each waits only for those whose memory it uses: so a
  * replay runs independent ones side by side. An op waits for earlier ones that wrote what it reads
  * or writes, and for those that read what it writes. That is decided by addresses, so that memory
- * that was freed and allocated again needs no attention. */
+ * that was freed and allocated again needs no attention.
+ *
+ * Small runs wait until something else is put into the queue: then one kernel computes all of them
+ * (backend/cuda/small). */
 #include "backend/cuda/device/device.h"
+#include "backend/cuda/small/small.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -32,6 +36,21 @@ typedef struct uses {
     size_t n, room;
 } uses;
 
+/* Small runs that wait for their kernel. */
+typedef struct small_runs {
+    aril_cuda_small_step *steps;
+    int n, room, shared; /* steps, and the bytes of shared memory that they need */
+    bool shares;         /* a run since the last wait has values there */
+    size_t since;        /* `uses` from here on are of steps after the last wait */
+    uses uses;
+} small_runs;
+
+/* Steps in the memory of the device. */
+typedef struct stored {
+    struct stored *next;
+    void *steps;
+} stored;
+
 struct aril_recording {
     aril_cuda_device *device;
     const aril_queue *queue; /* whose work it records */
@@ -40,6 +59,8 @@ struct aril_recording {
     cudaGraphExec_t exec;
     aril_cuda_shelf *shelf;
     kept *kept;
+    stored *stored;
+    small_runs small;
     bool in_order;       /* ARIL_CUDA_GRAPHS=serial: every op waits for the one before */
     bool failed;         /* dependencies are not known */
     uses earlier, own;   /* of the ops before, and of the present one */
@@ -66,6 +87,11 @@ static void add_use(aril_recording *r, uses *u, use x)
         u->room = room;
     }
     u->at[u->n++] = x;
+}
+
+static bool conflict(const use *a, const use *b)
+{
+    return (a->writes || b->writes) && a->begin < b->end && b->begin < a->end;
 }
 
 /* The nodes that the next one would wait for. */
@@ -148,8 +174,7 @@ static void begin_op(aril_recording *r)
     for (size_t k = 0; k < r->own.n; k++)
         for (size_t i = 0; i < r->earlier.n; i++) {
             const use *a = &r->own.at[k], *b = &r->earlier.at[i];
-            if ((a->writes || b->writes) && a->begin < b->end && b->begin < a->end)
-                wait_for(r, b->node);
+            if (conflict(a, b)) wait_for(r, b->node);
         }
     set_nodes(r);
 }
@@ -212,34 +237,154 @@ static uint64_t op_number(const aril_run *run)
     return op | 1;
 }
 
-static void record_op(aril_recording *r, const aril_run *run)
+/* The operands of a run. */
+static void add_uses(aril_recording *r, uses *to, const aril_run *run)
 {
     const aril_host *h = aril_cuda_host;
+    for (int i = 0; i < h->n_in(run); i++) {
+        aril_access a = h->access(run, i);
+        if (a != ARIL_ACCESS_NONE) add_use(r, to, use_of(h->in(run, i), a == ARIL_ACCESS_CHANGE));
+    }
+    for (int i = 0; i < h->n_out(run); i++)
+        if (h->out(run, i)) add_use(r, to, use_of(h->out(run, i), true));
+}
+
+static void record_op(aril_recording *r, const aril_run *run)
+{
     uint64_t op = op_number(run);
     if (op == r->op) return;
     end_op(r);
-    for (int i = 0; i < h->n_in(run); i++) {
-        aril_access a = h->access(run, i);
-        if (a != ARIL_ACCESS_NONE)
-            add_use(r, &r->own, use_of(h->in(run, i), a == ARIL_ACCESS_CHANGE));
-    }
-    for (int i = 0; i < h->n_out(run); i++)
-        if (h->out(run, i)) add_use(r, &r->own, use_of(h->out(run, i), true));
-    const char *workspace = h->workspace(run);
-    add_use(r, &r->own, (use){ workspace, workspace + h->workspace_bytes(run), true, NULL });
+    add_uses(r, &r->own, run);
+    const char *workspace = aril_cuda_host->workspace(run);
+    size_t bytes = aril_cuda_host->workspace_bytes(run);
+    add_use(r, &r->own, (use){ workspace, workspace + bytes, true, NULL });
     r->op = op;
     begin_op(r);
 }
 
+/* ---- small runs ---- */
+
+/* Whether one of the uses from `first` on conflicts with one since the last wait, up to `last`. */
+static bool must_wait(const small_runs *s, size_t first, size_t last)
+{
+    for (size_t k = first; k < s->uses.n; k++)
+        for (size_t i = s->since; i < last; i++)
+            if (conflict(&s->uses.at[k], &s->uses.at[i])) return true;
+    return false;
+}
+
+static bool make_room(small_runs *s)
+{
+    if (s->n + ARIL_CUDA_SMALL_STEPS <= s->room) return true;
+    int room = 2 * s->room + 4 * ARIL_CUDA_SMALL_STEPS;
+    aril_cuda_small_step *wider = realloc(s->steps, aril_cuda_small_bytes(room));
+    if (!wider) return false;
+    s->steps = wider;
+    s->room = room;
+    return true;
+}
+
+/* Copies the steps to memory of the device that the recording keeps. By a stream of its own: they
+ * are the same in each replay. */
+static const aril_cuda_small_step *store_steps(aril_recording *r)
+{
+    size_t bytes = aril_cuda_small_bytes(r->small.n);
+    stored *to = calloc(1, sizeof *to);
+    cudaStream_t stream = NULL;
+    if (!to) return NULL;
+    cudaError_t e = cudaMalloc(&to->steps, bytes);
+    if (e != cudaSuccess) {
+        free(to);
+        return NULL;
+    }
+    to->next = r->stored;
+    r->stored = to;
+    e = cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking);
+    if (e == cudaSuccess)
+        e = cudaMemcpyAsync(to->steps, r->small.steps, bytes, cudaMemcpyHostToDevice, stream);
+    if (e == cudaSuccess) e = cudaStreamSynchronize(stream);
+    if (stream) cudaStreamDestroy(stream);
+    return e == cudaSuccess ? to->steps : NULL;
+}
+
+/* Records the kernel of the small runs that wait. */
+static void end_small(aril_recording *r)
+{
+    int n = r->small.n;
+    if (n == 0) return;
+    const aril_cuda_small_step *steps = store_steps(r);
+    r->small.n = 0;
+    if (!r->in_order) {
+        end_op(r);
+        for (size_t i = 0; i < r->small.uses.n; i++) add_use(r, &r->own, r->small.uses.at[i]);
+        begin_op(r);
+    }
+    if (!steps || aril_cuda_small_launch(steps, n, r->small.shared, r->stream) != cudaSuccess)
+        r->failed = true;
+    aril_cuda_host->log("cuda:%d: one kernel for small runs of %d steps", r->device->index, n);
+    r->small.uses.n = r->small.since = 0;
+    r->small.shared = 0;
+    r->small.shares = false;
+}
+
+/* Without a recording: products and sums are computed as in one, so that a program gives the same
+ * bits before it is recorded. */
+static aril_status run_small(aril_cuda_device *d, const aril_run *run, bool *done)
+{
+    const aril_cuda_small_step *step = aril_cuda_small_product(run);
+    if (!step) return ARIL_OK;
+    aril_cuda_use(d);
+    aril_cuda_small_launch_one(step, aril_cuda_run_stream(run));
+    *done = true;
+    d->last_op = aril_cuda_host->op(run);
+    return aril_cuda_check_launch(d, aril_cuda_host->queue(run), d->last_op);
+}
+
+aril_status aril_cuda_record_small(void *self, const aril_run *run, bool *recorded)
+{
+    aril_recording *r = now;
+    *recorded = false;
+    if (!r || r->queue != aril_cuda_host->queue(run)) return run_small(self, run, recorded);
+    if (r->small.n + ARIL_CUDA_SMALL_STEPS > ARIL_CUDA_SMALL_MOST) end_small(r);
+    if (!make_room(&r->small))
+        return aril_cuda_host->fail(ARIL_ERR_MEMORY, "cuda: out of memory for a recording");
+    int first = r->small.n, shared = 0;
+    int n = aril_cuda_small_describe(run, r->small.steps, first, &shared);
+    if (n == 0) return ARIL_OK;
+    size_t before = r->small.uses.n;
+    add_uses(r, &r->small.uses, run);
+    /* The last use before is the result of the run before. */
+    bool waits = must_wait(&r->small, before, before) || (shared && r->small.shares);
+    bool follows = waits && n == 1 && !shared && before > r->small.since &&
+                   !must_wait(&r->small, before, before - 1) &&
+                   aril_cuda_small_follows(r->small.steps, first);
+    if (waits && !follows) {
+        aril_cuda_small_wait(r->small.steps, first);
+        r->small.since = before;
+        r->small.shares = false;
+    }
+    r->small.shares = r->small.shares || shared;
+    if (shared > r->small.shared) r->small.shared = shared;
+    r->small.n += n;
+    *recorded = true;
+    return ARIL_OK;
+}
+
+/* ---- what is put into the queue ---- */
+
 cudaStream_t aril_cuda_run_stream(const aril_run *r)
 {
     const aril_queue *queue = aril_cuda_host->queue(r);
-    if (now && now->queue == queue && !now->in_order) record_op(now, r);
+    if (now && now->queue == queue) {
+        end_small(now);
+        if (!now->in_order) record_op(now, r);
+    }
     return aril_cuda_queue_stream(queue);
 }
 
 void aril_cuda_record_copy(const void *to, const void *from, size_t bytes)
 {
+    if (now) end_small(now);
     if (!now || now->in_order) return;
     end_op(now);
     add_use(now, &now->own, (use){ to, (const char *)to + bytes, true, NULL });
@@ -251,7 +396,10 @@ void aril_cuda_record_copy(const void *to, const void *from, size_t bytes)
 
 cudaStream_t aril_cuda_queue_stream(const aril_queue *q)
 {
-    if (now && now->queue == q) return now->stream;
+    if (now && now->queue == q) {
+        end_small(now);
+        return now->stream;
+    }
     return q ? q->stream : (cudaStream_t)0;
 }
 
@@ -293,6 +441,13 @@ static void release(aril_recording *r)
     free(r->earlier.at);
     free(r->own.at);
     free(r->on);
+    free(r->small.steps);
+    free(r->small.uses.at);
+    for (stored *s = r->stored, *next; s; s = next) {
+        next = s->next;
+        cudaFree(s->steps);
+        free(s);
+    }
     for (kept *k = r->kept, *next; k; k = next) {
         next = k->next;
         aril_cuda_pinned_free(r->device, k->memory, k->bytes);
@@ -342,6 +497,7 @@ aril_recording *aril_cuda_capture_end(void *self, aril_queue *queue)
         return NULL;
     }
     aril_cuda_use(self);
+    end_small(r);
     join(r);
     now = NULL;
     aril_status s =

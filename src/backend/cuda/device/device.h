@@ -139,6 +139,8 @@ aril_status aril_cuda_capture_begin(void *self, aril_queue *queue);
 aril_recording *aril_cuda_capture_end(void *self, aril_queue *queue);
 aril_status aril_cuda_replay(void *self, aril_queue *queue, aril_recording *recording);
 void aril_cuda_recording_free(void *self, aril_recording *recording);
+/* aril_device_ops.record_small. */
+aril_status aril_cuda_record_small(void *self, const aril_run *r, bool *recorded);
 /* The stream of a run. In a recording, what is put into it next waits only for what the run's
  * operands depend on; so do copies after aril_cuda_record_copy, which has no effect otherwise. */
 cudaStream_t aril_cuda_run_stream(const aril_run *r);

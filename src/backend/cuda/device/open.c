@@ -1,5 +1,6 @@
 /* Opening the plug-in: finds the GPUs, or says what is missing. */
 #include "backend/cuda/device/library.h"
+#include "backend/cuda/small/small.h"
 #include "core/environment.h"
 
 #include <dlfcn.h>
@@ -190,6 +191,8 @@ static const aril_device_ops device_ops = { .size = sizeof device_ops,
                                             .capture_end = aril_cuda_capture_end,
                                             .replay = aril_cuda_replay,
                                             .recording_free = aril_cuda_recording_free,
+                                            .is_small = aril_cuda_is_small,
+                                            .record_small = aril_cuda_record_small,
                                             .range_begin = aril_cuda_range_begin,
                                             .range_end = aril_cuda_range_end,
                                             .profile_begin = aril_cuda_profile_begin,

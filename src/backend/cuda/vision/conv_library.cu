@@ -1,5 +1,5 @@
 /* Rows of convolutions through libraries. `prepare` chooses a way for the shapes, `run` follows it;
- * an activation, and a bias that the way does not add, follow in one pass over the result. */
+ * what the way leaves of bias, residual and activation follows in one pass over the result. */
 #include "backend/cuda/vision/conv_library.cuh"
 
 #include "backend/cuda/vision/conv_way.cuh"
@@ -92,7 +92,7 @@ static void choose_orders(const aril_run *r, prepared *q, aril_plan *plan)
     uint8_t order = q->task.last ? ARIL_ORDER_CHANNELS_LAST : ARIL_ORDER_CONTIGUOUS;
     plan->in[0].order = plan->in[1].order = plan->out[0].order = order;
     if (q->task.d.has_bias) plan->in[2].order = ARIL_ORDER_CONTIGUOUS;
-    if (q->task.d.has_plus) plan->in[3].order = order;
+    if (q->task.d.has_z) plan->in[3].order = order;
     if (!wgrad || !q->task.last) return;
     /* The gradient of contiguous weights is contiguous, as everything that follows expects. */
     bool same = q->task.d.w.dim[1] == 1 || aril_cuda_area(q->task.d.w) == 1;
@@ -134,6 +134,9 @@ static const char *ask_cudnn(prepared *q)
 #ifdef ARIL_CUDA_CUDNN
     if (aril_cuda_dnn_library(&why)) why = nullptr;
 #endif
+    /* In 16 bits, what such an activation gets must not be rounded before. */
+    if (q->task.d.has_z && aril_cuda_conv_activates(q->task.d.activation))
+        why = "a residual before this activation";
     for (int i = 0; i < 3 && !why; i++) {
         if (!end_of(q->task.d, i, &q->task.end[i])) why = "negative padding";
         /* cuDNN takes it, but some engines then give wrong gradients of the weights. */
@@ -153,8 +156,10 @@ static const char *describe(const aril_run *r, prepared *q, aril_cuda_conv_role 
     t->spatial = t->d.spatial < 2 ? 2 : t->d.spatial;
     const char *why = ask_cudnn(q);
     t->library = !why;
-    if (why && !aril_cuda_conv_is_product(t->d)) return why;
-    if (t->d.has_plus && !aril_cuda_conv_is_product(t->d)) return "not a product";
+    if (role == ARIL_CUDA_CONV_X && t->d.has_z && !aril_cuda_conv_is_product(t->d))
+        return "not a product";
+    bool acts = t->d.has_z && aril_cuda_conv_activates(t->d.activation);
+    if (why && (acts || !aril_cuda_conv_is_product(t->d))) return why;
     choose_orders(r, q, plan);
     int image = role == ARIL_CUDA_CONV_W ? 1 : 0; /* the input that x is, if it is one */
     t->x_first = t->last && role != ARIL_CUDA_CONV_X && is_contiguous(t->d.x);
@@ -239,32 +244,8 @@ static aril_status turn(aril_run *r, const prepared *q, const void *from, void *
     return aril_cuda_launched(r);
 }
 
-template <typename S> static __global__ void add_plus(S *x, const S *plus, int64_t n)
-{
-    typedef typename aril_cuda_type<S>::compute C;
-    ARIL_CUDA_LOOP(i, n)
-    {
-        x[i] = aril_cuda_from<S>(aril_cuda_to<C>(x[i]) + aril_cuda_to<C>(plus[i]));
-    }
-}
-
-/* For addresses that no product takes. */
-static aril_status run_plain_add(aril_run *r, const prepared *q)
-{
-    aril_status s = aril_cuda_conv_dgrad_run(r);
-    int64_t n = aril_cuda_host->numel(aril_cuda_out(r, 0));
-    unsigned blocks = aril_cuda_blocks(r, n, ARIL_CUDA_THREADS, 8);
-    if (s < 0) return s;
-    ARIL_CUDA_SWITCH_FLOAT(q->task.type, S,
-                           (add_plus<S><<<blocks, ARIL_CUDA_THREADS, 0, aril_cuda_stream(r)>>>(
-                               static_cast<S *>(aril_cuda_data(aril_cuda_out(r, 0))),
-                               static_cast<const S *>(aril_cuda_data(aril_cuda_in(r, 3))), n)));
-    return aril_cuda_launched(r);
-}
-
 static aril_status run_plain(aril_run *r, const prepared *q)
 {
-    if (q->task.d.has_plus) return run_plain_add(r, q);
     if (q->transposed) return aril_cuda_conv_transpose_run(r);
     if (q->task.d.role == ARIL_CUDA_CONV_Y) return aril_cuda_conv_run(r);
     return q->task.d.role == ARIL_CUDA_CONV_X ? aril_cuda_conv_dgrad_run(r)
@@ -294,7 +275,7 @@ aril_status aril_cuda_conv_library_run(aril_run *r)
     aril_cuda_conv_addresses(r, &d);
     const variant *v =
         variant_of(q, (uintptr_t)d.x.data | (uintptr_t)d.w.data | (uintptr_t)d.y.data |
-                          (uintptr_t)d.bias | (uintptr_t)d.plus);
+                          (uintptr_t)d.bias | (uintptr_t)d.z.data);
     if (v->way.kind == ARIL_CUDA_CONV_NONE) return run_plain(r, q);
     char *memory = static_cast<char *>(aril_cuda_host->workspace(r));
     void *weights = d.w.data;
