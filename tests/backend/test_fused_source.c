@@ -340,7 +340,8 @@ TEST(rows_in_double_compile)
     check_rows(ARIL_F64, ARIL_F64, 100, 1, 32);
 }
 
-/* Classes: few threads first, at most 32 elements for each, and what they hold fits in registers. */
+/* Classes: few threads first, at most 32 elements for each, and what they hold fits in
+ * registers. */
 TEST(rows_have_classes)
 {
     aril_cuda_fused_types t;

@@ -589,3 +589,70 @@ TEST(what_depends_on_shapes_is_computed_once)
                                "return %9\n" };
     check(&p, NULL);
 }
+
+/* ---- what GPUs add to a product ---- */
+
+/* A block of a residual network in inference: 1 x 1 convolution, normalization, shortcut, ReLU. */
+FN(block_in_inference)
+{
+    (void)ctx;
+    aril_tensor *y = aril_conv2d(in[0], in[1], NULL, (aril_conv_opts){ 0 });
+    y = aril_batch_norm(y, in[2], in[2], in[2], in[2], (aril_batch_norm_opts){ .eval = true });
+    out[0] = aril_relu(aril_add(y, in[3]));
+    out[1] = aril_relu(aril_add(aril_conv2d(in[0], in[1], in[2], (aril_conv_opts){ 0 }), in[3]));
+}
+
+/* Two paths to the input of a block: the gradients of a 1 x 1 convolution and of the shortcut. */
+FN(block_in_training)
+{
+    (void)ctx;
+    aril_tensor *x = aril_detach(in[0]), *w = aril_detach(in[1]);
+    aril_set_requires_grad(x, true);
+    aril_set_requires_grad(w, true);
+    aril_tensor *y = aril_relu(aril_conv2d(x, w, in[2], (aril_conv_opts){ 0 }));
+    aril_tensor *loss =
+        aril_add(aril_sum(aril_mul(y, in[3]), ARIL_ALL), aril_sum(aril_square(x), ARIL_ALL));
+    aril_gradients(loss, ARIL_LIST(x, w), out, (aril_grad_opts){ 0 });
+}
+
+static void check_block(aril_fn *fn, aril_dtype dtype, bool last)
+{
+    ARIL_SCOPE;
+    aril_shape shape[4] = { ARIL_SHAPE(4, 16, 9, 8), ARIL_SHAPE(32, 16, 1, 1), ARIL_SHAPE(32),
+                            ARIL_SHAPE(4, 32, 9, 8) };
+    aril_tensor *in[4], *got[2], *want[2];
+    for (int i = 0; i < 4; i++) {
+        in[i] = aril_cast(aril_randn(shape[i], ARIL_F32, aril_cpu()), dtype);
+        if (i == 2) in[i] = aril_add_scalar(aril_abs(in[i]), 0.5);
+        if (last && i != 2) in[i] = aril_channels_last(in[i]);
+        in[i] = aril_to(in[i], test_device());
+    }
+    if (fn == block_in_inference) { /* what is not a number stays so */
+        aril_tensor *bad = aril_narrow(aril_narrow(in[0], 0, 1, 1), 2, 3, 1);
+        aril_fill_(bad, NAN);
+    }
+    fn(NULL, in, want);
+    aril_program *p = aril_jit(fn, NULL, (aril_jit_opts){ 0 });
+    for (int round = 0; round < 2; round++) {
+        CHECK_INT(aril_program_run(p, (aril_list){ 4, in }, got), ARIL_OK);
+        for (int k = 0; k < 2; k++) {
+            double most = aril_dtype_of(in[0]) == ARIL_F32 ? 1e-4 : 5e-2;
+            char *why = test_difference(aril_to(got[k], aril_cpu()), aril_to(want[k], aril_cpu()),
+                                        most, most * (k ? 8 : 5));
+            CHECK_MSG(!why, "%s, %s, result %d: %s", aril_dtype_name(dtype),
+                      last ? "channels last" : "contiguous", k, why);
+        }
+    }
+    aril_program_free(p);
+}
+
+TEST(blocks_of_residual_networks_are_as_single_ops)
+{
+    static const aril_dtype dtypes[] = { ARIL_BF16, ARIL_F16, ARIL_F32 };
+    aril_seed(5);
+    for (int t = 0; t < 3 && !test_failed(); t++)
+        for (int last = 0; last < 2; last++) {
+            check_block(block_in_inference, dtypes[t], last);
+            check_block(block_in_training, dtypes[t], last);
+        }
+}
