@@ -687,11 +687,11 @@ aril__exec *aril__exec_within(aril__graph *g, aril_tensor *const *in, int64_t ma
 
 aril_status aril__exec_run(const aril__exec *x, aril_tensor *const *in, aril_tensor **out)
 {
-    return aril__exec_run_body(x, in, NULL, out);
+    return aril__exec_run_body(x, in, NULL, out, NULL);
 }
 
 aril_status aril__exec_run_body(const aril__exec *x, aril_tensor *const *in, const int64_t *known,
-                                aril_tensor **out)
+                                aril_tensor **out, int64_t *more)
 {
     enum { FEW = 32 };
     const aril__graph *g = x->g;
@@ -718,6 +718,7 @@ aril_status aril__exec_run_body(const aril__exec *x, aril_tensor *const *in, con
         s = run_instance(&r, got);
     }
     aril__trace(before);
+    if (more) *more += r.more;
     for (uint32_t i = 0; i < x->n_outputs; i++) {
         if (s == ARIL_OK)
             out[i] = got[i];

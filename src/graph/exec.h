@@ -30,9 +30,10 @@ uint32_t aril__exec_steps(const aril__exec *x);
 aril_status aril__exec_run(const aril__exec *x, aril_tensor *const *in, aril_tensor **out);
 
 /* The same for a body: `size` has the unknown sizes that the run around it knows already (-1: not
- * known). */
+ * known); *more is increased by the random numbers that loops in it drew more than the trace did.
+ * Keys among the inputs change with that. */
 aril_status aril__exec_run_body(const aril__exec *x, aril_tensor *const *in, const int64_t *size,
-                                aril_tensor **out);
+                                aril_tensor **out, int64_t *more);
 
 /* From now on, no memory stays allocated between runs: for runs that are recorded, whose memory
  * belongs to the recording. */

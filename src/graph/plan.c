@@ -662,8 +662,8 @@ static bool goes_to_caller(const planner *p, uint32_t slot)
     if (!slot || !x->wanted[slot]) return false;
     for (uint32_t i = 0; i < x->n_outputs; i++) taken += x->outputs[i] == slot;
     for (uint32_t i = 0; i < x->n_effects; i++)
-        taken += x->effect_slot[i] == slot &&
-                 p->r->g->effects[x->effects[i]].kind == ARIL__WRITE_GRAD;
+        taken +=
+            x->effect_slot[i] == slot && p->r->g->effects[x->effects[i]].kind == ARIL__WRITE_GRAD;
     return taken == 1;
 }
 

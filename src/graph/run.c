@@ -283,11 +283,39 @@ static aril_status take_results(aril__exec_state *r, const aril__step *s, const 
     return status;
 }
 
+/* A key that was drawn after all those of a node, which has drawn more numbers. */
+static void move_key(aril_tensor *key, uint64_t seed, uint64_t last, int64_t more)
+{
+    uint64_t *at = aril__ptr(key);
+    if (at[0] == seed && at[1] > last) at[1] += (uint64_t)more;
+}
+
+/* Numbers that the run draws after a loop are those after the last trip. */
+static void move_keys(aril__exec_state *r, const aril__graph_node *n, aril_tensor *const *in,
+                      int64_t more)
+{
+    uint64_t seed = r->th->generator.seed, last = 0;
+    for (int i = 0; i < n->n_in; i++) {
+        const uint64_t *at = in[i] && in[i]->flags & ARIL__KEY ? aril__ptr(in[i]) : NULL;
+        if (at && at[0] == seed && at[1] > last) last = at[1];
+    }
+    for (uint32_t i = 0; i < r->n->n_sources; i++) {
+        const aril__source *s = &r->n->sources[i];
+        aril_tensor *t = s->kind == ARIL__FROM_KEY     ? r->n->headers[s->header].t
+                         : s->kind == ARIL__FROM_INPUT ? s->t
+                                                       : NULL;
+        if (t && t->flags & ARIL__KEY) move_key(t, seed, last, more);
+    }
+    r->more += more;
+}
+
 /* The results belong to the scope, as those of an op. */
-static aril_status run_control(const aril__exec_state *r, const aril__graph_node *n,
+static aril_status run_control(aril__exec_state *r, const aril__graph_node *n,
                                aril_tensor *const *in, aril_tensor **out)
 {
-    aril_status s = aril__control_run(r->g, n, in, r->size, out);
+    int64_t more = 0;
+    aril_status s = aril__control_run(r->g, n, in, r->size, out, &more);
+    if (s == ARIL_OK && more) move_keys(r, n, in, more);
     for (int k = 0; k < n->n_out && s == ARIL_OK; k++) out[k] = aril__give(r->th, out[k]);
     return s;
 }
@@ -583,7 +611,7 @@ static void advance_generators(aril__exec_state *r)
         if (d->reset)
             aril_generator_set_state(of, d->end);
         else
-            of->calls += d->calls;
+            of->calls += d->calls + (d->generator ? 0 : (uint64_t)r->more);
     }
 }
 
