@@ -294,6 +294,7 @@ static aril_status traced_cond(aril__tracing *t, aril_tensor *pred, aril_fn *con
         note_draws(&a, i);
         s = trace_body("cond", t, fn[i], ctx, in, in.n, n_out, &b[i]);
     }
+    a.draws[0] = draws_since(&a, 0);
     for (int i = 0; i < n_out && s == ARIL_OK; i++)
         s = common_meta(i, &b[0].out[i], &b[1].out[i], &meta[i]);
     if (s == ARIL_OK) s = add_node(t, &a, pred, in, 2, b, n_out, meta, out);
@@ -580,6 +581,7 @@ static aril_status traced_scan(aril__tracing *t, aril_fn *fn, void *ctx, aril_li
     aril_status s = trace_body("scan", t, fn, ctx, in, n_state, n_out, &b);
     a.draws[0] = of ? of->draws : draws_since(&a, 0);
     a.repeats[0] = of != NULL;
+    a.kept[0] = !of && a.draws[0] && !aril__tracing_defines(t);
     for (int i = 0; i < n_out && s == ARIL_OK; i++) {
         meta[i] = b.out[i];
         if (i < n_state) {
@@ -822,6 +824,7 @@ static aril_status traced_while(aril__tracing *t, aril_fn *const fn[2], void *ct
     a.condition_draws[0] = draws_since(&a, 0);
     if (s == ARIL_OK) s = trace_body("while", t, fn[1], ctx, in, in.n, in.n, &b[1]);
     a.draws[0] = draws_since(&a, 0);
+    a.kept[0] = a.draws[0] && !aril__tracing_defines(t);
     for (int i = 0; i < in.n && s == ARIL_OK; i++)
         s = same_state("while", i, in.at[i], &b[1].out[i]);
     if (s == ARIL_OK) s = add_node(t, &a, NULL, in, 2, b, in.n, b[1].out, out);

@@ -48,7 +48,7 @@ static aril_status shift_keys(int n, aril_tensor *const *in, int64_t shift, aril
 }
 
 static aril_status run_cond(const aril__graph *g, const aril__graph_node *n, aril_tensor *const *in,
-                            const int64_t *size, aril_tensor **out, int64_t *more)
+                            const int64_t *size, aril_tensor **out, aril__drawing *d)
 {
     ARIL_SCOPE;
     bool yes = false;
@@ -58,14 +58,14 @@ static aril_status run_cond(const aril__graph *g, const aril__graph_node *n, ari
     aril_status s = read_flag("cond", in[0], &yes);
     const aril__graph *taken = g->bodies[n->body + !yes];
     if (s == ARIL_OK) s = shift_keys(n->n_in - 1, in + 1, 0, arg + 1);
-    if (s == ARIL_OK) s = aril__exec_run_body(taken->exec, arg + 1, size, out, more);
+    if (s == ARIL_OK) s = aril__exec_run_body(taken->exec, arg + 1, size, out, d);
     free(arg);
     return s;
 }
 
 static aril_status run_while(const aril__graph *g, const aril__graph_node *n,
                              aril_tensor *const *in, const int64_t *size, aril_tensor **out,
-                             int64_t *more)
+                             aril__drawing *d)
 {
     const struct control_attrs *a = aril__graph_attrs(g, n);
     int n_state = (int)a->n_state[0];
@@ -79,22 +79,23 @@ static aril_status run_while(const aril__graph *g, const aril__graph_node *n,
     aril_status s = ARIL_OK;
     for (bool yes = true; s == ARIL_OK;) {
         ARIL_SCOPE;
-        int64_t extra = 0;
+        aril__drawing inside = { d->known, d->shift + shift, 0 };
         s = shift_keys(n->n_in - n_state, in + n_state, shift, arg + n_state);
-        if (s == ARIL_OK) s = aril__exec_run_body(cond->exec, arg, size, go, &extra);
+        if (s == ARIL_OK) s = aril__exec_run_body(cond->exec, arg, size, go, &inside);
         if (s < 0) break;
         s = read_flag("while", go[0], &yes);
         release_all(1, go);
-        shift += extra + (yes ? 0 : a->condition_draws[0]);
+        shift += inside.more + (yes ? 0 : a->condition_draws[0]);
         if (s < 0 || !yes) break;
         s = shift_keys(n->n_in - n_state, in + n_state, shift, arg + n_state);
-        if (s == ARIL_OK) s = aril__exec_run_body(trip->exec, arg, size, next, &shift);
+        inside = (aril__drawing){ d->known, d->shift + shift, 0 };
+        if (s == ARIL_OK) s = aril__exec_run_body(trip->exec, arg, size, next, &inside);
         if (s < 0) break;
-        shift += a->draws[0];
+        shift += inside.more + a->draws[0];
         release_all(n_state, arg);
         memcpy(arg, next, (size_t)n_state * sizeof *arg);
     }
-    *more = shift - a->draws[0];
+    d->more += shift - a->draws[0];
     for (int i = 0; i < n_state && s == ARIL_OK; i++) {
         ARIL_SCOPE;
         out[i] = arg[i] == in[i] ? aril__tensor_keep(aril_copy(arg[i])) : aril__tensor_keep(arg[i]);
@@ -134,7 +135,7 @@ static aril_status empty_result(const aril__graph *g, aril__value_id v, aril_ten
 }
 
 static aril_status run_scan(const aril__graph *g, const aril__graph_node *n, aril_tensor *const *in,
-                            const int64_t *size, aril_tensor **out, int64_t *more)
+                            const int64_t *size, aril_tensor **out, aril__drawing *d)
 {
     const struct control_attrs *a = aril__graph_attrs(g, n);
     int n_state = (int)a->n_state[0], n_args = (int)a->n_args[0], n_ys = (int)a->n_ys[0];
@@ -153,16 +154,17 @@ static aril_status run_scan(const aril__graph *g, const aril__graph_node *n, ari
         for (int i = n_state; i < n_args; i++) arg[i] = aril_select(in[i], 0, at);
         if (a->repeats[0]) shift = at * a->draws[0];
         s = shift_keys(n->n_in - n_args, in + n_args, shift, arg + n_args);
-        if (s == ARIL_OK) s = aril__exec_run_body(trip->exec, arg, size, step, &shift);
+        aril__drawing inside = { d->known, d->shift + shift, 0 };
+        if (s == ARIL_OK) s = aril__exec_run_body(trip->exec, arg, size, step, &inside);
         if (s < 0) break;
-        shift += a->draws[0];
+        shift += inside.more + a->draws[0];
         release_all(n_state, arg);
         memcpy(arg, step, (size_t)n_state * sizeof *arg);
         for (int i = 0; i < n_ys && s == ARIL_OK; i++)
             s = put_result(&out[n_state + i], step[n_state + i], trips, at);
         release_all(n_ys, step + n_state);
     }
-    if (!a->repeats[0]) *more = shift - a->draws[0];
+    if (!a->repeats[0]) d->more += shift - a->draws[0];
     for (int i = 0; i < n_ys && s == ARIL_OK && trips == 0; i++)
         s = empty_result(g, n->out + (uint32_t)(n_state + i), &out[n_state + i]);
     for (int i = 0; i < n_state && s == ARIL_OK; i++) {
@@ -177,13 +179,12 @@ static aril_status run_scan(const aril__graph *g, const aril__graph_node *n, ari
 
 aril_status aril__control_run(const aril__graph *g, const aril__graph_node *n,
                               aril_tensor *const *in, const int64_t *size, aril_tensor **out,
-                              int64_t *more)
+                              aril__drawing *d)
 {
     const struct control_attrs *a = aril__graph_attrs(g, n);
-    *more = 0;
     switch (a->kind[0]) {
-    case ARIL__COND: return run_cond(g, n, in, size, out, more);
-    case ARIL__WHILE: return run_while(g, n, in, size, out, more);
-    default: return run_scan(g, n, in, size, out, more);
+    case ARIL__COND: return run_cond(g, n, in, size, out, d);
+    case ARIL__WHILE: return run_while(g, n, in, size, out, d);
+    default: return run_scan(g, n, in, size, out, d);
     }
 }

@@ -166,7 +166,7 @@ typedef struct aril__exec_state {
     int64_t *size; /* of each unknown; -1: not known yet */
     size_t n_sizes;
     aril_tensor *const *in;
-    int64_t more; /* random numbers that loops drew besides those of the trace */
+    aril__drawing drawing;
 } aril__exec_state;
 
 /* What an unknown size is; itself if it is not known. For aril__size_value: ctx is the state. */

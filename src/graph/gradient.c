@@ -447,7 +447,7 @@ static aril_status check_loops(const divider *d)
     for (aril__node_id id = 1; id < d->g->n_nodes; id++) {
         const aril__graph_node *n = &d->g->nodes[id];
         const struct control_attrs *a = n->n_bodies ? aril__graph_attrs(d->g, n) : NULL;
-        if (a && a->draws[0] && !a->repeats[0])
+        if (a && a->kind[0] != ARIL__COND && a->draws[0] && !a->repeats[0])
             return aril__fail(ARIL_ERR_UNSUPPORTED, "%s: draws random numbers in a loop (%s)",
                               d->q->name, n->op->name);
     }
