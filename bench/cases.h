@@ -54,6 +54,7 @@ typedef struct bench_net {
     X(mean, 1, 0)          \
     X(softmax, 1, 0)       \
     X(layer_norm, 3, 0)    \
+    X(dropout, 1, 1)       \
     X(transpose, 1, 0)     \
     X(cat, 2, 1)           \
     X(matmul, 2, 0)        \

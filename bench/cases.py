@@ -38,6 +38,7 @@ OPS = {
     "mean": (1, 0),
     "softmax": (1, 0),
     "layer_norm": (3, 0),
+    "dropout": (1, 1),
     "transpose": (1, 0),
     "cat": (2, 1),
     "matmul": (2, 0),

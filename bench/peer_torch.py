@@ -30,6 +30,7 @@ SOURCE = {
     "mean": "{0}.mean()",
     "softmax": "torch.softmax({0}, -1)",
     "layer_norm": "F.layer_norm({0}, {0}.shape[-1:], {1}, {2})",
+    "dropout": "F.dropout({0}, {n}, True)",
     "transpose": "{0}.transpose(-2, -1).contiguous()",
     "cat": "torch.cat(({0}, {1}), {n})",
     "matmul": "{0} @ {1}",
@@ -148,7 +149,11 @@ class Logits(nn.Module):
         super().__init__()
         from transformers import GPT2Config, GPT2LMHeadModel
 
-        self.inner = GPT2LMHeadModel(GPT2Config(attn_pdrop=0, embd_pdrop=0, resid_pdrop=0, use_cache=False))
+        # GELU by one kernel: GPT-2's usual "gelu_new" is the same formula as eight operations.
+        config = GPT2Config(
+            activation_function="gelu_pytorch_tanh", attn_pdrop=0, embd_pdrop=0, resid_pdrop=0, use_cache=False
+        )
+        self.inner = GPT2LMHeadModel(config)
 
     def forward(self, x):
         return self.inner(x).logits
@@ -269,7 +274,7 @@ class Program:
             elif call.op == "sum":
                 yield call, f"{names[0]}.sum({', '.join(str(int(n)) for n in call.numbers)})"
             else:
-                number = int(call.numbers[0]) if call.numbers else None
+                number = f"{call.numbers[0]:g}" if call.numbers else None
                 yield call, SOURCE[call.op].format(*names, n=number)
 
     def make(self, optimizer, compiled):

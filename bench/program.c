@@ -31,6 +31,8 @@ static aril_tensor *run_call(bench_run *r, const bench_call *c)
     case BENCH_OP_softmax: return aril_softmax(a, -1);
     case BENCH_OP_layer_norm:
         return aril_layer_norm(a, b, d, ARIL_SHAPE(-1), (aril_norm_opts){ 0 });
+    case BENCH_OP_dropout:
+        return aril_dropout(a, c->n_numbers ? c->number[0] : 0.5, (aril_dropout_opts){ 0 });
     case BENCH_OP_transpose: return aril_contiguous(transposed(a));
     case BENCH_OP_cat: return aril_cat(ARIL_LIST(a, b), axis);
     case BENCH_OP_matmul: return aril_matmul(a, b);
@@ -209,7 +211,7 @@ bool bench_run_begin(bench_run *r, const bench_case *c, aril_device device, bool
     if (c->task[0]) {
         r->task = bench_task_find(c->task);
         if (!r->task) fprintf(stderr, "aril bench: unknown task '%s'\n", c->task);
-        r->state = r->task ? r->task->begin() : NULL;
+        r->state = r->task ? r->task->begin(c->task) : NULL;
         return r->state && aril_ok();
     }
     bool has_net = false;

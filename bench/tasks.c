@@ -62,13 +62,15 @@ static void *lenet_begin(bool fit)
     return NULL;
 }
 
-static void *lenet_loop_begin(void)
+static void *lenet_loop_begin(const char *name)
 {
+    (void)name;
     return lenet_begin(false);
 }
 
-static void *lenet_fit_begin(void)
+static void *lenet_fit_begin(const char *name)
 {
+    (void)name;
     return lenet_begin(true);
 }
 
@@ -139,8 +141,9 @@ static bool make_files(char *folder, size_t size)
     return f && fclose(f) == 0;
 }
 
-static void *files_begin(void)
+static void *files_begin(const char *name)
 {
+    (void)name;
     char folder[1024];
     const double mean[] = { 0.485, 0.456, 0.406 }, std[] = { 0.229, 0.224, 0.225 };
     if (!make_files(folder, sizeof folder)) return NULL;
@@ -167,8 +170,9 @@ static void files_end(void *state)
 
 enum { LARGE = 24, SMALL = 137 };
 
-static void *adam_begin(void)
+static void *adam_begin(const char *name)
 {
+    (void)name;
     ARIL_SCOPE;
     aril_tensor *p[LARGE + SMALL];
     bench_maker m = { .dtype = ARIL_F32 };
@@ -193,16 +197,85 @@ static void adam_end(void *state)
     aril_optim_free(state);
 }
 
+/* ---- a model in ONNX: onnx:NAME, of those that onnx_models.py makes ---- */
+
+enum { MODEL_TENSORS = 16 };
+
+typedef struct loaded {
+    aril_program *program;
+    aril_tensor *in[MODEL_TENSORS];
+    int n_in;
+} loaded;
+
+static void onnx_end(void *state)
+{
+    loaded *m = state;
+    for (int i = 0; i < m->n_in; i++) aril_release(m->in[i]);
+    aril_program_free(m->program);
+    free(m);
+}
+
+/* An input as the peers fill it: random numbers, zeros as the state of a model, the sample rate. */
+static aril_tensor *onnx_input(bench_maker *maker, const aril_program *p, int i)
+{
+    const char *name = aril_program_input_name(p, i);
+    aril_shape shape = aril_program_input_shape(p, i);
+    for (int d = 0; d < shape.ndim; d++)
+        if (shape.dim[d] < 0) shape.dim[d] = d && d == shape.ndim - 1 ? 576 : 1;
+    if (aril_program_input_dtype(p, i) == ARIL_I64)
+        return aril_full(shape, 16000, ARIL_I64, aril_cpu());
+    if (strcmp(name, "state") == 0) return aril_zeros(shape, ARIL_F32, aril_cpu());
+    return bench_fill(maker, shape, 0, 1);
+}
+
+static void *onnx_begin(const char *name)
+{
+    ARIL_SCOPE;
+    char path[4096];
+    const char *tmp = getenv("TMPDIR");
+    snprintf(path, sizeof path, "%s/aril-bench-models-%ld/%s.onnx", tmp ? tmp : "/tmp",
+             (long)getuid(), name + strlen("onnx:"));
+    if (access(path, R_OK) != 0) {
+        aril_fail(ARIL_ERR_IO, "%s is missing: bench/onnx_models.py makes it", path);
+        return NULL;
+    }
+    loaded *m = calloc(1, sizeof *m);
+    if (!m) return NULL;
+    bench_maker maker = { .dtype = ARIL_F32 };
+    m->program = aril_program_load(path, (aril_load_opts){ 0 });
+    int n = aril_program_inputs(m->program);
+    if (n > MODEL_TENSORS || aril_program_outputs(m->program) > MODEL_TENSORS)
+        aril_fail(ARIL_ERR_UNSUPPORTED, "%s: too many inputs or outputs", path);
+    while (m->n_in < n && aril_ok()) {
+        m->in[m->n_in] = aril_keep(onnx_input(&maker, m->program, m->n_in));
+        m->n_in++;
+    }
+    if (aril_ok()) return m;
+    onnx_end(m);
+    return NULL;
+}
+
+static void onnx_step(void *state)
+{
+    loaded *m = state;
+    aril_tensor *out[MODEL_TENSORS];
+    aril_program_run(m->program, (aril_list){ m->n_in, m->in }, out);
+}
+
 static const bench_task tasks[] = {
     { "lenet5-loop", lenet_loop_begin, lenet_loop_step, lenet_end },
     { "lenet5-fit", lenet_fit_begin, lenet_fit_step, lenet_end },
     { "image-files", files_begin, files_step, files_end },
     { "adam", adam_begin, adam_step, adam_end },
+    { "onnx:", onnx_begin, onnx_step, onnx_end },
 };
 
 const bench_task *bench_task_find(const char *name)
 {
     for (size_t i = 0; i < sizeof tasks / sizeof *tasks; i++)
-        if (strcmp(tasks[i].name, name) == 0) return &tasks[i];
+        if (strcmp(tasks[i].name, name) == 0 ||
+            (strchr(tasks[i].name, ':') &&
+             strncmp(name, tasks[i].name, strlen(tasks[i].name)) == 0))
+            return &tasks[i];
     return NULL;
 }

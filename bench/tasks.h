@@ -5,7 +5,7 @@
 
 typedef struct bench_task {
     const char *name;
-    void *(*begin)(void); /* NULL, with an Aril error, on failure */
+    void *(*begin)(const char *name); /* NULL, with an Aril error, on failure */
     void (*step)(void *state);
     void (*end)(void *state);
 } bench_task;

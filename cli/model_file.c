@@ -513,6 +513,42 @@ static bool read_file(aril_safetensors *f, model_file *m)
            model_scale(m);
 }
 
+/* ---- models of ONNX ---- */
+
+bool model_is_onnx(const char *path)
+{
+    size_t n = strlen(path);
+    return n > 5 && strcmp(path + n - 5, ".onnx") == 0;
+}
+
+/* A model with one input, whose first size is the batch, and scores of classes. */
+static bool read_onnx(model_file *m)
+{
+    ARIL_SCOPE;
+    ARIL_INFERENCE;
+    aril_program *p = aril_program_load(m->path, (aril_load_opts){ 0 });
+    aril_shape shape = aril_program_input_shape(p, 0);
+    bool fits = p && aril_program_inputs(p) == 1 && shape.ndim >= 2;
+    for (int d = 1; d < shape.ndim && fits; d++) fits = shape.dim[d] > 0;
+    if (p && !fits)
+        aril_fail(ARIL_ERR_UNSUPPORTED,
+                  "'%s': expected a model with one input [batch, ...] of known sizes", m->path);
+    aril_program_free(p);
+    if (!fits) return false;
+    m->input.ndim = shape.ndim - 1;
+    memcpy(m->input.dim, shape.dim + 1, (size_t)m->input.ndim * sizeof *shape.dim);
+    shape.dim[0] = shape.dim[0] < 0 ? 1 : shape.dim[0];
+    m->net = aril_module_load(m->path, (aril_load_opts){ 0 });
+    aril_tensor *y = aril_forward(m->net, aril_zeros(shape, ARIL_F32, aril_cpu()));
+    if (!aril_ok()) return false;
+    m->classes = aril_ndim(y) == 2 ? aril_size(y, 1) : 0;
+    if (m->classes < 1)
+        aril_fail(ARIL_ERR_UNSUPPORTED, "'%s': expected a result [batch, classes]", m->path);
+    m->name = strdup("onnx");
+    m->data = strdup("");
+    return aril_ok() && m->name && m->data && model_scale(m);
+}
+
 bool model_open(const char *file, model_file *m)
 {
     struct stat st;
@@ -539,8 +575,9 @@ bool model_open(const char *file, model_file *m)
         model_close(m);
         return false;
     }
-    aril_safetensors *f = aril_safetensors_open(m->path);
-    bool ok = f && read_file(f, m);
+    bool onnx = model_is_onnx(m->path);
+    aril_safetensors *f = onnx ? NULL : aril_safetensors_open(m->path);
+    bool ok = onnx ? read_onnx(m) : f && read_file(f, m);
     aril_safetensors_close(f);
     if (!ok) model_close(m);
     return ok;

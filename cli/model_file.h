@@ -42,6 +42,8 @@ bool model_create(const char *name, aril_shape input, int64_t classes, model_fil
 /* Whether it looks like a file or folder; whether it is a name in the zoo. */
 bool model_is_file(const char *file);
 bool model_is_name(const char *file);
+/* Whether it is a file of ONNX, by its name. */
+bool model_is_onnx(const char *path);
 
 /* Sets the class names, which are copied; n is the number of classes. */
 bool model_set_classes(model_file *m, int n, const char *const *names);

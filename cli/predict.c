@@ -213,7 +213,8 @@ const command command_predict = {
     .summary = "predict classes or values of images or table rows",
     .arguments = "MODEL FILE...",
     .about =
-        "MODEL is a file or folder written by `aril train`. Images (JPEG, PNG) are resized and "
+        "MODEL is a file or folder written by `aril train`, or a model of ONNX with one input and "
+        "scores of classes. Images (JPEG, PNG) are resized and "
         "converted to the size and channels that the network expects. For a network trained on "
         "a table, the files are tables: columns are matched by name, others are ignored. Files "
         "that cannot be read are reported and skipped; the exit status is then 1.",

@@ -242,9 +242,11 @@ const command command_test = {
     .name = "test",
     .summary = "evaluate a trained network",
     .arguments = "MODEL",
-    .about = "MODEL is a file or folder written by `aril train`. Dataset, target, columns, classes "
-             "(matched by name), image size, normalization, loss and metrics are those of the "
-             "training unless options say otherwise.",
+    .about =
+        "MODEL is a file or folder written by `aril train`, or a model of ONNX with one input and "
+        "scores of classes, which needs --data. Dataset, target, columns, classes "
+        "(matched by name), image size, normalization, loss and metrics are those of the "
+        "training unless options say otherwise.",
     .options = table,
     .examples = examples,
     .size = sizeof(options),

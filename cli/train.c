@@ -545,6 +545,11 @@ static int finish(training *r, aril_history *h)
 static int train(training *r, const char *name)
 {
     const options *o = r->o;
+    if (model_is_onnx(name)) {
+        aril_fail(ARIL_ERR_UNSUPPORTED,
+                  "'%s': models of ONNX are trained by a program (aril_module_load)", name);
+        return report("train");
+    }
     if (model_is_file(name) && !model_open(name, &r->m)) return report("train");
     if (!open_data(r, o->data) || !open_network(r, name)) return report_with_advice(r);
     free(r->m.data);

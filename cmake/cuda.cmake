@@ -51,7 +51,8 @@ set(cuda_texts "")
 foreach(text "fused_prelude;src/backend/cuda/fused/prelude.cuh" "fused_arguments;src/backend/cuda/fused/arguments.h"
         "fused_loop;src/backend/cuda/fused/loop.cuh" "convert;src/backend/cuda/convert.cuh"
         "special;src/backend/cuda/special.cuh" "special_inc;src/ops/elementwise/special.inc"
-        "formulas;src/backend/cuda/formulas.cuh")
+        "formulas;src/backend/cuda/formulas.cuh" "fused_row;src/backend/cuda/fused/row.cuh"
+        "block;src/backend/cuda/block.cuh" "philox;src/backend/cuda/philox.cuh")
     list(GET text 0 name)
     list(GET text 1 path)
     set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/${path})

@@ -71,6 +71,7 @@ endforeach()
 # The generator of CUDA source needs no CUDA.
 
 target_sources(test_fused_source PRIVATE ${PROJECT_SOURCE_DIR}/src/backend/cuda/fused/source.c
+    ${PROJECT_SOURCE_DIR}/src/backend/cuda/fused/source_rows.c
     ${PROJECT_BINARY_DIR}/cuda_texts.c)
 
 # The plug-in test again with libaril.so: a plug-in works with both.
@@ -125,7 +126,8 @@ endif()
 # transforms of images, which compute on the host, and one case of optimizers in f32 whose rounding
 # differs by more than its tolerance; the same case in f64 agrees.
 
-set(strict_programs test_ops test_ops_grad test_define test_each_row test_late_errors test_narrow_casts test_thread_streams test_autograd
+set(strict_programs test_ops test_ops_grad test_define test_patterns test_each_row test_late_errors test_narrow_casts test_thread_streams
+    test_autograd
     test_grad_edges test_graph_ops test_views test_nn test_nn_layers test_nn_loss test_loss test_optim test_optim_state
     test_optim_schedule test_optim_master test_numbers test_everyday test_several test_scope test_metrics
     test_checkpoint test_checkpoint_files test_resume test_train test_train_device test_train_autocast
@@ -157,7 +159,7 @@ foreach(name golden_nn golden_vision test_optim) # and with rows for some ops on
         ENVIRONMENT "ARIL_TEST_DEVICE=strict;ARIL_STRICT_ROWS=some;${aril_test_environment}")
 endforeach()
 
-foreach(name test_jit test_jit_state) # compiled programs, recorded by the device and replayed
+foreach(name test_jit test_jit_state test_module_jit_grad) # compiled programs, recorded by the device and replayed
     add_test(NAME strict_recorded_${name} COMMAND ${name})
     set_tests_properties(strict_recorded_${name} PROPERTIES TIMEOUT 600
         ENVIRONMENT "ARIL_TEST_DEVICE=strict;ARIL_CUDA_GRAPHS=1;${aril_test_environment}")
@@ -185,11 +187,18 @@ if(have_cuda)
     endfunction()
     set(cuda_parts 16) # of the programs that go through the whole op table
     foreach(name ${strict_programs} test_precision test_coverage test_sequence_sizes test_conv test_conv_sizes
-            test_matmul test_jit test_jit_state test_replay test_small_runs test_fused_bits)
-        if(name MATCHES "^test_(ops|ops_grad|each_row)$")
-            foreach(part RANGE 1 ${cuda_parts})
+            test_matmul test_jit test_jit_state test_replay test_small_runs test_merge test_fuse_rows test_fused_bits
+            test_module_jit_grad test_train_compiled)
+        set(parts 1)
+        if(name MATCHES "^test_(ops|ops_grad|graph_ops|each_row)$")
+            set(parts ${cuda_parts})
+        elseif(name STREQUAL "test_conv") # hundreds of plans, which cuDNN takes its time for
+            set(parts 4)
+        endif()
+        if(parts GREATER 1)
+            foreach(part RANGE 1 ${parts})
                 math(EXPR at "${part} - 1")
-                aril_cuda_test(${name}_${part} ${name} ARIL_TEST_PART=${at}/${cuda_parts})
+                aril_cuda_test(${name}_${part} ${name} ARIL_TEST_PART=${at}/${parts})
             endforeach()
         else()
             aril_cuda_test(${name} ${name})
@@ -234,6 +243,21 @@ foreach(source ${sources})
         FAIL_REGULAR_EXPRESSION "runs eagerly"
         ENVIRONMENT "ARIL_EXAMPLE_QUICK=1;ARIL_LOG=trace;${aril_test_environment}")
 endforeach()
+
+# The example that takes a device, on the plug-in whose memory is apart, on one that does not exist, and on a GPU.
+set(device_environment ARIL_EXAMPLE_QUICK=1 ${aril_test_environment})
+add_test(NAME example_device_mirror COMMAND examples_device mirror:0)
+set_tests_properties(example_device_mirror PROPERTIES TIMEOUT 600
+    ENVIRONMENT "ARIL_PLUGINS=$<TARGET_FILE:plugin_mirror>;${device_environment}")
+add_test(NAME example_device_unknown COMMAND examples_device nosuch:0)
+set_tests_properties(example_device_unknown PROPERTIES TIMEOUT 600
+    PASS_REGULAR_EXPRESSION "no device 'nosuch:0'" ENVIRONMENT "${device_environment}")
+if(have_cuda)
+    add_test(NAME cuda_example_device COMMAND examples_device cuda:0 CONFIGURATIONS Cuda)
+    set_tests_properties(cuda_example_device PROPERTIES TIMEOUT 600 LABELS cuda
+        SKIP_REGULAR_EXPRESSION "no 'cuda:0'"
+        ENVIRONMENT "${cuda_environment};${device_environment}")
+endif()
 
 if(TARGET examples_two_layer AND NOT ARIL_SANITIZE)
     if(ARIL_VALGRIND)

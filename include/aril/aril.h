@@ -42,6 +42,7 @@
 #include "aril/transform.h"
 #include "aril/tensorboard.h"
 #include "aril/train.h"
+#include "aril/value.h"
 #include "aril/zoo.h"
 
 #endif

@@ -127,7 +127,7 @@ ARIL_API aril_tensor *aril_copy_(aril_tensor *dst, aril_tensor *src);
  * is true. */
 ARIL_API aril_tensor *aril_cast(aril_tensor *x, aril_dtype dtype);
 
-/* x moved to a device; x itself when it is already there. */
+/* x moved to a device, in the same order in memory; x itself when it is already there. */
 ARIL_API aril_tensor *aril_to(aril_tensor *x, aril_device device);
 
 /* x with its elements contiguous in row-major order; x itself when it is contiguous. */

@@ -33,6 +33,9 @@ typedef struct aril_jit_opts {
      * is not enough, values that are cheap to compute are computed again instead of kept. A run
      * that does not fit even so fails before it begins, and the error tells how much is missing. */
     int64_t max_memory;
+    /* What fn reads besides its inputs (parameters, buffers) is copied when it is traced: runs do
+     * not see later changes of it. For inference: an fn that changes such tensors is an error. */
+    bool freeze;
 } aril_jit_opts;
 
 /* A program that runs fn(ctx, in, out) from a recording of its operations. Tracing happens at the
@@ -106,8 +109,10 @@ ARIL_API void aril_program_free(aril_program *p);
  * In eager mode these are plain C: one branch is called, a loop runs. In a trace, and in a graph
  * that is defined, they become nodes whose branches and bodies are graphs of their own, so that the
  * run decides. Functions may use tensors from outside, and differentiate with respect to them, but
- * must not change them. In a trace there are at most 8 results; functions that draw random numbers
- * do so once for all trips. `ctx` must outlive a graph that is defined. */
+ * must not change them. In a trace there are at most 8 results. Each trip of a loop draws other
+ * random numbers, those that plain C would draw (of an aril_generator other than the thread's, and
+ * in a graph that is defined where the gradient of a loop is computed: the same in all trips).
+ * `ctx` must outlive a graph that is defined. */
 
 /* out[n_out] = pred != 0 ? then_fn(inputs) : else_fn(inputs). `pred` has one element. Both branches
  * return results of the same dtypes and shapes. */
@@ -200,7 +205,8 @@ ARIL_API aril_status aril_session_run(aril_session *s, aril_feeds feeds, aril_li
 
 /* Theano's function: a program that takes values for the placeholders `inputs`, returns the values
  * of `outputs` and performs `updates`, which aril_assign and its like have returned. The graph must
- * outlive it. */
+ * outlive it. Results are not connected to autograd: an input that was computed from tensors which
+ * require a gradient is an error. */
 ARIL_API aril_program *aril_graph_function(aril_list inputs, aril_list outputs, aril_list updates);
 
 /* Placeholders, variables and operations on symbolic tensors until the end of the block are on this

@@ -114,11 +114,10 @@ ARIL_API aril_status aril_forward_all(aril_module *m, aril_list in, int n_out, a
 
 /* Compiles m: from now on aril_forward and the like run it from a trace (aril/graph.h), one for
  * each signature of the inputs and each mode. C code in its forward functions runs while it is
- * traced. Results are new tensors that are not connected to a gradient graph, so only calls that
- * record no gradient are compiled (ARIL_NO_GRAD, ARIL_INFERENCE, frozen parameters); the others run
- * as they are, and so does a module that cannot be traced or has hooks, with one line in the log
- * (ARIL_LOG=trace). Inside a traced function, such as a whole training step, it changes
- * nothing. */
+ * traced. Results are new tensors. Where autograd records the call, it gets one node for it, whose
+ * gradient is a program too; that cannot be differentiated again (create_graph). A module that
+ * cannot be traced or has hooks runs as it is, with one line in the log (ARIL_LOG=trace). Inside a
+ * traced function, such as a whole training step, it changes nothing. */
 ARIL_API aril_status aril_module_jit(aril_module *m);
 /* Why a compiled module could not be traced; NULL: it was, or has not run. Belongs to m. */
 ARIL_API const char *aril_module_eager_reason(aril_module *m);

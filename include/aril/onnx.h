@@ -51,6 +51,53 @@ ARIL_API aril_dtype aril_program_input_dtype(const aril_program *p, int i);
  * aril_program_load. */
 ARIL_API aril_module *aril_module_load(const char *path, aril_load_opts opts);
 
+/* ---- writing ----
+ *
+ *     aril_module_export(net, ARIL_LIST(x), "net.onnx", (aril_export_opts){ .batch = true });
+ *
+ * The model computes what the module or program computes, in operators of ONNX's default domain:
+ * other programs run it without Aril. Names of parameters are those of the modules. An op that ONNX
+ * has no form for is an error that names it. A file is replaced atomically, and stays as it was on
+ * failure. */
+
+typedef struct aril_export_opts {
+    int opset;        /* version of the operator set, 13 to 28; default 18 */
+    const char *name; /* of the graph; default: that of the program, or the module's type */
+    /* Names of inputs and results, one for each; default those of a loaded program or a graph's
+     * placeholders, otherwise "input" and "output", numbered if there are several. */
+    const char *const *inputs, *const *outputs;
+    /* Sizes that are left open, as in aril_jit_opts: negative numbers in one shape for each input.
+     * size_names[k], of n_size_names, is what the size -2 - k is called. Other sizes are those of
+     * the inputs. */
+    const aril_shape *sizes;
+    int n_sizes;
+    const char *const *size_names;
+    int n_size_names;
+    bool batch; /* instead: the first size of every input is left open, and called "batch" */
+    /* Parameters lie in a file PATH.data beside the model; also without this if they take more than
+     * 2 GB, which is the limit of a model's file. */
+    bool external_data;
+} aril_export_opts;
+
+/* Writes a module in evaluation mode. The inputs give sizes and dtypes; their values don't
+ * matter. */
+ARIL_API aril_status aril_module_export(aril_module *m, aril_list inputs, const char *path,
+                                        aril_export_opts opts);
+
+/* Writes a program (aril_jit, aril_program_load). Tensors from outside that it changes, such as the
+ * parameters and the optimizer's state of a training step, are inputs of the model, whose defaults
+ * are the values of now; after its results the model has outputs NAME.next, to be fed to the next
+ * run. Gradients that it leaves are outputs NAME.grad. */
+ARIL_API aril_status aril_program_export(const aril_program *p, aril_list inputs, const char *path,
+                                         aril_export_opts opts);
+
+/* Writes a part of a graph that was defined: it takes values for the placeholders `inputs` and
+ * returns those of `outputs`, then the new values of the variables that `updates` (the results of
+ * aril_assign and its like) assign to. Sizes that the placeholders leave open stay so; `sizes` and
+ * `batch` are not used. */
+ARIL_API aril_status aril_graph_export(aril_list inputs, aril_list outputs, aril_list updates,
+                                       const char *path, aril_export_opts opts);
+
 /* ---- test data ---- */
 
 typedef struct aril_onnx_results {

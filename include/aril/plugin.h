@@ -251,7 +251,7 @@ typedef struct aril_host_number {
 enum {
     ARIL_FUSED_INPUTS = 16,
     ARIL_FUSED_CONSTANTS = 16,
-    ARIL_FUSED_STEPS = 32,
+    ARIL_FUSED_STEPS = 64,
     ARIL_FUSED_OUTPUTS = 4,
     ARIL_FUSED_OPERANDS = 5
 };
@@ -266,13 +266,16 @@ enum {
 
 typedef struct aril_fused_step {
     const char *op;      /* its name: "mul"; "cast" */
-    const char *formula; /* as host->formula: "a * b"; of a cast, "a" */
+    const char *formula; /* as host->formula: "a * b"; of a cast, "a"; NULL: it reduces a row */
     const char *names;   /* the variable of each operand: "ab"; in a gradient op "gay" */
     uint8_t in[ARIL_FUSED_OPERANDS];
     uint8_t n_in;
     uint8_t type, dtype; /* aril_dtype */
     bool compares;       /* the formula's result is a truth value */
-    double p[3];         /* p0, p1, p2 */
+    uint8_t reduce; /* aril_fused_reduce, over the last axis of the loop, which stays with size 1;
+                            ARIL_FUSED_EACH: none */
+    bool by_row;    /* has one element for each row of the last axis */
+    double p[3];    /* p0, p1, p2 */
 } aril_fused_step;
 
 /* A number that is part of the recipe. */
@@ -287,10 +290,12 @@ typedef enum aril_fused_reduce {
     ARIL_FUSED_EACH, /* an element for each element of the loop */
     ARIL_FUSED_SUM,
     ARIL_FUSED_MEAN,
-    ARIL_FUSED_MAX /* NaN if one is NaN */
+    ARIL_FUSED_MAX,     /* NaN if one is NaN */
+    ARIL_FUSED_EACH_ROW /* of a result: the value of a step that has one element for each row */
 } aril_fused_reduce;
 
-/* A result: the value of a step, or its reduction, in float or wider, over some axes. */
+/* A result: the value of a step, or its reduction, in float or wider, over some axes. The axis of a
+ * value by rows is the last. */
 typedef struct aril_fused_output {
     uint8_t step, dtype;
     uint8_t reduce;   /* aril_fused_reduce */
@@ -303,6 +308,10 @@ typedef struct aril_fused {
     int n_in, n_constants, n_steps, n_out;
     int ndim;
     int64_t dim[ARIL_MAX_DIMS];
+    bool rows;                      /* a step reduces rows, or draws */
+    bool by_row[ARIL_FUSED_INPUTS]; /* where rows is set: inputs with one element for each row, */
+    bool is_key[ARIL_FUSED_INPUTS]; /* and keys of random numbers: the operand is a number from 0
+                                        to 1, excluded, for each element of the loop in order */
     aril_fused_constant constant[ARIL_FUSED_CONSTANTS];
     aril_fused_step step[ARIL_FUSED_STEPS];
     aril_fused_output out[ARIL_FUSED_OUTPUTS];

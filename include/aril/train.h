@@ -82,8 +82,7 @@ typedef struct aril_model_opts {
     aril_dtype autocast;
     /* Runs every batch with single operations, as a hand-written loop does. Otherwise the steps of
      * fit, evaluate and predict are compiled (aril_jit): C code in modules and losses runs while
-     * they are traced, not for each batch. ARIL_JIT in the environment switches that, too: 0 on
-     * the CPU, where it is the default, and 1 on other devices, where it is not. */
+     * they are traced, not for each batch. ARIL_JIT=0 in the environment does the same. */
     bool eager;
     /* Instead of a loss and metrics, for a module with several outputs: entry k is for output k,
      * and the loss is the sum of weight * loss over them. */

@@ -21,6 +21,7 @@ typedef struct walk {
     bool retain, create;
     bool prune;  /* only nodes marked as needed */
     bool leaves; /* the walk ends at the targets, and other leaves accumulate gradients */
+    bool plain;  /* hooks of leaves are not called */
     int n_targets;
     const aril__target *target;
     aril_tensor **captured; /* per target */
@@ -200,7 +201,7 @@ static aril_status wait_for_hooks(walk *w, aril__node *leaf, aril_tensor *g)
 static aril_status send(walk *w, aril__node *n, uint32_t out, aril_tensor *g)
 {
     if (n->flags & ARIL__NODE_LEAF) {
-        if (n->extra && n->extra->hooks) return wait_for_hooks(w, n, g);
+        if (n->extra && n->extra->hooks && !w->plain) return wait_for_hooks(w, n, g);
         if (w->n_targets) {
             int at = target_of(w, n, out);
             if (at >= 0) return gather(w, &w->captured[at], g);
@@ -575,7 +576,7 @@ bool aril__backward_has_targets(void)
 
 static aril_status walk_back(int n_roots, aril_tensor *const *roots, aril_tensor *const *grads,
                              int n_targets, const aril__target *targets, aril_tensor **captured,
-                             bool leaves, bool handed_over, aril_grad_opts opts)
+                             bool leaves, bool plain, bool handed_over, aril_grad_opts opts)
 {
     static atomic_uint walks;
     aril__span span = { -1, 0 };
@@ -589,6 +590,7 @@ static aril_status walk_back(int n_roots, aril_tensor *const *roots, aril_tensor
     w.retain = opts.retain_graph || opts.create_graph;
     w.create = opts.create_graph;
     w.leaves = leaves;
+    w.plain = plain;
     w.prune = n_targets > 0 && !leaves;
     w.n_targets = n_targets;
     w.target = targets;
@@ -639,17 +641,27 @@ aril_status aril__backward_to(int n_roots, aril_tensor *const *roots, aril_tenso
                               int n_targets, const aril__target *targets, aril_tensor **captured,
                               bool leaves, aril_grad_opts opts)
 {
-    return walk_back(n_roots, roots, grads, n_targets, targets, captured, leaves, false, opts);
+    return walk_back(n_roots, roots, grads, n_targets, targets, captured, leaves, false, false,
+                     opts);
 }
 
 aril_status aril__backward(int n_roots, aril_tensor *const *roots, aril_tensor *const *grads,
                            int n_targets, const aril__target *targets, aril_tensor **captured,
                            aril_grad_opts opts)
 {
-    return walk_back(n_roots, roots, grads, n_targets, targets, captured, false, false, opts);
+    return walk_back(n_roots, roots, grads, n_targets, targets, captured, false, false, false,
+                     opts);
 }
 
 aril_status aril__backward_from(aril_tensor *root, aril_tensor *grad, aril_grad_opts opts)
 {
-    return walk_back(1, &root, &grad, 0, NULL, NULL, false, true, opts);
+    return walk_back(1, &root, &grad, 0, NULL, NULL, false, false, true, opts);
+}
+
+aril_status aril__backward_capture(int n_roots, aril_tensor *const *roots,
+                                   aril_tensor *const *grads, int n_targets,
+                                   const aril__target *targets, aril_tensor **captured)
+{
+    return walk_back(n_roots, roots, grads, n_targets, targets, captured, false, true, false,
+                     (aril_grad_opts){ 0 });
 }

@@ -26,6 +26,12 @@ aril_status aril__backward(int n_roots, aril_tensor *const *roots, aril_tensor *
                            int n_targets, const aril__target *targets, aril_tensor **captured,
                            aril_grad_opts opts);
 
+/* With targets, which are leaves whose hooks are not called: what arrives there is part of a
+ * gradient. */
+aril_status aril__backward_capture(int n_roots, aril_tensor *const *roots,
+                                   aril_tensor *const *grads, int n_targets,
+                                   const aril__target *targets, aril_tensor **captured);
+
 /* True within a rule that runs for aril_gradients, which does not touch the gradients of leaves. */
 bool aril__backward_has_targets(void);
 

@@ -110,6 +110,18 @@ static void make_printable(char *text)
     }
 }
 
+/* Memory is allocated by functions that do not know for which op: puts its name in front. */
+static void name_call(char *text, size_t size)
+{
+    const char *call = aril__self()->call;
+    size_t n = call ? strlen(call) : 0, length = strlen(text);
+    if (n == 0 || (strncmp(text, call, n) == 0 && text[n] == ':')) return;
+    if (n + 2 + length >= size) return;
+    memmove(text + n + 2, text, length + 1);
+    memcpy(text, call, n);
+    memcpy(text + n, ": ", 2);
+}
+
 aril_status aril__fail(aril_status code, const char *fmt, ...)
 {
     char text[MESSAGE_MAX], location[256];
@@ -124,6 +136,7 @@ aril_status aril__fail(aril_status code, const char *fmt, ...)
     va_start(ap, fmt);
     vsnprintf(text + begin, sizeof text - begin, fmt, ap);
     va_end(ap);
+    if (code == ARIL_ERR_MEMORY) name_call(text + begin, sizeof text - begin);
     make_printable(text);
     size_t located = aril__location(location, sizeof location);
 

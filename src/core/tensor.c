@@ -31,6 +31,7 @@ aril__storage *aril__storage_new(aril__thread *th, aril__device *device, size_t 
     s->deleter = NULL;
     atomic_init(&s->derived, NULL);
     atomic_init(&s->lent, false);
+    s->deleter_ctx = NULL;
     s->home = aril__one_queue() ? 0 : (uint8_t)aril__queue_number(device);
     atomic_init(&s->writer, s->home);
     atomic_init(&s->readers, 0);
@@ -61,7 +62,7 @@ void aril__storage_release(aril__thread *th, aril__storage *s)
         aril__derived_drop(s);
     if (s->deleter)
         s->deleter(s->data, s->deleter_ctx);
-    else if (s->data != s->small)
+    else if (s->data && s->data != s->small)
         aril__storage_free_memory(s);
     aril__slab_free(&th->slab, s, sizeof *s);
 }
@@ -107,8 +108,8 @@ aril_tensor *aril__tensor_header(aril__thread *th, aril_dtype dtype, int ndim, c
         if (aril__unlikely(__builtin_mul_overflow(step, d ? d : 1, &step) ||
                            step > INT64_MAX / 16)) {
             char text[ARIL__SHAPE_TEXT];
-            aril__fail(ARIL_ERR_SHAPE, "memory: too many elements in %s",
-                       aril__shape_text(text, ndim, dim));
+            aril__fail(ARIL_ERR_SHAPE, "%s: too many elements in %s",
+                       th->call ? th->call : "memory", aril__shape_text(text, ndim, dim));
             aril__end_header(th, t);
             return NULL;
         }

@@ -184,6 +184,11 @@ size_t aril__mapped_size(const aril__mapped *f)
     return f->size;
 }
 
+void aril__mapped_rest(const aril__mapped *f)
+{
+    if (f->slot >= 0) madvise((void *)(uintptr_t)f->data, f->size, MADV_DONTNEED);
+}
+
 /* The time of the last status change would tell more, but removing or replacing a file, which does
  * no harm, sets it too. */
 aril_status aril__mapped_check(const aril__mapped *f)

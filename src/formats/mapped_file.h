@@ -20,6 +20,9 @@ void aril__mapped_close(aril__mapped *f); /* NULL is allowed */
 const void *aril__mapped_data(const aril__mapped *f);
 size_t aril__mapped_size(const aril__mapped *f);
 
+/* Lets the system take back the memory of what was read: what is read again comes from the file. */
+void aril__mapped_rest(const aril__mapped *f);
+
 /* ARIL_ERR_IO if the file has changed since it was opened: what was read may be mixed, or zeros. */
 aril_status aril__mapped_check(const aril__mapped *f);
 

@@ -206,6 +206,10 @@ aril__message *aril__message_load_text(const aril__proto_type *type, const char 
  * changed in the meantime. */
 aril_status aril__message_check(const aril__message *root);
 
+/* To be called after large parts of a loaded message were read that are not needed again soon:
+ * their memory is given back, and read from the file if they are. */
+void aril__message_rest(const aril__message *root);
+
 /* Appends the wire form: fields by ascending number, then the unknown ones. Sizes are computed
  * first, so that all is written once, in order. More than 2 GiB are an error, as no reader takes
  * them. */

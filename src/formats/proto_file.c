@@ -33,3 +33,8 @@ aril_status aril__message_check(const aril__message *root)
 {
     return root->owner->file ? aril__mapped_check(root->owner->file) : ARIL_OK;
 }
+
+void aril__message_rest(const aril__message *root)
+{
+    if (root->owner->file) aril__mapped_rest(root->owner->file);
+}

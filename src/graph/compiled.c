@@ -36,9 +36,9 @@ struct aril__compiled {
     char *reason;  /* why it is not traced any more */
 };
 
-bool aril__compiling(aril_device device)
+bool aril__compiling(void)
 {
-    return aril__env_switch("ARIL_JIT", aril_device_equal(device, aril_cpu()));
+    return aril__env_switch("ARIL_JIT", true);
 }
 
 static aril__cold void no_memory(const char *name)
@@ -250,7 +250,8 @@ static void note_failure(aril__compiled *c, aril_program *p, aril__error *why)
     aril__error_release(why);
 }
 
-bool aril__compiled_run(aril__compiled *c, aril_list in, aril_tensor **out, aril_status *status)
+bool aril__compiled_run(aril__compiled *c, aril_list in, bool recorded, aril_tensor **out,
+                        aril_status *status)
 {
     for (int i = 0; i < in.n; i++)
         if (!in.at[i]->storage) return false; /* poison, or symbolic */
@@ -263,7 +264,7 @@ bool aril__compiled_run(aril__compiled *c, aril_list in, aril_tensor **out, aril
         aril__error_release(aril__errors_end(&before));
         if (!p) return false;
         aril__error *untraced = NULL;
-        *status = aril__program_try(p, in, out, &untraced);
+        *status = aril__program_try(p, in, recorded, out, &untraced);
         if (!untraced) return true;
         note_failure(c, p, untraced);
         if (p != c->any) return false;

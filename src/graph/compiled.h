@@ -18,8 +18,10 @@ void aril__compiled_free(aril__compiled *c);
 
 /* Runs the function from its trace and returns true; *status is the result. Returns false when the
  * caller is to call the function itself, and then aril__compiled_ran with the status of that: where
- * that succeeds but tracing did not, the function is not traced again. */
-bool aril__compiled_run(aril__compiled *c, aril_list in, aril_tensor **out, aril_status *status);
+ * that succeeds but tracing did not, the function is not traced again. With `recorded`, results are
+ * connected with autograd. */
+bool aril__compiled_run(aril__compiled *c, aril_list in, bool recorded, aril_tensor **out,
+                        aril_status *status);
 void aril__compiled_ran(aril__compiled *c, aril_status status);
 
 /* From now on the caller calls the function itself, for this reason. */
@@ -34,7 +36,7 @@ aril_program *aril__compiled_program(const aril__compiled *c);
 /* The number of traces. */
 int aril__compiled_traces(const aril__compiled *c);
 
-/* Whether steps are compiled on a device: ARIL_JIT says so; otherwise on the CPU only. */
-bool aril__compiling(aril_device device);
+/* Whether steps are compiled: they are, unless ARIL_JIT=0. */
+bool aril__compiling(void);
 
 #endif

@@ -162,6 +162,20 @@ static aril_status trace_body(const char *what, aril__tracing *outer, aril_fn *f
     return s == ARIL_OK ? describe_outputs(what, b, n_out) : s;
 }
 
+/* The thread's generator before a body is traced, and how many numbers were drawn since. */
+static void note_draws(struct control_attrs *a, int k)
+{
+    aril_rng_state now = aril_generator_state(&aril__self()->generator);
+    a->seed[0] = (int64_t)now.seed;
+    a->calls[k] = (int64_t)now.calls;
+}
+
+static int64_t draws_since(const struct control_attrs *a, int k)
+{
+    aril_rng_state now = aril_generator_state(&aril__self()->generator);
+    return now.seed == (uint64_t)a->seed[0] ? (int64_t)now.calls - a->calls[k] : 0;
+}
+
 static void free_body(body *b)
 {
     aril__tracing_free(b->t);
@@ -276,8 +290,11 @@ static aril_status traced_cond(aril__tracing *t, aril_tensor *pred, aril_fn *con
                                .ctx = { (intptr_t)ctx } };
     aril_status s = ARIL_OK;
     if (n_out < 1) s = aril__fail(ARIL_ERR_ARG, "cond: expected at least one result");
-    for (int i = 0; i < 2 && s == ARIL_OK; i++)
+    for (int i = 0; i < 2 && s == ARIL_OK; i++) {
+        note_draws(&a, i);
         s = trace_body("cond", t, fn[i], ctx, in, in.n, n_out, &b[i]);
+    }
+    a.draws[0] = draws_since(&a, 0);
     for (int i = 0; i < n_out && s == ARIL_OK; i++)
         s = common_meta(i, &b[0].out[i], &b[1].out[i], &meta[i]);
     if (s == ARIL_OK) s = add_node(t, &a, pred, in, 2, b, n_out, meta, out);
@@ -316,6 +333,8 @@ typedef struct grad_call {
     void *ctx;
     int n_args, n_out;
     int n_captured, n_stops;
+    int64_t draws;           /* of a trip, */
+    aril_rng_state rng[2];   /* and where the trace of each function began with them */
     bool has[ARIL__MAX_OUT]; /* results with a gradient */
     bool wants[MAX_ARGS];    /* arguments whose gradient is wanted */
     aril_tensor **captured;  /* borrowed: of which a gradient is wanted, */
@@ -365,8 +384,12 @@ static aril_status list_targets(const grad_call *q, aril_tensor *const *arg, ari
     for (int i = 0; i < q->n_args; i++) {
         x[i] = arg[i];
         if (!q->wants[i]) continue;
-        x[i] = t->of[t->n++] = aril_detach(arg[i]);
-        aril_set_requires_grad(x[i], true);
+        /* A node of its own, where the way back ends; connected if this gradient is differentiated
+         * itself. */
+        x[i] = t->of[t->n++] =
+            arg[i]->node ? aril__op(&aril__op_copy, arg[i]) : aril_detach(arg[i]);
+        if (!arg[i]->node) aril_set_requires_grad(x[i], true);
+        if (s == ARIL_OK) s = aril_tensor_status(x[i]);
     }
     t->n_wanted = t->n + q->n_captured;
     for (int i = 0; i < q->n_captured + q->n_stops && s == ARIL_OK; i++) {
@@ -384,8 +407,12 @@ static aril_status walk(const grad_call *q, aril_fn *fn, aril_tensor *const *arg
 {
     aril_tensor *x[MAX_ARGS], *y[ARIL__MAX_OUT], *root[ARIL__MAX_OUT], *start[ARIL__MAX_OUT];
     int n_roots = 0, g = 0;
+    aril__thread *th = aril__self();
     aril_status s = list_targets(q, arg, x, t);
+    aril_generator now = th->generator; /* the numbers of the function itself */
+    aril_generator_set_state(&th->generator, q->rng[fn == q->fn[1]]);
     if (s == ARIL_OK) s = call_fn("gradient", fn, q->ctx, x, q->n_out, y);
+    th->generator = now;
     for (int i = 0; i < q->n_out && s == ARIL_OK; i++) {
         if (!q->has[i]) continue;
         if (aril_requires_grad(y[i])) {
@@ -453,6 +480,9 @@ static grad_call *new_grad_call(aril__tracing *t, const struct control_attrs *a,
     q->ctx = (void *)(intptr_t)a->ctx[0];
     q->n_args = (int)a->n_args[0];
     q->n_out = n_out;
+    q->draws = a->draws[0];
+    for (int i = 0; i < 2; i++)
+        q->rng[i] = (aril_rng_state){ (uint64_t)a->seed[0], (uint64_t)a->calls[i] };
     q->captured = (aril_tensor **)(q + 1);
     q->stops = q->captured + n;
     for (int i = 0; i < n; i++) {
@@ -531,9 +561,11 @@ static aril_status same_state(const char *what, int i, const aril_tensor *x, con
                       aril__shape_text(b, m->ndim, m->dim));
 }
 
-/* The traced form; in: state, then sequences. out: final state, then sequences of results. */
+/* The traced form; in: state, then sequences. out: final state, then sequences of results. `of`:
+ * the scan whose gradient it is, or NULL. */
 static aril_status traced_scan(aril__tracing *t, aril_fn *fn, void *ctx, aril_list in, int n_state,
-                               int n_ys, bool reverse, int64_t trips, aril_tensor **out)
+                               int n_ys, bool reverse, int64_t trips, const grad_call *of,
+                               aril_tensor **out)
 {
     body b = { 0 };
     aril__meta meta[ARIL__MAX_OUT];
@@ -545,7 +577,11 @@ static aril_status traced_scan(aril__tracing *t, aril_fn *fn, void *ctx, aril_li
                                .fn = { (intptr_t)fn },
                                .ctx = { (intptr_t)ctx } };
     int n_out = n_state + n_ys;
+    note_draws(&a, 0);
     aril_status s = trace_body("scan", t, fn, ctx, in, n_state, n_out, &b);
+    a.draws[0] = of ? of->draws : draws_since(&a, 0);
+    a.repeats[0] = of != NULL;
+    a.kept[0] = !of && a.draws[0] && !aril__tracing_defines(t);
     for (int i = 0; i < n_out && s == ARIL_OK; i++) {
         meta[i] = b.out[i];
         if (i < n_state) {
@@ -612,21 +648,29 @@ static bool wants_gradient(aril_list in)
 }
 
 /* In a trace with gradients, the states before each trip are results too. */
+static aril_status saving_scan(aril__tracing *t, aril_fn *fn, void *ctx, aril_list in, int n_state,
+                               int n_ys, bool reverse, int64_t trips, const grad_call *of,
+                               aril_tensor **out)
+{
+    if (!wants_gradient(in) || n_ys + 2 * n_state > ARIL__MAX_OUT)
+        return traced_scan(t, fn, ctx, in, n_state, n_ys, reverse, trips, of, out);
+    saving_call *q = aril__malloc(sizeof *q);
+    aril_tensor *all[ARIL__MAX_OUT];
+    if (!aril__tracing_own(t, q)) return aril__fail(ARIL_ERR_MEMORY, "scan: out of memory");
+    *q = (saving_call){ fn, ctx, n_state, n_state + n_ys };
+    aril_status s =
+        traced_scan(t, saving_fn, q, in, n_state, n_ys + n_state, reverse, trips, of, all);
+    for (int i = 0; i < n_state + n_ys && s == ARIL_OK; i++) out[i] = all[i];
+    return s;
+}
+
 static aril_status scan(aril_fn *fn, void *ctx, aril_list in, int n_state, int n_ys, int64_t trips,
                         aril_tensor **out)
 {
     aril__tracing *t = aril__tracing_now(in.n, in.at);
     if (!t || !(aril__self()->tracer || any_symbolic(in)))
         return eager_scan(fn, ctx, in, n_state, n_ys, trips, out);
-    if (!wants_gradient(in) || n_ys + 2 * n_state > ARIL__MAX_OUT)
-        return traced_scan(t, fn, ctx, in, n_state, n_ys, false, trips, out);
-    saving_call *q = aril__malloc(sizeof *q);
-    aril_tensor *all[ARIL__MAX_OUT];
-    if (!aril__tracing_own(t, q)) return aril__fail(ARIL_ERR_MEMORY, "scan: out of memory");
-    *q = (saving_call){ fn, ctx, n_state, n_state + n_ys };
-    aril_status s = traced_scan(t, saving_fn, q, in, n_state, n_ys + n_state, false, trips, all);
-    for (int i = 0; i < n_state + n_ys && s == ARIL_OK; i++) out[i] = all[i];
-    return s;
+    return saving_scan(t, fn, ctx, in, n_state, n_ys, false, trips, NULL, out);
 }
 
 aril_status aril_scan(aril_fn *fn, void *ctx, aril_list state, aril_list xs, int n_ys,
@@ -661,11 +705,11 @@ aril_status aril_map(aril_fn *fn, void *ctx, aril_list xs, int n_out, aril_tenso
 
 /* The gradient of a scan runs back: its state is the gradient of the state and, summed up, those of
  * captured tensors. Arguments of a trip: that state, then x_t, the state before t, gradients of
- * y_t. */
+ * y_t, and gradients of the state before t where that was used, too: by another gradient. */
 typedef struct back_call {
     grad_call *q;
     int n_state, n_xs;
-    bool wants_state[ARIL__MAX_OUT];
+    bool used[ARIL__MAX_OUT];
 } back_call;
 
 static void scan_back(void *ctx, aril_tensor *const *in, aril_tensor **out)
@@ -682,7 +726,10 @@ static void scan_back(void *ctx, aril_tensor *const *in, aril_tensor **out)
     for (int i = 0; i < q->n_out; i++)
         if (q->has[i]) given[n++] = i < b->n_state ? in[i] : *gy++;
     if (run_back(q, q->fn[0], arg, given, got) < 0) return;
-    for (int i = 0; i < b->n_state; i++) out[o++] = q->wants[i] ? got[k++] : aril_zeros_like(s[i]);
+    for (int i = 0; i < b->n_state; i++) {
+        aril_tensor *g = q->wants[i] ? got[k++] : aril_zeros_like(s[i]);
+        out[o++] = b->used[i] ? aril_add(g, *gy++) : g;
+    }
     int first_x = k;
     for (int i = 0; i < b->n_xs; i++) k += q->wants[b->n_state + i];
     for (int i = 0; i < q->n_captured; i++) out[o++] = aril_add(in[b->n_state + i], got[k++]);
@@ -702,10 +749,11 @@ static aril_status scan_backward(aril__grad *c)
     const saving_call *saved = saved_in(a);
     int n_state = (int)a->n_state[0], n_args = (int)a->n_args[0], n_xs = n_args - n_state;
     aril__tracing *t = aril__tracing_now(c->n_in, c->x);
-    bool again = false; /* a gradient of the states before each trip: of a gradient */
-    for (int i = saved ? saved->n_out : 0; saved && i < c->n_out; i++) again |= c->g[i] != NULL;
-    if (!t || a->reverse[0] || !saved || again)
-        return aril__fail(ARIL_ERR_UNSUPPORTED, "scan: this scan cannot be differentiated");
+    if (!t || !saved)
+        return aril__fail(ARIL_ERR_UNSUPPORTED,
+                          "scan: the gradient of a scan in a trace keeps its state, and state and "
+                          "results are more than %d tensors then",
+                          ARIL__MAX_OUT);
     grad_call *q =
         new_grad_call(t, a, saved->n_out, c->x + n_args, c->wants + n_args, c->n_in - n_args);
     back_call *b = q ? aril__calloc(sizeof *b) : NULL;
@@ -725,12 +773,16 @@ static aril_status scan_backward(aril__grad *c)
     for (int i = 0; i < n_state; i++) in[n++] = c->y[saved->n_out + i];
     for (int i = n_state; i < saved->n_out; i++)
         if (q->has[i]) in[n++] = c->g[i];
+    for (int i = 0; i < n_state; i++) {
+        b->used[i] = c->g[saved->n_out + i] != NULL;
+        if (b->used[i]) in[n++] = c->g[saved->n_out + i];
+    }
     for (int i = 0; i < n_xs; i++) n_ys += q->wants[n_state + i];
     if (n_carry + n_ys > ARIL__MAX_OUT)
         return aril__fail(ARIL_ERR_UNSUPPORTED,
                           "scan: gradients of more than %d tensors in a trace", ARIL__MAX_OUT);
-    aril_status s = traced_scan(t, scan_back, b, (aril_list){ n, in }, n_carry, n_ys, true,
-                                c->x[n_state]->dim[0], out);
+    aril_status s = saving_scan(t, scan_back, b, (aril_list){ n, in }, n_carry, n_ys,
+                                !a->reverse[0], c->x[n_state]->dim[0], q, out);
     if (s < 0) return s;
     for (int i = 0; i < n_state; i++)
         if (c->wants[i]) c->dx[i] = out[i];
@@ -767,8 +819,12 @@ static aril_status traced_while(aril__tracing *t, aril_fn *const fn[2], void *ct
                                .n_state = { in.n },
                                .fn = { (intptr_t)fn[0], (intptr_t)fn[1] },
                                .ctx = { (intptr_t)ctx } };
+    note_draws(&a, 0);
     aril_status s = trace_body("while", t, fn[0], ctx, in, in.n, 1, &b[0]);
+    a.condition_draws[0] = draws_since(&a, 0);
     if (s == ARIL_OK) s = trace_body("while", t, fn[1], ctx, in, in.n, in.n, &b[1]);
+    a.draws[0] = draws_since(&a, 0);
+    a.kept[0] = a.draws[0] && !aril__tracing_defines(t);
     for (int i = 0; i < in.n && s == ARIL_OK; i++)
         s = same_state("while", i, in.at[i], &b[1].out[i]);
     if (s == ARIL_OK) s = add_node(t, &a, NULL, in, 2, b, in.n, b[1].out, out);
@@ -850,143 +906,4 @@ aril_status aril_while(aril_fn *cond, aril_fn *fn, void *ctx, aril_list state, a
     else
         s = traced_while(t, both, ctx, state, out);
     return s < 0 ? fail_all(s, state.n, out) : ARIL_OK;
-}
-
-/* ---- running ---- */
-
-static aril_status read_flag(const char *what, aril_tensor *t, bool *to)
-{
-    if (t->numel != 1)
-        return aril__fail(ARIL_ERR_SHAPE, "%s: the condition has %lld elements, expected one", what,
-                          (long long)t->numel);
-    double v = aril_item(t);
-    *to = v != 0;
-    return ARIL_OK;
-}
-
-static void release_all(int n, aril_tensor **t)
-{
-    for (int i = 0; i < n; i++) {
-        if (t[i]) aril__tensor_release(aril__self(), t[i]);
-        t[i] = NULL;
-    }
-}
-
-static aril_status run_cond(const aril__graph *g, const aril__graph_node *n, aril_tensor *const *in,
-                            const int64_t *size, aril_tensor **out)
-{
-    bool yes = false;
-    aril_status s = read_flag("cond", in[0], &yes);
-    const aril__graph *taken = g->bodies[n->body + !yes];
-    return s < 0 ? s : aril__exec_run_body(taken->exec, in + 1, size, out);
-}
-
-static aril_status run_while(const aril__graph *g, const aril__graph_node *n,
-                             aril_tensor *const *in, const int64_t *size, aril_tensor **out)
-{
-    const struct control_attrs *a = aril__graph_attrs(g, n);
-    int n_state = (int)a->n_state[0];
-    const aril__graph *cond = g->bodies[n->body], *trip = g->bodies[n->body + 1];
-    aril_tensor **arg = aril__malloc(((size_t)n->n_in + 1) * sizeof *arg);
-    aril_tensor *next[ARIL__MAX_OUT], *go[1];
-    if (!arg) return aril__fail(ARIL_ERR_MEMORY, "while: out of memory");
-    memcpy(arg, in, n->n_in * sizeof *arg);
-    for (int i = 0; i < n_state; i++) aril__tensor_keep(arg[i]);
-    aril_status s = ARIL_OK;
-    for (bool yes = true; s == ARIL_OK;) {
-        s = aril__exec_run_body(cond->exec, arg, size, go);
-        if (s < 0) break;
-        s = read_flag("while", go[0], &yes);
-        release_all(1, go);
-        if (s < 0 || !yes) break;
-        s = aril__exec_run_body(trip->exec, arg, size, next);
-        if (s < 0) break;
-        release_all(n_state, arg);
-        memcpy(arg, next, (size_t)n_state * sizeof *arg);
-    }
-    for (int i = 0; i < n_state && s == ARIL_OK; i++) {
-        ARIL_SCOPE;
-        out[i] = arg[i] == in[i] ? aril__tensor_keep(aril_copy(arg[i])) : aril__tensor_keep(arg[i]);
-        s = aril_tensor_status(out[i]);
-    }
-    release_all(n_state, arg);
-    free(arg);
-    return s;
-}
-
-/* Puts the result of trip k into the sequence, which the first one creates. */
-static aril_status put_result(aril_tensor **to, aril_tensor *y, int64_t trips, int64_t k)
-{
-    ARIL_SCOPE;
-    if (!*to) {
-        aril_shape shape = { .ndim = y->ndim + 1, .dim = { trips } };
-        memcpy(shape.dim + 1, y->dim, (size_t)y->ndim * sizeof *y->dim);
-        aril_tensor *all = aril_empty(shape, (aril_dtype)y->dtype, aril_device_of(y));
-        if (aril_tensor_status(all) < 0) return aril_tensor_status(all);
-        *to = aril__tensor_keep(all);
-    }
-    return aril_tensor_status(aril_copy_(aril_select(*to, 0, k), y));
-}
-
-/* No trips: the sequences of results are empty. */
-static aril_status empty_result(const aril__graph *g, aril__value_id v, aril_tensor **to)
-{
-    ARIL_SCOPE;
-    aril_shape shape = { .ndim = g->values[v].ndim };
-    for (int d = 1; d < shape.ndim; d++) {
-        int64_t size = aril__graph_dims(g, v)[d];
-        shape.dim[d] = size < 0 ? 0 : size;
-    }
-    aril_tensor *t = aril_empty(shape, (aril_dtype)g->values[v].dtype, g->values[v].device->id);
-    *to = aril__tensor_keep(t);
-    return aril_tensor_status(t);
-}
-
-static aril_status run_scan(const aril__graph *g, const aril__graph_node *n, aril_tensor *const *in,
-                            const int64_t *size, aril_tensor **out)
-{
-    const struct control_attrs *a = aril__graph_attrs(g, n);
-    int n_state = (int)a->n_state[0], n_args = (int)a->n_args[0], n_ys = (int)a->n_ys[0];
-    const aril__graph *trip = g->bodies[n->body];
-    int64_t trips = in[n_state]->dim[0];
-    aril_tensor **arg = aril__malloc(((size_t)n->n_in + 1) * sizeof *arg);
-    aril_tensor *step[ARIL__MAX_OUT];
-    if (!arg) return aril__fail(ARIL_ERR_MEMORY, "scan: out of memory");
-    memcpy(arg, in, n->n_in * sizeof *arg);
-    for (int i = 0; i < n_state; i++) aril__tensor_keep(arg[i]);
-    for (int i = 0; i < n_ys; i++) out[n_state + i] = NULL;
-    aril_status s = ARIL_OK;
-    for (int64_t t = 0; t < trips && s == ARIL_OK; t++) {
-        ARIL_SCOPE;
-        int64_t at = a->reverse[0] ? trips - 1 - t : t;
-        for (int i = n_state; i < n_args; i++) arg[i] = aril_select(in[i], 0, at);
-        s = aril__exec_run_body(trip->exec, arg, size, step);
-        if (s < 0) break;
-        release_all(n_state, arg);
-        memcpy(arg, step, (size_t)n_state * sizeof *arg);
-        for (int i = 0; i < n_ys && s == ARIL_OK; i++)
-            s = put_result(&out[n_state + i], step[n_state + i], trips, at);
-        release_all(n_ys, step + n_state);
-    }
-    for (int i = 0; i < n_ys && s == ARIL_OK && trips == 0; i++)
-        s = empty_result(g, n->out + (uint32_t)(n_state + i), &out[n_state + i]);
-    for (int i = 0; i < n_state && s == ARIL_OK; i++) {
-        ARIL_SCOPE;
-        out[i] = aril__tensor_keep(trips ? arg[i] : aril_copy(arg[i]));
-    }
-    if (s < 0) release_all(n_ys, out + n_state);
-    release_all(n_state, arg);
-    free(arg);
-    return s;
-}
-
-aril_status aril__control_run(const aril__graph *g, const aril__graph_node *n,
-                              aril_tensor *const *in, const int64_t *size, aril_tensor **out)
-{
-    const struct control_attrs *a = aril__graph_attrs(g, n);
-    switch (a->kind[0]) {
-    case ARIL__COND: return run_cond(g, n, in, size, out);
-    case ARIL__WHILE: return run_while(g, n, in, size, out);
-    default: return run_scan(g, n, in, size, out);
-    }
 }

@@ -2,6 +2,7 @@
  * them. */
 #include "aril/create.h"
 #include "aril/math.h"
+#include "core/log.h"
 #include "graph/program.h"
 #include "ops/shape/copy.h"
 
@@ -240,15 +241,9 @@ aril_tensor *aril_assign_sub(aril_tensor *variable, aril_tensor *value)
 
 /* ---- what a list of fetches needs ---- */
 
-typedef struct request {
-    uint32_t n_fetch, n_effects;
-    aril__value_id *fetch;
-    uint32_t *effects;
-} request;
-
-static void free_request(request *q)
+static void free_request(aril__request *q)
 {
-    free(q->fetch);
+    free(q->out);
     free(q->effects);
 }
 
@@ -260,24 +255,25 @@ static aril_status two_assignments(const aril__graph *g, uint32_t state)
 }
 
 /* The values to fetch and the assignments among them. */
-static aril_status make_request(aril_graph *g, const char *what, aril_list fetches, request *q)
+static aril_status make_request(aril_graph *g, const char *what, aril_list fetches,
+                                aril__request *q)
 {
     const aril__graph *of = aril__tracing_graph(g->t);
-    q->fetch = aril__malloc(((size_t)fetches.n + 1) * sizeof *q->fetch);
+    q->out = aril__malloc(((size_t)fetches.n + 1) * sizeof *q->out);
     q->effects = aril__malloc(((size_t)of->n_effects + 1) * sizeof *q->effects);
-    if (!q->fetch || !q->effects) return aril__fail(ARIL_ERR_MEMORY, "%s: out of memory", what);
+    if (!q->out || !q->effects) return aril__fail(ARIL_ERR_MEMORY, "%s: out of memory", what);
     for (int i = 0; i < fetches.n; i++) {
         aril_graph *own = graph_of(what, fetches.at[i]);
         if (!own) return aril__latest_status();
         if (own != g)
             return aril__fail(ARIL_ERR_ARG, "%s: fetch %d belongs to another graph", what, i);
-        if (!(q->fetch[i] = aril__tracing_value(g->t, fetches.at[i]))) return ARIL_ERR_MEMORY;
-        q->n_fetch++;
+        if (!(q->out[i] = aril__tracing_value(g->t, fetches.at[i]))) return ARIL_ERR_MEMORY;
+        q->n_out++;
     }
     for (uint32_t e = 0; e < of->n_effects; e++) {
         bool wanted = false;
-        for (uint32_t i = 0; i < q->n_fetch && !wanted; i++)
-            wanted = q->fetch[i] == of->effects[e].value;
+        for (uint32_t i = 0; i < q->n_out && !wanted; i++)
+            wanted = q->out[i] == of->effects[e].value;
         for (uint32_t k = 0; k < q->n_effects && wanted; k++)
             if (of->effects[q->effects[k]].to == of->effects[e].to)
                 return two_assignments(of, of->effects[e].to);
@@ -288,20 +284,14 @@ static aril_status make_request(aril_graph *g, const char *what, aril_list fetch
 
 /* ---- sessions ---- */
 
-typedef struct plan {
-    struct plan *next;
-    request of;
-    aril__exec *x;
-} plan;
+enum { MAX_PARTS = 64 };
 
 struct aril_session {
     aril_graph *g;
     aril__device *device;
-    plan *plans; /* latest first */
-    int n_plans;
+    aril__part *part[MAX_PARTS]; /* programs for sets of fetches, most recently used first */
+    int n_parts;
 };
-
-enum { MAX_PLANS = 64 };
 
 static aril_status move_variables(aril_session *s)
 {
@@ -335,60 +325,26 @@ aril_session *aril_session_new(aril_graph *g, aril_device device)
     return NULL;
 }
 
-static void free_plan(plan *p)
-{
-    free_request(&p->of);
-    aril__exec_free(p->x);
-    free(p);
-}
-
 void aril_session_free(aril_session *s)
 {
     if (!s) return;
-    for (plan *next; s->plans; s->plans = next) {
-        next = s->plans->next;
-        free_plan(s->plans);
-    }
+    for (int i = 0; i < s->n_parts; i++) aril__part_free(s->part[i]);
     free(s);
 }
 
-static bool is_for(const plan *p, const request *q)
+/* The program for a request; NULL with an error. */
+static const aril__part *find_part(aril_session *s, const aril__request *q)
 {
-    return p->of.n_fetch == q->n_fetch && p->of.n_effects == q->n_effects &&
-           memcmp(p->of.fetch, q->fetch, q->n_fetch * sizeof *q->fetch) == 0;
-}
-
-static void drop_oldest(aril_session *s)
-{
-    plan **last = &s->plans;
-    while ((*last)->next) last = &(*last)->next;
-    free_plan(*last);
-    *last = NULL;
-    s->n_plans--;
-}
-
-/* The executor for a request, which it takes over; NULL with an error. */
-static const aril__exec *find_plan(aril_session *s, request *q)
-{
-    for (plan *p = s->plans; p; p = p->next) {
-        if (!is_for(p, q)) continue;
-        free_request(q);
-        return p->x;
-    }
-    plan *p = aril__calloc(sizeof *p);
-    aril__exec *x = p ? aril__exec_new(aril__tracing_graph(s->g->t), q->n_fetch, q->fetch,
-                                       q->n_effects, q->effects)
-                      : NULL;
-    if (!x) {
-        free_request(q);
-        free(p);
-        if (!p) aril__fail(ARIL_ERR_MEMORY, "session_run: out of memory");
-        return NULL;
-    }
-    *p = (plan){ s->plans, *q, x };
-    s->plans = p;
-    if (++s->n_plans > MAX_PLANS) drop_oldest(s);
-    return x;
+    const aril__graph *g = aril__tracing_graph(s->g->t);
+    int i = 0;
+    while (i < s->n_parts && !aril__part_is_for(s->part[i], g, q, s->device)) i++;
+    aril__part *p = i < s->n_parts ? s->part[i] : aril__part_new(g, q, s->device, s->g->placed);
+    if (!p) return NULL;
+    if (i == s->n_parts) aril__log(ARIL__LOG_TRACE, "session: a program for new fetches");
+    if (i == MAX_PARTS) aril__part_free(s->part[--i]);
+    if (i == s->n_parts) s->n_parts++;
+    memmove(s->part + 1, s->part, (size_t)i * sizeof(aril__part *));
+    return s->part[0] = p;
 }
 
 /* ---- feeds ---- */
@@ -441,10 +397,10 @@ static aril_status feed_all(aril_session *s, aril_feeds feeds, aril_tensor **giv
     return ARIL_OK;
 }
 
-static aril_status check_fed(const aril__graph *g, const aril__exec *x, aril_tensor *const *given)
+static aril_status check_fed(const aril__graph *g, const aril__part *p, aril_tensor *const *given)
 {
     for (uint32_t i = 0; i < g->n_inputs; i++)
-        if (!given[i] && aril__exec_needs(x, g->inputs[i].value))
+        if (!given[i] && aril__part_needs(p, i))
             return aril__fail(ARIL_ERR_ARG,
                               "session_run: the placeholder '%s' was not fed, and the fetched "
                               "tensors depend on it",
@@ -456,20 +412,18 @@ static aril_status run_session(aril_session *s, aril_feeds feeds, aril_list fetc
                                aril_tensor **out)
 {
     ARIL_SCOPE;
-    request q = { 0 };
-    const aril__exec *x = NULL;
+    aril__request q = { 0 };
+    const aril__part *p = NULL;
     aril_status status = make_request(s->g, "session_run", fetches, &q);
-    if (status < 0)
-        free_request(&q);
-    else if (!(x = find_plan(s, &q)))
-        status = aril__latest_status();
-    if (!x) return status;
+    if (status == ARIL_OK && !(p = find_part(s, &q))) status = aril__latest_status();
+    free_request(&q);
+    if (status < 0) return status;
     const aril__graph *g = aril__tracing_graph(s->g->t);
     aril_tensor **given = aril__calloc(((size_t)g->n_inputs + 1) * sizeof *given);
     if (!given) return aril__fail(ARIL_ERR_MEMORY, "session_run: out of memory");
     status = feed_all(s, feeds, given);
-    if (status == ARIL_OK) status = check_fed(g, x, given);
-    if (status == ARIL_OK) status = aril__exec_run(x, given, out);
+    if (status == ARIL_OK) status = check_fed(g, p, given);
+    if (status == ARIL_OK) status = aril__part_run(p, given, out);
     free(given);
     return status;
 }
@@ -506,13 +460,13 @@ static aril_status find_inputs(aril_graph *g, aril_list inputs, uint32_t *to)
     return ARIL_OK;
 }
 
-static aril_status check_inputs(const aril__graph *g, const aril__exec *x, int n,
+static aril_status check_inputs(const aril__graph *g, const aril__part *p, int n,
                                 const uint32_t *inputs)
 {
     for (uint32_t i = 0; i < g->n_inputs; i++) {
         bool given = false;
         for (int k = 0; k < n; k++) given |= inputs[k] == i;
-        if (!given && aril__exec_needs(x, g->inputs[i].value))
+        if (!given && aril__part_needs(p, i))
             return aril__fail(ARIL_ERR_ARG,
                               "graph_function: the outputs depend on the placeholder '%s', which "
                               "is not among the inputs",
@@ -521,18 +475,21 @@ static aril_status check_inputs(const aril__graph *g, const aril__exec *x, int n
     return ARIL_OK;
 }
 
-/* An executor for the outputs, whose updates are performed but not returned. */
-static aril__exec *function_exec(aril_graph *g, aril_list outputs, aril_list updates)
+/* The outputs, and updates, which are performed but not returned. */
+static aril_status function_request(aril_graph *g, aril_list outputs, aril_list updates,
+                                    aril__request *q)
 {
-    request out = { 0 }, all = { 0 };
-    aril__exec *x = NULL;
-    if (make_request(g, "graph_function", outputs, &out) == ARIL_OK &&
-        make_request(g, "graph_function", updates, &all) == ARIL_OK)
-        x = aril__exec_new(aril__tracing_graph(g->t), out.n_fetch, out.fetch, all.n_effects,
-                           all.effects);
-    free_request(&out);
+    aril__request all = { 0 };
+    aril_status s = make_request(g, "graph_function", outputs, q);
+    if (s == ARIL_OK) s = make_request(g, "graph_function", updates, &all);
+    if (s == ARIL_OK) {
+        uint32_t *effects = q->effects;
+        q->effects = all.effects;
+        q->n_effects = all.n_effects;
+        all.effects = effects;
+    }
     free_request(&all);
-    return x;
+    return s;
 }
 
 aril_program *aril_graph_function(aril_list inputs, aril_list outputs, aril_list updates)
@@ -541,13 +498,52 @@ aril_program *aril_graph_function(aril_list inputs, aril_list outputs, aril_list
     aril_graph *g = graph_of("graph_function", any);
     uint32_t *at = g ? aril__malloc(((size_t)inputs.n + 1) * sizeof *at) : NULL;
     if (!at) return NULL;
-    aril_program *p = NULL;
-    aril__exec *x =
-        find_inputs(g, inputs, at) == ARIL_OK ? function_exec(g, outputs, updates) : NULL;
+    aril__request q = { 0 };
     const aril__graph *of = aril__tracing_graph(g->t);
-    if (x && check_inputs(of, x, inputs.n, at) == ARIL_OK)
-        p = aril__program_of(of, x, inputs.n, at);
-    if (x && !p) aril__exec_free(x);
+    aril_program *p = NULL;
+    aril_status s = find_inputs(g, inputs, at);
+    if (s == ARIL_OK) s = function_request(g, outputs, updates, &q);
+    if (s == ARIL_OK) p = aril__program_of(of, &q, g->placed, inputs.n, at);
+    if (p && check_inputs(of, aril__program_part(p), inputs.n, at) < 0) {
+        aril_program_free(p);
+        p = NULL;
+    }
+    free_request(&q);
     free(at);
     return p;
+}
+
+/* ---- a part of a graph ---- */
+
+aril_status aril__graph_look_part(aril_list inputs, aril_list outputs, aril_list updates,
+                                  void (*fn)(const aril__graph *g, const uint32_t *inputs,
+                                             void *ctx),
+                                  void *ctx)
+{
+    const aril_tensor *any = outputs.n > 0 ? outputs.at[0] : updates.n > 0 ? updates.at[0] : NULL;
+    aril_graph *g = graph_of("graph_export", any);
+    if (!g) return aril__latest_status();
+    aril__request out = { 0 }, all = { 0 };
+    aril__effect *effects = NULL;
+    const aril__graph *of = aril__tracing_graph(g->t);
+    uint32_t *at = aril__malloc(((size_t)inputs.n + 1) * sizeof *at);
+    aril_status s = at ? find_inputs(g, inputs, at) : ARIL_ERR_MEMORY;
+    if (s == ARIL_OK) s = make_request(g, "graph_export", outputs, &out);
+    if (s == ARIL_OK) s = make_request(g, "graph_export", updates, &all);
+    if (s == ARIL_OK && !(effects = aril__malloc((all.n_effects + 1) * sizeof *effects)))
+        s = aril__fail(ARIL_ERR_MEMORY, "graph_export: out of memory");
+    if (s == ARIL_OK) {
+        aril__graph part = *of; /* the same nodes and values with other results */
+        part.outputs = out.out;
+        part.n_outputs = out.n_out;
+        part.effects = effects;
+        part.n_effects = all.n_effects;
+        for (uint32_t i = 0; i < all.n_effects; i++) effects[i] = of->effects[all.effects[i]];
+        fn(&part, at, ctx);
+    }
+    free_request(&out);
+    free_request(&all);
+    free(effects);
+    free(at);
+    return s;
 }

@@ -76,6 +76,7 @@ enum aril__place_kind {
 typedef struct aril__place {
     uint8_t kind;
     uint8_t arena;        /* the number of the arena that it is in */
+    bool plain;           /* something else than a kernel with a form of its own reads it */
     uint32_t first, last; /* actions between which the memory is in use */
     uint32_t live;        /* while planning: slots in it whose values are still used */
     uint32_t header;      /* the first of the headers in it */
@@ -152,7 +153,8 @@ struct aril__instance {
     aril__arena_part arena[ARIL__MAX_ARENAS];
     uint32_t n_sources, n_headers, n_places, n_actions, n_results, n_unplanned;
     int n_arenas;
-    bool apart; /* of the executor */
+    bool apart;     /* of the executor */
+    unsigned epoch; /* of the prepared values that kernels have forms of; 0: none */
     /* During a run: tensors of slots without a header, and of results that headers describe. */
     aril_tensor **loose;
 };
@@ -167,6 +169,8 @@ typedef struct aril__exec_state {
     int64_t *size; /* of each unknown; -1: not known yet */
     size_t n_sizes;
     aril_tensor *const *in;
+    bool packs; /* kernels make forms of prepared values */
+    aril__drawing drawing;
 } aril__exec_state;
 
 /* What an unknown size is; itself if it is not known. For aril__size_value: ctx is the state. */

@@ -1,4 +1,5 @@
-/* The pass `fuse`: neighbouring elementwise nodes of one shape become one node.
+/* The pass `fuse`: neighbouring nodes of one shape become one node: elementwise ones, ops along the
+ * last axis, and reductions at the end.
  *
  * Nodes are visited in order. A node joins the groups of its producers, which thereby become one
  * group, unless that would make a cycle: a group runs as a whole, so nothing outside may both
@@ -8,6 +9,7 @@
  *
  * Then the nodes are listed anew, a group as soon as its inputs are there. */
 #include "graph/fuse.h"
+#include "graph/control.h"
 
 #include "graph/passes.h"
 #include "ops/table/rows.h"
@@ -22,7 +24,8 @@ enum { SLOTS = 64 };
 typedef struct group {
     aril__node_id first, last; /* members, linked by `next` */
     int n;
-    set needs;       /* the groups that it depends on */
+    aril__value_id loop; /* a value of the shape of its loop */
+    set needs;           /* the groups that it depends on */
     int merged_into; /* the slot of the group that it is part of now; its own: it is there itself */
 } group;
 
@@ -31,6 +34,7 @@ typedef struct pass {
     aril__uses uses;
     aril__node_id *next;  /* the next member of the same group */
     aril__node_id *head;  /* the first member of the node's group; 0: in no group */
+    aril__value_id *loop; /* of first members: the loop of the group */
     uint8_t *slot;        /* of the open group that a node belongs to */
     set *needs;           /* of nodes in no group */
     aril__node_id window; /* the first node of the window */
@@ -88,14 +92,37 @@ static inputs inputs_of(const pass *p, const aril__graph_node *n)
     return in;
 }
 
-/* Whether a node of a loop like value b can be with the node that produces a: also, nothing joins
- * what a checkpoint computes again. */
-static bool same_loop(const aril__graph *g, aril__node_id a, aril__node_id n, aril__value_id b)
+static bool same_shape(const aril__graph *g, aril__value_id a, aril__value_id b)
 {
-    aril__value_id first = g->nodes[a].out;
-    const aril__value *x = &g->values[first], *y = &g->values[b];
-    return x->device == y->device && g->nodes[a].region == g->nodes[n].region &&
-           aril__same_dims(x->ndim, aril__graph_dims(g, first), y->ndim, aril__graph_dims(g, b));
+    return aril__same_dims(g->values[a].ndim, aril__graph_dims(g, a), g->values[b].ndim,
+                           aril__graph_dims(g, b));
+}
+
+/* Whether value v has one element for each row of a loop. */
+static bool is_by_row(const aril__graph *g, aril__value_id loop, aril__value_id v)
+{
+    int ndim = g->values[loop].ndim;
+    const int64_t *row = aril__graph_dims(g, loop), *dim = aril__graph_dims(g, v);
+    return ndim && g->values[v].ndim == ndim && dim[ndim - 1] == 1 &&
+           aril__is_row_length(row[ndim - 1]) && aril__same_dims(ndim - 1, row, ndim - 1, dim);
+}
+
+/* A value of the shape of the loop that a node needs. */
+static aril__value_id loop_of(const aril__graph *g, const aril__graph_node *n)
+{
+    if (aril__is_fusible(g, n)) return n->out;
+    return aril__is_row_op(g, n) ? aril__row_loop(g, n) : aril__graph_in(g, n)[0];
+}
+
+/* Whether a node can be in a group: also, nothing joins what a checkpoint computes again. */
+static bool same_loop(const aril__graph *g, const group *x, aril__node_id id)
+{
+    const aril__graph_node *n = &g->nodes[id];
+    aril__value_id loop = loop_of(g, n);
+    return g->values[x->loop].device == g->values[loop].device &&
+           g->nodes[x->first].region == n->region &&
+           (same_shape(g, x->loop, loop) ||
+            (aril__is_fusible(g, n) && is_by_row(g, x->loop, n->out)));
 }
 
 /* The members of some groups in the order of the graph, and a node after them; -1: too many. */
@@ -120,16 +147,14 @@ static bool can_join(const pass *p, set groups, aril__node_id id)
 {
     aril__node_id members[ARIL__FUSED_MEMBERS];
     aril__fusion f;
+    aril__value_id loop = p->groups[__builtin_ctzll(groups)].loop;
     int n = list_members(p, groups, id, members);
-    return n > 0 && aril__fusion_of(p->g, &p->uses, n, members, &f);
+    return n > 0 && aril__fusion_of(p->g, &p->uses, loop, n, members, &f);
 }
 
 /* The groups that a node joins: of one loop, independent of each other and of its other inputs. */
 static set groups_to_join(const pass *p, aril__node_id id, inputs in)
 {
-    const aril__graph_node *n = &p->g->nodes[id];
-    bool tail = !aril__is_fusible(p->g, n);
-    aril__value_id like = tail ? aril__graph_in(p->g, n)[0] : n->out;
     set join = 0;
     for (set left = in.direct; left; left &= left - 1) {
         int slot = __builtin_ctzll(left);
@@ -137,7 +162,8 @@ static set groups_to_join(const pass *p, aril__node_id id, inputs in)
         set needed = in.others;
         for (set q = in.direct & ~bit(slot); q; q &= q - 1)
             needed |= p->groups[__builtin_ctzll(q)].needs;
-        if (needed & bit(slot) || !same_loop(p->g, x->first, id, like)) continue;
+        if (needed & bit(slot) || !same_loop(p->g, x, id)) continue;
+        if (join && !same_shape(p->g, p->groups[__builtin_ctzll(join)].loop, x->loop)) continue;
         if (can_join(p, join | bit(slot), id)) join |= bit(slot);
     }
     return join;
@@ -159,7 +185,7 @@ static void join(pass *p, set groups, aril__node_id id, inputs in)
     int slot = groups ? __builtin_ctzll(groups) : p->n_groups++;
     group *to = &p->groups[slot];
     set needs = in.others | closure(p, in.direct & ~groups);
-    if (!groups) *to = (group){ .merged_into = slot };
+    if (!groups) *to = (group){ .merged_into = slot, .loop = loop_of(p->g, &p->g->nodes[id]) };
     for (set left = groups & ~bit(slot); left; left &= left - 1) {
         group *from = &p->groups[__builtin_ctzll(left)];
         append(p, to, from->first, from->last, from->n);
@@ -185,6 +211,7 @@ static int close_window(pass *p, aril__node_id next)
         const group *x = &p->groups[i];
         if (x->merged_into != i) continue;
         n += x->n > 1;
+        p->loop[x->first] = x->loop;
         for (aril__node_id id = x->first; id; id = p->next[id])
             p->head[id] = x->n > 1 ? x->first : 0;
     }
@@ -204,9 +231,16 @@ static bool has_row(const aril__device *d)
 static bool is_candidate(const pass *p, const aril__graph_node *n)
 {
     const aril__graph *g = p->g;
-    return n->n_out == 1 && !n->n_bodies &&
-           (aril__is_fusible(g, n) || aril__is_fusible_tail(g, &p->uses, n)) &&
-           has_row(g->values[n->out].device);
+    if (n->n_bodies || !n->n_out || !has_row(g->values[n->out].device)) return false;
+    if (n->n_out == 1 && (aril__is_fusible(g, n) || aril__is_fusible_tail(g, &p->uses, n)))
+        return true;
+    return aril__is_row_op(g, n);
+}
+
+/* Whether a node can begin a group: a reduction at the end of a loop needs one. */
+static bool is_first(const aril__graph *g, const aril__graph_node *n)
+{
+    return aril__is_fusible(g, n) || aril__is_row_op(g, n);
 }
 
 /* Returns the number of groups. */
@@ -219,7 +253,7 @@ static int find_groups(pass *p)
         bool candidate = is_candidate(p, node);
         inputs in = inputs_of(p, node);
         set with = candidate ? groups_to_join(p, id, in) : 0;
-        if (with || (candidate && aril__is_fusible(g, node)))
+        if (with || (candidate && is_first(g, node)))
             join(p, with, id, in);
         else
             p->needs[id] = in.others | closure(p, in.direct);
@@ -291,7 +325,7 @@ static bool list_group(lister *l, aril__node_id first)
     }
     aril__graph_node *now = g->nodes; /* recipes are made of the old nodes */
     g->nodes = l->r.old;
-    bool fits = aril__fusion_of(g, &l->p->uses, n, members, &f);
+    bool fits = aril__fusion_of(g, &l->p->uses, l->p->loop[first], n, members, &f);
     g->nodes = now;
     if (!fits) return aril__fail(ARIL_ERR_INTERNAL, "fuse: a group is no fused op") == ARIL_OK;
     const aril__recipe *recipe = aril__graph_recipe(g, &f.recipe);
@@ -367,6 +401,9 @@ static aril_status list_nodes(pass *p)
 
 aril_status aril__pass_fuse(aril__graph *g)
 {
+    /* Numbers that are drawn after a loop depend on it: nodes stay in their order. */
+    for (aril__node_id id = 1; id < g->n_nodes; id++)
+        if (aril__control_is_kept(g, &g->nodes[id])) return ARIL_OK;
     size_t n = g->n_nodes;
     pass *p = aril__calloc(sizeof *p);
     aril_status s = ARIL_OK;
@@ -375,9 +412,10 @@ aril_status aril__pass_fuse(aril__graph *g)
     p->window = 1;
     p->next = aril__calloc(n * sizeof *p->next);
     p->head = aril__calloc(n * sizeof *p->head);
+    p->loop = aril__calloc(n * sizeof *p->loop);
     p->slot = aril__calloc(n);
     p->needs = aril__calloc(n * sizeof *p->needs);
-    if (p->next && p->head && p->slot && p->needs && aril__uses_count(g, &p->uses)) {
+    if (p->next && p->head && p->loop && p->slot && p->needs && aril__uses_count(g, &p->uses)) {
         if (find_groups(p)) s = list_nodes(p);
     } else {
         s = aril__fail(ARIL_ERR_MEMORY, "fuse: out of memory");
@@ -385,6 +423,7 @@ aril_status aril__pass_fuse(aril__graph *g)
     aril__uses_free(&p->uses);
     free(p->next);
     free(p->head);
+    free(p->loop);
     free(p->slot);
     free(p->needs);
     free(p);

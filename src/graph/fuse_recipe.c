@@ -1,5 +1,6 @@
 #include "graph/fuse.h"
 
+#include "graph/fuse_maker.h"
 #include "ops/elementwise/elementwise.h"
 #include "ops/reduce/reduce.h"
 #include "ops/shape/copy.h"
@@ -78,8 +79,29 @@ static int64_t count_of(const aril__graph *g, aril__value_id v)
     return n;
 }
 
-/* Reductions of many elements to few, by the CPU, whose kernel knows them: each thread has its own
- * partial results. What fits into a cache gains nothing, nor does an operand that is written
+/* Whether a reduction on a GPU goes over all axes but the last, or over all, of rows that a kernel
+ * holds. */
+static bool is_over_rows(const aril__graph *g, const aril__graph_node *n)
+{
+    enum { MANY_ROWS = 64 };
+    aril__value_id x = aril__graph_in(g, n)[0];
+    int ndim = g->values[x].ndim;
+    int64_t row = ndim ? aril__graph_dims(g, x)[ndim - 1] : -1, all = count_of(g, x);
+    if (ndim < 2 || !aril__is_row_length(row) || (all >= 0 && all < MANY_ROWS * row)) return false;
+    if (n->op == &aril__op_sum_to_like) {
+        int to = g->values[n->out].ndim;
+        const int64_t *dims = aril__graph_dims(g, n->out);
+        bool rows = to >= 1 && dims[to - 1] == row;
+        for (int d = 0; d < to - 1; d++) rows = rows && dims[d] == 1;
+        return rows || count_of(g, n->out) == 1;
+    }
+    const struct reduce_attrs *a = aril__graph_attrs(g, n);
+    int64_t leading = ((int64_t)1 << (ndim - 1)) - 1;
+    return (a->mask[0] & leading) == leading;
+}
+
+/* Reductions of many elements to few at the end of a loop. By the CPU, each thread has its own
+ * partial results: what fits into a cache gains nothing, nor does an operand that is written
  * anyhow, unless it is very large. */
 bool aril__is_fusible_tail(const aril__graph *g, const aril__uses *uses, const aril__graph_node *n)
 {
@@ -90,33 +112,21 @@ bool aril__is_fusible_tail(const aril__graph *g, const aril__uses *uses, const a
     const aril__value *from = &g->values[x], *to = &g->values[n->out];
     int64_t before = count_of(g, x), after = count_of(g, n->out);
     bool only = uses->all[x] - uses->shape[x] == 1;
-    return !n->sized && to->device == aril__cpu_device && aril__is_float((aril_dtype)from->dtype) &&
-           computes(g, x) && from->dtype == to->dtype && !to->tensor_flags &&
-           before >= (only ? LARGE : VERY_LARGE) && after >= 0 && after <= (only ? MANY : FEW);
+    if (n->sized || !aril__is_float((aril_dtype)from->dtype) || !computes(g, x) ||
+        from->dtype != to->dtype || to->tensor_flags)
+        return false;
+    if (to->device != aril__cpu_device) return is_over_rows(g, n);
+    return before >= (only ? LARGE : VERY_LARGE) && after >= 0 && after <= (only ? MANY : FEW);
 }
 
 /* ---- the recipe ---- */
 
-/* While a recipe is made. */
-typedef struct maker {
-    const aril__graph *g;
-    const aril__uses *uses;
-    int n;
-    const aril__node_id *members;
-    aril__fusion *to;
-    int n_constants;
-    aril__value_id constant[ARIL_FUSED_CONSTANTS];
-    uint8_t step[ARIL__FUSED_MEMBERS];    /* of each member */
-    uint32_t inside[ARIL__FUSED_MEMBERS]; /* uses of its value by other members */
-} maker;
-
-/* The member that produces a value; -1: none. */
-static int member_of(const maker *m, aril__value_id v)
+/* The result that a value is; NULL: none. */
+static aril__made *made_of(aril__maker *m, aril__value_id v)
 {
-    if (!v || m->g->values[v].kind != ARIL__FROM_NODE) return -1;
-    for (int i = 0; i < m->n; i++)
-        if (m->members[i] == m->g->values[v].from) return i;
-    return -1;
+    for (int i = 0; i < m->n_made; i++)
+        if (m->made[i].value == v) return &m->made[i];
+    return NULL;
 }
 
 static const aril_tensor *number_of(const aril__graph *g, aril__value_id v)
@@ -128,78 +138,97 @@ static const aril_tensor *number_of(const aril__graph *g, aril__value_id v)
     return plain ? t : NULL;
 }
 
-static bool add_constant(maker *m, aril__value_id v, const aril_tensor *t, uint8_t *operand)
+uint8_t aril__make_constant(aril__maker *m, const aril_fused_constant *c)
 {
     aril__recipe *r = &m->to->recipe;
-    for (int k = 0; k < m->n_constants; k++)
-        if (m->constant[k] == v) {
-            *operand = (uint8_t)ARIL_FUSED_CONSTANT(k);
-            return true;
-        }
-    if (m->n_constants == ARIL_FUSED_CONSTANTS) return false;
-    aril_fused_constant *c = &r->constant[m->n_constants];
-    c->dtype = t->dtype;
-    c->weak = t->flags & ARIL__WEAK;
-    if (aril__is_float((aril_dtype)t->dtype))
-        aril__dtypes[t->dtype].load[ARIL__C_F64](&c->f64, aril__base(t), t->offset, 1, 1);
-    else
-        aril__dtypes[t->dtype].load[ARIL__C_I64](&c->i64, aril__base(t), t->offset, 1, 1);
-    m->constant[m->n_constants] = v;
-    *operand = (uint8_t)ARIL_FUSED_CONSTANT(m->n_constants);
-    r->n_constants = (uint8_t)++m->n_constants;
-    return true;
+    int k = 0;
+    while (k < r->n_constants && memcmp(&r->constant[k], c, sizeof *c) != 0) k++;
+    if (k == ARIL_FUSED_CONSTANTS) m->failed = true;
+    if (m->failed) return ARIL_FUSED_NONE;
+    if (k == r->n_constants) memcpy(&r->constant[r->n_constants++], c, sizeof *c);
+    return (uint8_t)ARIL_FUSED_CONSTANT(k);
 }
 
-static bool add_input(maker *m, aril__value_id v, uint8_t *operand)
+static uint8_t make_number(aril__maker *m, const aril_tensor *t)
+{
+    aril_fused_constant c;
+    memset(&c, 0, sizeof c);
+    c.dtype = t->dtype;
+    c.weak = t->flags & ARIL__WEAK;
+    if (aril__is_float((aril_dtype)t->dtype))
+        aril__dtypes[t->dtype].load[ARIL__C_F64](&c.f64, aril__base(t), t->offset, 1, 1);
+    else
+        aril__dtypes[t->dtype].load[ARIL__C_I64](&c.i64, aril__base(t), t->offset, 1, 1);
+    return aril__make_constant(m, &c);
+}
+
+static uint8_t make_input(aril__maker *m, aril__value_id v)
 {
     aril__recipe *r = &m->to->recipe;
     int i = 0;
     while (i < r->n_in && m->to->in[i] != v) i++;
-    if (i == ARIL_FUSED_INPUTS) return false;
+    if (i == ARIL_FUSED_INPUTS) m->failed = true;
+    if (m->failed) return ARIL_FUSED_NONE;
     if (i == r->n_in) m->to->in[r->n_in++] = v;
-    *operand = (uint8_t)ARIL_FUSED_INPUT(i);
-    return true;
+    return (uint8_t)ARIL_FUSED_INPUT(i);
 }
 
-static bool add_operand(maker *m, aril__value_id v, uint8_t *operand)
+uint8_t aril__make_operand(aril__maker *m, aril__value_id v)
 {
-    int member = member_of(m, v);
-    if (!v) {
-        *operand = ARIL_FUSED_NONE;
-        return true;
-    }
-    if (member >= 0) {
-        *operand = m->step[member];
-        m->inside[member]++;
-        return m->step[member] != ARIL_FUSED_NONE; /* not the result of a reduction */
+    if (!v) return ARIL_FUSED_NONE;
+    aril__made *made = made_of(m, v);
+    if (made) {
+        made->inside++;
+        if (made->reduce || made->dropped) m->failed = true; /* it is there after the loop */
+        return made->step;
     }
     const aril_tensor *number = number_of(m->g, v);
-    return number ? add_constant(m, v, number, operand) : add_input(m, v, operand);
+    return number ? make_number(m, number) : make_input(m, v);
 }
 
-static bool add_step(maker *m, int member)
+aril__recipe_step *aril__make_step(aril__maker *m, const aril__op *op, int n_in, const uint8_t *in,
+                                   uint8_t *result)
 {
-    const aril__graph_node *n = &m->g->nodes[m->members[member]];
+    static aril__recipe_step none; /* written to, never read */
     aril__recipe *r = &m->to->recipe;
-    if (r->n_steps == ARIL_FUSED_STEPS) return false;
+    *result = ARIL_FUSED_NONE;
+    if (m->failed || r->n_steps == ARIL_FUSED_STEPS) {
+        m->failed = true;
+        return &none;
+    }
     aril__recipe_step *s = &r->step[r->n_steps];
-    s->op = n->op;
-    s->n_in = (uint8_t)n->n_in;
-    for (int i = 0; i < n->n_in; i++)
-        if (!add_operand(m, aril__graph_in(m->g, n)[i], &s->in[i])) return false;
+    s->op = op;
+    s->n_in = (uint8_t)n_in;
+    memcpy(s->in, in, (size_t)n_in);
+    *result = r->n_steps++;
+    return s;
+}
+
+aril__made *aril__make_result(aril__maker *m, aril__value_id v, uint8_t step)
+{
+    aril__made *made = &m->made[m->n_made++];
+    *made = (aril__made){ .value = v, .step = step };
+    return made;
+}
+
+static void add_step(aril__maker *m, const aril__graph_node *n)
+{
+    uint8_t in[ARIL_FUSED_OPERANDS], step;
+    for (int i = 0; i < n->n_in; i++) in[i] = aril__make_operand(m, aril__graph_in(m->g, n)[i]);
+    aril__recipe_step *s = aril__make_step(m, n->op, n->n_in, in, &step);
+    if (m->failed) return;
     const void *attrs = aril__graph_attrs(m->g, n);
     if (is_cast(n->op))
         s->dtype = m->g->values[n->out].dtype;
     else if (attrs)
         memcpy(s->p, ((const struct ew_attrs *)attrs)->p, sizeof s->p);
-    m->step[member] = r->n_steps++;
-    return true;
+    aril__make_result(m, n->out, step);
 }
 
 /* ---- outputs ---- */
 
 /* The axes over which a reduction goes, from the shapes of its operand and its result. */
-static void set_axes(const maker *m, const aril__graph_node *n, aril_fused_output *o)
+static void set_axes(const aril__maker *m, const aril__graph_node *n, aril__made *o)
 {
     aril__value_id x = aril__graph_in(m->g, n)[0];
     int ndim = m->g->values[x].ndim;
@@ -219,38 +248,36 @@ static void set_axes(const maker *m, const aril__graph_node *n, aril_fused_outpu
     }
 }
 
-static bool add_output(maker *m, aril__value_id v, int step)
+/* A reduction at the end is no step: its operand is, and has a use more. */
+static void add_tail(aril__maker *m, const aril__graph_node *n)
+{
+    aril__made *of = made_of(m, aril__graph_in(m->g, n)[0]);
+    bool inside = n->n_in > 1 && made_of(m, aril__graph_in(m->g, n)[1]);
+    if (!of || of->reduce || of->by_row || inside) {
+        m->failed = true;
+        return;
+    }
+    of->inside++;
+    aril__made *o = aril__make_result(m, n->out, of->step);
+    set_axes(m, n, o);
+    if (!o->axes) m->failed = true;
+}
+
+static void add_output(aril__maker *m, const aril__made *made)
 {
     aril__recipe *r = &m->to->recipe;
-    if (r->n_out == ARIL_FUSED_OUTPUTS) return false;
-    m->to->out[r->n_out] = v;
-    r->out[r->n_out++].step = (uint8_t)step;
-    return true;
-}
-
-/* A reduction is no step: its operand is, and has a use more. */
-static bool note_tail(maker *m, int member)
-{
-    const aril__graph_node *n = &m->g->nodes[m->members[member]];
-    int of = member_of(m, aril__graph_in(m->g, n)[0]);
-    m->step[member] = ARIL_FUSED_NONE;
-    if (of < 0 || m->step[of] == ARIL_FUSED_NONE) return false;
-    m->inside[of]++;
-    return n->n_in == 1 || member_of(m, aril__graph_in(m->g, n)[1]) < 0;
-}
-
-static bool add_tail(maker *m, int member)
-{
-    const aril__graph_node *n = &m->g->nodes[m->members[member]];
-    int of = member_of(m, aril__graph_in(m->g, n)[0]);
-    if (!add_output(m, n->out, m->step[of])) return false;
-    aril_fused_output *o = &m->to->recipe.out[m->to->recipe.n_out - 1];
-    set_axes(m, n, o);
-    return o->axes != 0;
+    if (r->n_out == ARIL_FUSED_OUTPUTS) m->failed = true;
+    if (m->failed) return;
+    m->to->out[r->n_out] = made->value;
+    r->out[r->n_out++] =
+        (aril_fused_output){ .step = made->step,
+                             .reduce = made->by_row ? (uint8_t)ARIL_FUSED_EACH_ROW : made->reduce,
+                             .axes = made->axes,
+                             .dropped = made->dropped };
 }
 
 /* A value that is there after fusion and has the shape and dtype of v; 0: none. */
-static aril__value_id like_of(const maker *m, aril__value_id v)
+static aril__value_id like_of(const aril__maker *m, aril__value_id v)
 {
     const aril__fusion *f = m->to;
     for (int k = 0; k < f->recipe.n_out; k++)
@@ -260,48 +287,59 @@ static aril__value_id like_of(const maker *m, aril__value_id v)
     return 0;
 }
 
-/* Uses of the value of a step outside; *shape: all of them need only its shape. */
-static uint32_t uses_outside(const maker *m, int member, bool *shape)
+/* How a value is used outside. */
+enum use { UNUSED, BY_SHAPE, BY_VALUE };
+
+static enum use use_of(const aril__maker *m, const aril__made *made)
 {
-    aril__value_id v = m->g->nodes[m->members[member]].out;
-    uint32_t n = m->uses->all[v] - m->inside[member];
-    *shape = n == m->uses->shape[v];
-    return m->step[member] == ARIL_FUSED_NONE ? 0 : n;
+    uint32_t n = m->uses->all[made->value] - made->inside;
+    return n == 0 ? UNUSED : n == m->uses->shape[made->value] ? BY_SHAPE : BY_VALUE;
+}
+
+static bool is_each(const aril__made *made)
+{
+    return !made->reduce && !made->by_row;
 }
 
 /* Values that are used outside come first, since result 0 may be in the memory of an input; then
- * reductions; last, values of which only the shape is used: another value can give it. */
-static bool add_outputs(maker *m)
+ * those by rows and reductions; last, values of which only the shape is used: another value can
+ * give it. */
+static void add_outputs(aril__maker *m)
 {
     aril__fusion *f = m->to;
-    bool fits = true, shape;
-    for (int i = 0; i < m->n && fits; i++)
-        if (uses_outside(m, i, &shape) && !shape)
-            fits = add_output(m, m->g->nodes[m->members[i]].out, m->step[i]);
-    for (int i = 0; i < m->n && fits; i++)
-        if (m->step[i] == ARIL_FUSED_NONE) fits = add_tail(m, i);
-    for (int i = 0; i < m->n && fits; i++) {
-        if (!uses_outside(m, i, &shape) || !shape) continue;
-        aril__value_id v = m->g->nodes[m->members[i]].out, like = like_of(m, v);
+    for (int i = 0; i < m->n_made; i++)
+        if (is_each(&m->made[i]) && use_of(m, &m->made[i]) == BY_VALUE) add_output(m, &m->made[i]);
+    for (int i = 0; i < m->n_made; i++)
+        if (!is_each(&m->made[i]) && use_of(m, &m->made[i]) != UNUSED) add_output(m, &m->made[i]);
+    for (int i = 0; i < m->n_made; i++) {
+        const aril__made *made = &m->made[i];
+        if (!is_each(made) || use_of(m, made) != BY_SHAPE) continue;
+        aril__value_id like = like_of(m, made->value);
         if (like) {
-            f->shape[f->n_shapes] = v;
+            f->shape[f->n_shapes] = made->value;
             f->like[f->n_shapes++] = like;
         } else {
-            fits = add_output(m, v, m->step[i]);
+            add_output(m, made);
         }
     }
-    return fits;
 }
 
-bool aril__fusion_of(const aril__graph *g, const aril__uses *uses, int n,
+bool aril__fusion_of(const aril__graph *g, const aril__uses *uses, aril__value_id loop, int n,
                      const aril__node_id *members, aril__fusion *to)
 {
+    aril__maker m = { .g = g, .uses = uses, .to = to, .loop = loop };
     if (n > ARIL__FUSED_MEMBERS) return false;
-    maker m = { .g = g, .uses = uses, .n = n, .members = members, .to = to };
     memset(to, 0, sizeof *to);
-    for (int i = 0; i < n; i++) {
-        bool step = aril__is_fusible(g, &g->nodes[members[i]]);
-        if (!(step ? add_step(&m, i) : note_tail(&m, i))) return false;
+    for (int i = 0; i < n && !m.failed; i++) {
+        const aril__graph_node *node = &g->nodes[members[i]];
+        if (aril__is_fusible(g, node))
+            add_step(&m, node);
+        else if (aril__is_row_op(g, node))
+            aril__make_rows(&m, node);
+        else
+            add_tail(&m, node);
+        if (!m.failed) aril__note_by_row(&m, node);
     }
-    return add_outputs(&m) && to->recipe.n_out > 0 && to->recipe.n_in > 0;
+    if (!m.failed) add_outputs(&m);
+    return !m.failed && to->recipe.n_out > 0 && to->recipe.n_in > 0;
 }

@@ -4,6 +4,7 @@
 #include "core/error.h"
 #include "core/source_location.h"
 #include "graph/exec.h"
+#include "graph/prepare.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -77,6 +78,7 @@ void aril__graph_free(aril__graph *g)
     for (uint32_t i = 0; i < g->n_bodies; i++) aril__graph_free(g->bodies[i]);
     for (uint32_t i = 0; i < g->n_recipes; i++) aril__recipe_release(g->recipes[i]);
     aril__exec_free(g->exec);
+    aril__prepared_free(g->prepared);
     aril__sizes_free(&g->own_sizes);
     void *const lists[] = { g->nodes,  g->values, g->ids,    g->words, g->text,
                             g->inputs, g->states, g->grads,  g->keys,  g->draws,

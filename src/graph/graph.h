@@ -68,6 +68,7 @@ typedef struct aril__state {
     aril_tensor *tensor;  /* a reference; of a variable, NULL until it is initialized */
     aril__value_id value; /* its value when the run begins */
     char *name;           /* or NULL */
+    bool prepared;        /* computed by g->prepared, which can do so again */
 } aril__state;
 
 /* A leaf of autograd whose gradient the program reads or changes. */
@@ -90,7 +91,9 @@ typedef struct aril__draws {
     uint64_t calls;            /* a run advances it by as many, unless */
     bool reset;                /* the program seeds it: then it is in state `end` */
     aril_rng_state end;
-    bool ended; /* the traced code freed it: its keys are constants, and runs leave it alone */
+    bool ended;  /* the traced code freed it: its keys are constants, and runs leave it alone */
+    bool traced; /* it was at call `start` when the trace began */
+    uint64_t start;
 } aril__draws;
 
 /* What a run leaves behind. */
@@ -134,9 +137,10 @@ typedef struct aril__graph {
     aril__draws *draws;
     aril__effect *effects;
     aril__epilogue *epilogues;
-    struct aril__graph **bodies; /* owned */
-    aril__recipe **recipes;      /* of fused ops: references */
-    struct aril__exec *exec;     /* of a body: runs it; made with the executor of the whole */
+    struct aril__graph **bodies;     /* owned */
+    aril__recipe **recipes;          /* of fused ops: references */
+    struct aril__exec *exec;         /* of a body: runs it; made with the executor of the whole */
+    struct aril__prepared *prepared; /* computes states before a run, or NULL (prepare.h) */
     uint32_t n_nodes, n_values, n_ids, n_words, n_text, n_frames, n_constants, n_inputs, n_outputs,
         n_states, n_grads, n_keys, n_draws, n_effects, n_epilogues, n_bodies, n_recipes;
     uint32_t cap_nodes, cap_values, cap_ids, cap_words, cap_text, cap_frames, cap_constants,
@@ -149,6 +153,8 @@ typedef struct aril__graph {
 /* NULL, with an error, when out of memory. The name may be NULL. */
 aril__graph *aril__graph_new(const char *name);
 void aril__graph_free(aril__graph *g);
+/* A copy without epilogues; NULL with an error. */
+aril__graph *aril__graph_copy(const aril__graph *g);
 
 /* ---- building ----
  *

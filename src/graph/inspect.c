@@ -1,5 +1,7 @@
 #include "graph/inspect.h"
 
+#include "graph/prepare.h"
+
 #include "aril/autograd.h"
 #include "aril/create.h"
 #include "aril/dtype.h"
@@ -74,7 +76,8 @@ static aril_status run_node(const aril__graph *g, const aril__graph_node *n, ari
         if (i >= 0 && in[i]) in[i] = copied(in[i]);
     }
     if (ARIL__IS_VIEW(n->op->out[0]) && n->n_in && in[0]) in[0] = aril_contiguous(in[0]);
-    aril_status s = n->n_bodies ? aril__control_run(g, n, in, NULL, out)
+    aril__drawing drawing = { 0 };
+    aril_status s = n->n_bodies ? aril__control_run(g, n, in, NULL, out, &drawing)
                                 : aril__apply(n->op, n->n_in, in, aril__graph_attrs(g, n), out);
     for (int k = 0; k < n->n_out && s == ARIL_OK; k++) {
         int i = aril__graph_changed(g, n, k);
@@ -103,7 +106,7 @@ aril_status aril__graph_inspect(const aril__graph *g, aril_list in, bool gradien
                           g->name ? g->name : "graph", g->n_inputs);
     *r = (aril__inspection){ .value = aril__calloc(g->n_values * sizeof *r->value),
                              .seconds = aril__calloc(g->n_nodes * sizeof *r->seconds) };
-    aril_status s = ARIL_OK;
+    aril_status s = aril__prepared_update(g->prepared);
     if (!r->value || !r->seconds) s = aril__fail(ARIL_ERR_MEMORY, "inspect: out of memory");
     aril_guard mode = gradients ? aril_enable_grad_begin() : aril_no_grad_begin();
     for (uint32_t v = 1; v < g->n_values && s == ARIL_OK; v++) {

@@ -1,21 +1,25 @@
 #include "graph/passes.h"
 
 #include "core/log.h"
+#include "graph/control.h"
 #include "ops/table/apply.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 const aril__pass aril__pass_list[] = {
-    { "merge", "products of unrolled steps with one weight become one", aril__pass_merge },
-    { "fold", "nodes whose inputs are constants are computed once", aril__pass_fold },
-    { "algebra", "nodes that change nothing, or undo others, are left out", aril__pass_algebra },
-    { "cse", "equal nodes are computed once", aril__pass_cse },
-    { "dead", "nodes that nothing needs are removed", aril__pass_dead },
-    { "attention", "softmax(q k^T) v becomes one op", aril__pass_attention },
-    { "batchnorm", "normalization is folded into convolutions in inference", aril__pass_batchnorm },
-    { "epilogue", "bias, residual and activation join the op before", aril__pass_epilogue },
-    { "fuse", "neighbouring elementwise nodes run in one loop", aril__pass_fuse },
+    { "merge", "products of unrolled steps with one weight become one", aril__pass_merge, false },
+    { "fold", "nodes whose inputs are constants are computed once", aril__pass_fold, false },
+    { "algebra", "nodes that change nothing, or undo others, are left out", aril__pass_algebra,
+      false },
+    { "cse", "equal nodes are computed once", aril__pass_cse, false },
+    { "dead", "nodes that nothing needs are removed", aril__pass_dead, false },
+    { "attention", "softmax(q k^T) v becomes one op", aril__pass_attention, false },
+    { "batchnorm", "normalization is folded into convolutions in inference", aril__pass_batchnorm,
+      false },
+    { "epilogue", "bias, residual and activation join the op before", aril__pass_epilogue, false },
+    { "prepare", "what depends on weights alone is computed once", aril__pass_prepare, true },
+    { "fuse", "neighbouring elementwise nodes run in one loop", aril__pass_fuse, false },
 };
 const int aril__n_passes = sizeof aril__pass_list / sizeof *aril__pass_list;
 
@@ -66,14 +70,14 @@ static void log_graph(const aril__graph *g, const char *when)
     aril__graph_print(g, stderr);
 }
 
-static aril_status run_passes(aril__graph *g)
+static aril_status run_passes(aril__graph *g, bool whole)
 {
     aril_status s = ARIL_OK;
-    for (uint32_t i = 0; i < g->n_bodies && s == ARIL_OK; i++) s = run_passes(g->bodies[i]);
+    for (uint32_t i = 0; i < g->n_bodies && s == ARIL_OK; i++) s = run_passes(g->bodies[i], false);
     for (int i = 0; i < aril__n_passes && s == ARIL_OK; i++) {
         const aril__pass *p = &aril__pass_list[i];
         uint32_t before = g->n_nodes;
-        if (!aril__pass_is_on(p->name)) continue;
+        if (!aril__pass_is_on(p->name) || (p->whole && !whole)) continue;
         s = p->run(g);
         if (aril__log_on(ARIL__LOG_PASSES))
             aril__log(ARIL__LOG_PASSES, "%s: %s: %u nodes, %u before", name_of(g), p->name,
@@ -85,7 +89,7 @@ static aril_status run_passes(aril__graph *g)
 aril_status aril__passes(aril__graph *g)
 {
     log_graph(g, "before");
-    aril_status s = run_passes(g);
+    aril_status s = run_passes(g, true);
     if (s == ARIL_OK) log_graph(g, "after");
     return s;
 }
@@ -95,8 +99,7 @@ static aril__cold aril_status no_memory(void)
     return aril__fail(ARIL_ERR_MEMORY, "passes: out of memory");
 }
 
-/* Whether a node computes its outputs from its inputs and attributes alone, in new memory. */
-static bool is_plain(const aril__graph_node *n)
+bool aril__is_plain(const aril__graph_node *n)
 {
     if (n->n_bodies || n->op->flags & DYNAMIC || n->op->writes || n->op->reserve_out ||
         n->op->reserve_in)
@@ -118,6 +121,7 @@ aril_status aril__pass_dead(aril__graph *g)
     }
     for (aril__node_id n = g->n_nodes; n-- > 1;) {
         const aril__graph_node *node = &g->nodes[n];
+        keep[n] |= aril__control_is_kept(g, node);
         for (int i = 0; i < node->n_in && keep[n]; i++) {
             const aril__value *v = &g->values[aril__graph_in(g, node)[i]];
             if (v->kind == ARIL__FROM_NODE) keep[v->from] = true;
@@ -193,7 +197,7 @@ static void merge_nodes(aril__graph *g, aril__value_id *to, aril__node_id *table
             aril__value_id v = g->ids[n->in + (uint32_t)i];
             if (to[v]) g->ids[n->in + (uint32_t)i] = to[v];
         }
-        if (!is_plain(n)) continue;
+        if (!aril__is_plain(n)) continue;
         size_t at = hash_node(g, n) & (slots - 1);
         while (table[at] && !are_equal(g, &g->nodes[table[at]], n)) at = (at + 1) & (slots - 1);
         if (!table[at]) {
@@ -254,7 +258,7 @@ static bool is_known(const aril__graph *g, const aril__graph_node *n, int i)
 static bool can_fold(const aril__graph *g, const aril__graph_node *n)
 {
     bool view = ARIL__IS_VIEW(n->op->out[0]); /* needs no memory */
-    if (!is_plain(n) || n->sized || n->n_out != 1 || n->n_in == 0 || n->op->flags & RANDOM ||
+    if (!aril__is_plain(n) || n->sized || n->n_out != 1 || n->n_in == 0 || n->op->flags & RANDOM ||
         !(view || is_small(g, n->out)) || n->n_in > 8)
         return false;
     for (int i = 0; i < n->n_in; i++)

@@ -8,6 +8,7 @@
 
 #include "aril/activation.h"
 #include "graph/fuse.h"
+#include "graph/prepare.h"
 #include "ops/elementwise/activation.h"
 #include "ops/elementwise/elementwise.h"
 #include "ops/linalg/matmul.h"
@@ -15,6 +16,7 @@
 #include "ops/norm/softmax.h"
 #include "ops/sequence/attention.h"
 #include "ops/shape/view.h"
+#include "ops/table/rows.h"
 #include "ops/vision/conv.h"
 
 #include <string.h>
@@ -267,6 +269,32 @@ static bool join_product(pass *p, const aril__graph_node *n, bool *fits)
 
 /* ---- residuals ---- */
 
+/* Whether the device of a value has kernels for a convolution that adds a tensor. */
+static bool has_conv_add(const pass *p, aril__value_id v)
+{
+    int n = 0;
+    aril__rows_of(p->g->values[v].device->id.kind, &aril__op_conv_add, 0, NULL, &n);
+    return n > 0;
+}
+
+/* conv(x, w, b) + r. */
+static bool join_sum(pass *p, const aril__graph_node *n, bool *fits)
+{
+    for (int i = 0; i < 2 && is_op(n, "add"); i++) {
+        const aril__graph_node *f = only_for(p, n, i);
+        aril__value_id r = operand(p, n, 1 - i);
+        if (!is_op(f, "conv") || *activation_in(p, f) || !r || p->g->values[r].tensor_flags ||
+            !aril__graph_alike(p->g, n->out, f->out) || !aril__graph_alike(p->g, r, f->out) ||
+            !has_conv_add(p, r))
+            continue;
+        aril__value_id in[4] = { operand(p, f, 0), operand(p, f, 1), operand(p, f, 2), r };
+        struct conv_attrs a = *(const struct conv_attrs *)aril__graph_attrs(p->g, f);
+        *fits = replace(p, n, add_like(p, n, &aril__op_conv_add, 4, in, &a, n->out));
+        return *fits;
+    }
+    return false;
+}
+
 /* batch_norm_eval(x) + r: the normalization takes a residual. */
 static bool join_residual(pass *p, const aril__graph_node *n, bool *fits)
 {
@@ -281,6 +309,38 @@ static bool join_residual(pass *p, const aril__graph_node *n, bool *fits)
         struct batch_norm_eval_attrs a =
             *(const struct batch_norm_eval_attrs *)aril__graph_attrs(p->g, f);
         *fits = replace(p, n, add_like(p, n, f->op, INPUTS, in, &a, n->out));
+        return *fits;
+    }
+    return false;
+}
+
+/* Whether a gradient of a convolution is a matrix product, of 16-bit floats. */
+static bool is_product(pass *p, const aril__graph_node *f)
+{
+    const struct conv_attrs *a = aril__graph_attrs(p->g, f);
+    aril__value_id g = operand(p, f, 0), w = operand(p, f, 1);
+    uint8_t dtype = p->g->values[f->out].dtype;
+    if (!a || a->groups[0] != 1 || (dtype != ARIL_BF16 && dtype != ARIL_F16)) return false;
+    for (int d = 2; d < rank(p, w); d++)
+        if (size(p, w, d) != 1 || size(p, g, d) != size(p, f->out, d)) return false;
+    return true;
+}
+
+/* conv_dgrad(...) + h, where the device adds to a product. */
+static bool join_gradient(pass *p, const aril__graph_node *n, bool *fits)
+{
+    const aril__op *op = &aril__op_conv_dgrad_add;
+    for (int i = 0; i < 2 && is_op(n, "add"); i++) {
+        const aril__graph_node *f = only_for(p, n, i);
+        if (!is_op(f, "conv_dgrad") || !is_product(p, f)) continue;
+        aril__value_id h = operand(p, n, 1 - i);
+        int rows = 0;
+        aril__rows_of(p->g->values[f->out].device->id.kind, op, 0, NULL, &rows);
+        if (!rows || !h || !aril__graph_alike(p->g, h, f->out) || p->g->values[h].tensor_flags)
+            continue;
+        aril__value_id in[4] = { operand(p, f, 0), operand(p, f, 1), operand(p, f, 2), h };
+        struct conv_attrs a = *(const struct conv_attrs *)aril__graph_attrs(p->g, f);
+        *fits = replace(p, n, add_like(p, n, op, 4, in, &a, n->out));
         return *fits;
     }
     return false;
@@ -340,20 +400,23 @@ static aril__value_id scaled_weight(folding *f, aril__value_id w, aril__value_id
 }
 
 /* batch_norm_eval(conv(x, w, b)) is conv(x, w * s, (b - mean) * s + bias), s = weight / sqrt(var +
- * eps), where the weights are so few that scaling them in each run is cheaper than a pass over the
- * result, or are constants. */
+ * eps), if the weights are scaled once (see prepare.h), or are so few that scaling them in each run
+ * is cheaper than a pass over the result. */
 static bool fold_norm(pass *p, const aril__graph_node *n, bool *fits)
 {
     enum { MUCH_LARGER = 8 };
     const aril__graph_node *from = is_op(n, "batch_norm_eval") ? only_for(p, n, 0) : NULL;
-    if (!is_op(from, "conv") || *activation_in(p, from) || operand(p, n, 5)) return false;
+    aril__value_id r = operand(p, n, 5);
+    if (!is_op(from, "conv") || *activation_in(p, from) || (r && !has_conv_add(p, r))) return false;
     aril__graph_node conv = *from;
     aril__value_id x = operand(p, &conv, 0), w = operand(p, &conv, 1), b = operand(p, &conv, 2);
     aril__value_id weight = operand(p, n, 1), bias = operand(p, n, 2), mean = operand(p, n, 3),
                    var = operand(p, n, 4);
-    bool constant = p->g->values[w].kind == ARIL__FROM_CONSTANT;
+    bool fixed = aril__is_fixed(p->g, w) && aril__pass_is_on("prepare");
+    for (int i = 1; i < 5; i++)
+        fixed = fixed && (!operand(p, n, i) || aril__is_fixed(p->g, operand(p, n, i)));
     int64_t few = count_of(p, w), many = count_of(p, conv.out);
-    if (few < 0 || (!constant && (many < 0 || many / MUCH_LARGER < few))) return false;
+    if (few < 0 || (!fixed && (many < 0 || many / MUCH_LARGER < few))) return false;
     for (int i = 1; i < 5; i++) {
         aril__value_id v = operand(p, n, i);
         if (v && p->g->values[v].dtype != p->g->values[w].dtype) return false;
@@ -369,8 +432,9 @@ static bool fold_norm(pass *p, const aril__graph_node *n, bool *fits)
     aril__value_id shift = b ? fold_op(&f, "sub", b, mean) : fold_op(&f, "neg", mean, 0);
     shift = fold_op(&f, "mul", shift, s);
     if (bias) shift = fold_op(&f, "add", shift, bias);
-    aril__value_id in[3] = { x, scaled_weight(&f, w, s), shift };
-    *fits = f.fits && replace(p, n, add_like(p, n, conv.op, 3, in, &attrs, n->out));
+    aril__value_id in[4] = { x, scaled_weight(&f, w, s), shift, r };
+    const aril__op *op = r ? &aril__op_conv_add : conv.op;
+    *fits = f.fits && replace(p, n, add_like(p, n, op, r ? 4 : 3, in, &attrs, n->out));
     return *fits;
 }
 
@@ -484,7 +548,8 @@ static aril_status run(aril__graph *g, int n_rules, rule *const *rules, bool *fo
 
 aril_status aril__pass_epilogue(aril__graph *g)
 {
-    static rule *const rules[] = { join_activation, join_bias, join_product, join_residual };
+    static rule *const rules[] = { join_activation, join_bias,     join_product,
+                                   join_sum,        join_residual, join_gradient };
     bool found;
     return run(g, sizeof rules / sizeof *rules, rules, &found);
 }

@@ -2,6 +2,7 @@
 #include "graph/executor.h"
 #include "ops/elementwise/formula.h"
 #include "ops/shape/copy.h"
+#include "ops/table/packs.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -165,6 +166,15 @@ static void use(planner *p, uint32_t h, uint32_t action)
     aril__place *at = place_of(p, h);
     if (at->first == UINT32_MAX) at->first = action;
     if (at->last < action) at->last = action;
+    at->plain = true;
+}
+
+/* The same by a kernel that keeps a form of the value. */
+static void use_packed(planner *p, uint32_t h, uint32_t action)
+{
+    bool plain = place_of(p, h)->plain;
+    use(p, h, action);
+    place_of(p, h)->plain = plain;
 }
 
 /* ---- sources ---- */
@@ -434,6 +444,22 @@ static bool make_results(planner *p, call *q, bool late, aril_tensor **out)
     return p->status == ARIL_OK;
 }
 
+/* An input in whose memory the kernel can compute result 0; 0: none. */
+static uint32_t find_planned_overlay(const planner *p, const call *q, const aril__plan *plan,
+                                     const aril_tensor *t)
+{
+    for (int i = 0; i < q->n_in && i < ARIL__PACKED_INPUTS && !q->to_caller[0]; i++) {
+        uint32_t h = plan->overlay >> i & 1 ? q->in[i] : 0;
+        if (!h || !same_geometry(header(p, h), t) || !is_last_use(p, h)) continue;
+        bool alone = true; /* no other input is in that memory */
+        for (int k = 0; k < q->n_in; k++)
+            alone = alone &&
+                    (k == i || !q->in[k] || header(p, q->in[k])->storage != header(p, h)->storage);
+        if (alone) return h;
+    }
+    return 0;
+}
+
 /* Gives results of a late call their order and memory; without `fits`, frees them. */
 static bool place_results(planner *p, call *q, const aril__plan *plan, bool fits, aril_tensor **out)
 {
@@ -441,7 +467,10 @@ static bool place_results(planner *p, call *q, const aril__plan *plan, bool fits
         aril_tensor *t = out[i];
         if (!t || q->out[i]) continue;
         if (fits && plan) aril__set_order(t, plan->out[i].order);
-        if (fits)
+        uint32_t over = fits && plan && i == 0 ? find_planned_overlay(p, q, plan, t) : 0;
+        if (over)
+            q->out[i] = add_header(p, t, p->n->headers[over].place, p->n->headers[over].offset);
+        else if (fits)
             q->out[i] = place_result(p, q, i, t);
         else
             aril__tensor_release(p->r->th, t);
@@ -532,10 +561,13 @@ static bool return_results(planner *p, const call *q, const uint32_t *in, const 
     return true;
 }
 
-static void use_operands(planner *p, const call *q, const uint32_t *in, const uint32_t *out)
+static void use_operands(planner *p, const call *q, const aril__plan *plan, const uint32_t *in,
+                         const uint32_t *out)
 {
-    for (int i = 0; i < q->n_in; i++)
-        if (!(i < 31 && q->op->shape_only >> i & 1)) use(p, in[i], last_action(p));
+    for (int i = 0; i < q->n_in; i++) {
+        if (!in[i] || (i < 31 && q->op->shape_only >> i & 1)) continue;
+        (aril__plan_is_packed(plan, i) ? use_packed : use)(p, in[i], last_action(p));
+    }
     for (int i = 0; i < q->op->n_out; i++) use(p, out[i], last_action(p));
 }
 
@@ -571,7 +603,7 @@ static bool add_kernel(planner *p, const call *q, const aril__kernel *k, aril__r
     a->run.alike = aril__call_is_alike(q->op, q->n_in, a->run.in);
     a->kernel = *k;
     a->choice = choice;
-    use_operands(p, q, in, out);
+    use_operands(p, q, k->plan, in, out);
     return add_workspace(p, k, last_action(p)) && return_results(p, q, in, out);
 }
 
@@ -582,7 +614,7 @@ static bool add_dispatch(planner *p, const call *q, const aril__run *r)
     if (!a) return false;
     a->run = *r;
     a->run.late = false;
-    use_operands(p, q, q->in, q->out);
+    use_operands(p, q, NULL, q->in, q->out);
     return true;
 }
 
@@ -653,15 +685,18 @@ static uint32_t changeable(planner *p, const call *q, int i, uint32_t result)
     return copy;
 }
 
-/* Whether the caller of a run gets the value, and nobody else. */
+/* Whether the caller of a run gets the memory of a value: it is one output, or one gradient, and
+ * tensors outside get copies. */
 static bool goes_to_caller(const planner *p, uint32_t slot)
 {
     const aril__exec *x = p->x;
-    if (!slot || x->wanted[slot] != 1) return false;
+    int taken = 0;
+    if (!slot || !x->wanted[slot]) return false;
+    for (uint32_t i = 0; i < x->n_outputs; i++) taken += x->outputs[i] == slot;
     for (uint32_t i = 0; i < x->n_effects; i++)
-        if (x->effect_slot[i] == slot)
-            return p->r->g->effects[x->effects[i]].kind == ARIL__WRITE_GRAD;
-    return true;
+        taken +=
+            x->effect_slot[i] == slot && p->r->g->effects[x->effects[i]].kind == ARIL__WRITE_GRAD;
+    return taken == 1;
 }
 
 static uint32_t home_of(planner *p, const aril__step *s)

@@ -1,6 +1,9 @@
 /* The text form of a graph. */
 #include "graph/graph.h"
 
+#include "graph/prepare.h"
+#include "ops/shape/copy.h"
+
 #include <inttypes.h>
 #include <string.h>
 
@@ -133,11 +136,17 @@ static void indent(int depth, FILE *to)
     for (int i = 0; i < depth; i++) fputs("  ", to);
 }
 
+/* Whether a result is the value of a step as it is. */
+static bool is_step_value(const aril_fused_output *o)
+{
+    return o->reduce == ARIL_FUSED_EACH || o->reduce == ARIL_FUSED_EACH_ROW;
+}
+
 /* The result that step s is; -1: none. */
 static int result_of(const aril__recipe *r, int s)
 {
     for (int k = 0; k < r->n_out; k++)
-        if (r->out[k].step == s && r->out[k].reduce == ARIL_FUSED_EACH) return k;
+        if (r->out[k].step == s && is_step_value(&r->out[k])) return k;
     return -1;
 }
 
@@ -180,7 +189,7 @@ static void print_step(const aril__graph *g, const aril__graph_node *n, const ar
         if (k) fputs(", ", to);
         print_step_operand(g, n, r, step->in[k], to);
     }
-    if (!step->op->formula) fprintf(to, ", %s", aril__dtypes[step->dtype].name);
+    if (step->op == &aril__op_cast) fprintf(to, ", %s", aril__dtypes[step->dtype].name);
     int params = 0; /* up to the last that is not 0 */
     for (int k = 0; k < 3; k++)
         if (step->p[k] != 0) params = k + 1;
@@ -218,7 +227,7 @@ static void print_recipe(const aril__graph *g, const aril__graph_node *n, int de
         fputs("\n", to);
     }
     for (int k = 0; k < r->n_out; k++) {
-        if (r->out[k].reduce == ARIL_FUSED_EACH) continue;
+        if (is_step_value(&r->out[k])) continue;
         indent(depth + 1, to);
         print_reduction(g, n, r, k, to);
         fputs("\n", to);
@@ -322,5 +331,6 @@ static void print_graph(const aril__graph *g, int depth, FILE *to)
 
 void aril__graph_print(const aril__graph *g, FILE *to)
 {
+    if (g->prepared) print_graph(aril__prepared_graph(g->prepared), 0, to);
     print_graph(g, 0, to);
 }

@@ -1,15 +1,19 @@
 #include "graph/program.h"
 
+#include "aril/create.h"
 #include "autograd/node.h"
 #include "core/log.h"
+#include "graph/gradient.h"
 #include "graph/passes.h"
+#include "graph/prepare.h"
 #include "graph/replay.h"
 
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_RESULTS = 64, MAX_TRACES = 64 };
+enum { MAX_RESULTS = 64, MAX_TRACES = 64, MAX_PARTS = 8 };
+enum { MAX_BY_VALUE = 16 }; /* traces of a program whose signatures contain values */
 
 /* What a run needs to find of a state as the trace found it. */
 typedef struct state_guard {
@@ -29,12 +33,13 @@ typedef struct trace {
     size_t n_words;
     aril__graph *g;
     aril__exec *x;
-    aril__replay *replay; /* or NULL */
+    aril__replay *replay;     /* or NULL */
+    aril__gradient *gradient; /* of calls that autograd records; NULL: of others */
     aril__watches watches;
     state_guard *guards;
     int *joined; /* for each input: the first state with the same storage, or -1 */
     bool *whole; /* for each input: whether a run gets its whole memory */
-    int n_in;
+    int n_in, n_out;
 } trace;
 
 struct aril_program {
@@ -44,12 +49,17 @@ struct aril_program {
     aril_shape *sizes;
     int n_sizes, max_results, max_traces;
     int64_t max_memory;
+    bool freeze;
     pthread_mutex_t lock; /* guards the list */
     trace *traces;        /* latest first */
     int n_traces, made, n_out;
-    /* Of a program of a session's graph, instead of a function: */
+    /* Of a program of a defined graph, instead of a function: */
     const aril__graph *g;
-    aril__exec *x;
+    aril__request of;
+    aril__part *part[MAX_PARTS]; /* one for each device that inputs were on, first one used first */
+    aril__device *device[MAX_PARTS];
+    int n_parts;
+    bool *placed; /* by input of g */
     uint32_t *inputs;
     int n_in;
     const aril__program_kind *kind; /* of a function that belongs to the program, or NULL */
@@ -64,6 +74,7 @@ static void release_trace(trace *t)
 {
     if (!t || atomic_fetch_sub(&t->refs, 1) != 1) return;
     aril__replay_free(t->replay);
+    aril__gradient_release(t->gradient);
     aril__exec_free(t->x);
     aril__graph_free(t->g);
     aril__watches_free(&t->watches);
@@ -102,28 +113,37 @@ static void known_sizes(const aril_program *p, aril_list in, int i, int64_t *dim
         dim[d] = given && given->ndim == t->ndim && given->dim[d] < 0 ? given->dim[d] : t->dim[d];
 }
 
-static void describe_input(const aril_program *p, aril_list in, int i, int64_t *word)
+static bool is_by_value(const aril_program *p)
+{
+    return p->kind && p->kind->by_value && p->kind->by_value(p->ctx);
+}
+
+/* Autograd's node of an input: one that records is met with a new one in each call. */
+static void describe_input(const aril_program *p, aril_list in, int i, bool recorded, int64_t *word)
 {
     const aril_tensor *t = in.at[i];
     memset(word, 0, INPUT_WORDS * sizeof *word);
     word[0] = t->dtype | t->ndim << 8 | (t->flags & (ARIL__WEAK | ARIL__NUMBER)) << 16;
     word[1] = (int64_t)(intptr_t)t->storage->device;
     word[2] = twin_of(in, i);
-    word[3] = (int64_t)(intptr_t)t->node;
+    word[3] = recorded ? t->node != NULL : (int64_t)(intptr_t)t->node;
     word[4] = is_shared(in, i) ? t->offset : 0;
     known_sizes(p, in, i, word + 5);
     if (!aril__is_dense(t) || is_shared(in, i))
         memcpy(word + 5 + ARIL_MAX_DIMS, t->stride, (size_t)t->ndim * sizeof *word);
+    if (is_by_value(p) && aril__is_small_input(t)) /* in place of a stride that it does not have */
+        aril__dtypes[t->dtype].load[ARIL__C_I64](&word[INPUT_WORDS - 1], aril__base(t), t->offset,
+                                                 1, 1);
 }
 
-static void describe_call(const aril_program *p, aril_list in, int64_t *word)
+static void describe_call(const aril_program *p, aril_list in, bool recorded, int64_t *word)
 {
     const aril__mode *m = &aril__self()->mode;
     word[0] = in.n;
-    word[1] = m->no_grad | m->inference << 1 | m->anomaly << 2 | m->region << 3;
+    word[1] = m->no_grad | m->inference << 1 | m->anomaly << 2 | m->region << 3 | recorded << 4;
     word[2] = m->autocast;
     for (int i = 0; i < in.n; i++)
-        describe_input(p, in, i, word + MODE_WORDS + (size_t)i * INPUT_WORDS);
+        describe_input(p, in, i, recorded, word + MODE_WORDS + (size_t)i * INPUT_WORDS);
 }
 
 /* ---- guards ---- */
@@ -210,8 +230,9 @@ static aril_status no_gap(const aril_program *p, int n, aril_tensor *const *out)
     return ARIL_OK;
 }
 
-static aril_status make_inputs(const aril_program *p, aril__tracing *t, aril_list in, trace *to,
-                               aril_tensor **symbol)
+/* Inputs of a call that autograd records are leaves of the trace. */
+static aril_status make_inputs(const aril_program *p, aril__tracing *t, aril_list in, bool recorded,
+                               trace *to, aril_tensor **symbol)
 {
     aril__thread *th = aril__self();
     for (int i = 0; i < in.n; i++) {
@@ -227,7 +248,16 @@ static aril_status make_inputs(const aril_program *p, aril__tracing *t, aril_lis
             symbol[i] = aril__give(th, aril__tracing_input(t, x, dim, NULL));
         }
         if (aril_tensor_status(symbol[i]) < 0) return aril_tensor_status(symbol[i]);
-        if (x->node) aril__bind(th, symbol[i], x->node, x->node_out);
+        if (is_by_value(p) && aril__is_small_input(x)) {
+            aril__tracer *tracer = aril__trace(NULL);
+            symbol[i] = aril_copy(x); /* which nobody changes */
+            aril__trace(tracer);
+        }
+        if (!x->node) continue;
+        if (!recorded)
+            aril__bind(th, symbol[i], x->node, x->node_out);
+        else if (aril_set_requires_grad(symbol[i], true) < 0)
+            return aril__latest_status();
     }
     return ARIL_OK;
 }
@@ -248,9 +278,10 @@ static aril_status call_fn(const aril_program *p, aril_tensor *const *in, aril_t
     return no_gap(p, *n_out, out);
 }
 
-/* Records one call of the function into `to`; *n_out gets how many results it set, if that is more.
- */
-static aril_status record(const aril_program *p, aril_list in, trace *to, bool *again, int *n_out)
+/* Records one call of the function into `to`, with its gradient if autograd records the call;
+ * *n_out gets how many results it set, if that is more. */
+static aril_status record(const aril_program *p, aril_list in, bool recorded, trace *to,
+                          bool *again, int *n_out)
 {
     aril__tracing *t = aril__tracing_new(p->name, false);
     aril_tensor **out = aril__calloc((size_t)(p->max_results + in.n + 1) * sizeof *out);
@@ -259,17 +290,44 @@ static aril_status record(const aril_program *p, aril_list in, trace *to, bool *
         free(out);
         return no_memory(p);
     }
-    int set = 0;
+    int set = 0, n_list = 0;
+    aril_tensor **symbol = out + p->max_results, **list = NULL;
     aril__traced_call c = aril__tracing_begin(t);
-    aril_status s = make_inputs(p, t, in, to, out + p->max_results);
-    if (s == ARIL_OK) s = call_fn(p, out + p->max_results, out, &set);
-    s = aril__tracing_end(t, &c, s, s == ARIL_OK ? set : 0, out);
+    aril_status s = make_inputs(p, t, in, recorded, to, symbol);
+    if (s == ARIL_OK) s = call_fn(p, symbol, out, &set);
+    if (s == ARIL_OK && recorded) {
+        to->gradient = aril__gradient_trace(t, p->name, in.n, symbol, set, out, &list, &n_list);
+        if (!to->gradient) s = aril__latest_status();
+    }
+    s = aril__tracing_end(t, &c, s, s < 0 ? 0 : list ? n_list : set, list ? list : out);
     if (set > *n_out) *n_out = set;
+    to->n_out = set;
     *again = aril__tracing_tracer(t)->drawn_outside;
     if (s == ARIL_OK) to->g = aril__tracing_take(t, &to->watches);
     aril__tracing_free(t);
+    free(list);
     free(out);
     return s;
+}
+
+/* The same until the function draws no numbers that it draws only once, and as two programs if it
+ * has a gradient. */
+static aril_status record_all(const aril_program *p, aril_list in, bool recorded, trace *t,
+                              int *n_out)
+{
+    bool again = false;
+    aril_status s = record(p, in, recorded, t, &again, n_out);
+    if (s == ARIL_OK && again) { /* modules were built, which drew numbers: now they are there */
+        aril__graph_free(t->g);
+        aril__watches_free(&t->watches);
+        aril__gradient_release(t->gradient);
+        t->g = NULL;
+        t->gradient = NULL;
+        s = record(p, in, recorded, t, &again, n_out);
+    }
+    if (s < 0 || !t->gradient) return s;
+    t->g = aril__gradient_divide(t->gradient, t->g);
+    return t->g ? ARIL_OK : aril__latest_status();
 }
 
 static aril_status guard_states(const aril_program *p, trace *t, aril_list in)
@@ -305,6 +363,27 @@ static aril_status give_inputs(const trace *t, aril_list in, aril_tensor **given
     return s;
 }
 
+/* Replaces states by copies, which nobody changes. */
+static aril_status freeze_states(const aril_program *p, aril__graph *g)
+{
+    ARIL_SCOPE;
+    ARIL_INFERENCE;
+    if (g->n_effects)
+        return aril__fail(ARIL_ERR_STATE,
+                          "%s: the function changes tensors besides its results, so that it cannot "
+                          "be frozen",
+                          p->name);
+    for (uint32_t i = 0; i < g->n_states; i++) {
+        aril_tensor *t = g->states[i].tensor, *copy = aril_copy(t);
+        aril_status s = aril_tensor_status(copy);
+        if (s < 0) return s;
+        copy->flags |= t->flags & (ARIL__WEAK | ARIL__NUMBER);
+        g->states[i].tensor = aril__tensor_keep(copy);
+        aril__tensor_release(aril__self(), t);
+    }
+    return ARIL_OK;
+}
+
 static aril_status make_exec(const aril_program *p, trace *t, aril_list in)
 {
     if (p->max_memory > 0) {
@@ -322,8 +401,8 @@ static aril_status make_exec(const aril_program *p, trace *t, aril_list in)
 }
 
 /* A new trace, with one reference for the caller. *status says why there is none. */
-static trace *make_trace(const aril_program *p, aril_list in, const int64_t *word, size_t n,
-                         aril_status *status, int *n_out)
+static trace *make_trace(const aril_program *p, aril_list in, bool recorded, const int64_t *word,
+                         size_t n, aril_status *status, int *n_out)
 {
     trace *t = aril__calloc(sizeof *t);
     if (t) {
@@ -340,15 +419,11 @@ static trace *make_trace(const aril_program *p, aril_list in, const int64_t *wor
         return NULL;
     }
     memcpy(t->signature, word, n * sizeof *word);
-    bool again = false;
-    aril_status s = record(p, in, t, &again, n_out);
-    if (s == ARIL_OK && again) { /* modules were built, which drew numbers: now they are there */
-        aril__graph_free(t->g);
-        aril__watches_free(&t->watches);
-        t->g = NULL;
-        s = record(p, in, t, &again, n_out);
-    }
+    aril_status s = record_all(p, in, recorded, t, n_out);
+    if (s == ARIL_OK && p->freeze) s = freeze_states(p, t->g);
     if (s == ARIL_OK) s = aril__passes(t->g);
+    if (s == ARIL_OK && (p->freeze || (p->kind && p->kind->fixed)))
+        aril__prepared_freeze(t->g->prepared);
     if (s == ARIL_OK) s = guard_states(p, t, in);
     if (s == ARIL_OK) s = make_exec(p, t, in);
     *status = s;
@@ -383,7 +458,7 @@ static void keep_trace(aril_program *p, trace *t)
     atomic_fetch_add(&t->refs, 1);
     t->next = p->traces;
     p->traces = t;
-    p->n_out = (int)t->g->n_outputs;
+    p->n_out = t->n_out;
     p->made++;
     if (++p->n_traces > p->max_traces) {
         trace **last = &p->traces;
@@ -398,6 +473,34 @@ static void keep_trace(aril_program *p, trace *t)
 
 /* ---- running ---- */
 
+/* A run whose gradient autograd records. */
+static aril_status run_recorded(const trace *t, aril_list in, aril_tensor *const *given,
+                                aril_tensor **out)
+{
+    aril__thread *th = aril__self();
+    uint32_t n_out = (uint32_t)t->n_out, n = n_out + aril__gradient_kept(t->gradient);
+    aril_tensor **all = aril__malloc(((size_t)n + 1) * sizeof *all);
+    aril_rng_state *before = aril__malloc(((size_t)t->g->n_draws + 1) * sizeof *before);
+    aril_status s = all && before ? ARIL_OK : aril__fail(ARIL_ERR_MEMORY, "run: out of memory");
+    for (uint32_t i = 0; i < t->g->n_draws && s == ARIL_OK; i++) {
+        aril_generator *of = t->g->draws[i].generator;
+        before[i] = aril_generator_state(of ? of : &th->generator);
+    }
+    if (s == ARIL_OK) s = aril__replay_run(t->replay, t->x, given, all);
+    if (s == ARIL_OK) {
+        s = aril__gradient_record(t->gradient, t->g, in.at, given, before, all);
+        for (uint32_t i = 0; i < n; i++) {
+            if (i < n_out && s == ARIL_OK)
+                out[i] = all[i];
+            else
+                aril__tensor_release(th, all[i]);
+        }
+    }
+    free(all);
+    free(before);
+    return s;
+}
+
 static aril_status run_trace(const trace *t, aril_list in, aril_tensor **out)
 {
     aril_tensor *few[16], **given = few;
@@ -405,17 +508,19 @@ static aril_status run_trace(const trace *t, aril_list in, aril_tensor **out)
     if (in.n > 16 && !(given = aril__malloc((size_t)in.n * sizeof *given)))
         return aril__fail(ARIL_ERR_MEMORY, "run: out of memory");
     aril_status s = give_inputs(t, in, given);
-    if (s == ARIL_OK) s = aril__replay_run(t->replay, t->x, given, out);
+    if (s == ARIL_OK)
+        s = t->gradient ? run_recorded(t, in, given, out)
+                        : aril__replay_run(t->replay, t->x, given, out);
     if (given != few) free(given);
     return s;
 }
 
-static aril_status check_inputs(const aril_program *p, aril_list in)
+static aril_status check_inputs(const aril_program *p, aril_list in, bool recorded)
 {
     for (int i = 0; i < in.n; i++) {
         aril_status s = aril__check_value(p->name, in.at[i]);
         if (s < 0) return s;
-        if (in.at[i]->node && !(in.at[i]->node->flags & ARIL__NODE_LEAF))
+        if (!recorded && in.at[i]->node && !(in.at[i]->node->flags & ARIL__NODE_LEAF))
             return aril__fail(ARIL_ERR_STATE,
                               "%s: input %d was computed from tensors that require a gradient, and "
                               "a program does not connect to that graph; pass aril_detach of it",
@@ -425,12 +530,12 @@ static aril_status check_inputs(const aril_program *p, aril_list in)
 }
 
 /* A new trace. With `untraced`, a failure is not this thread's error, but *untraced. */
-static trace *try_trace(const aril_program *p, aril_list in, const int64_t *word, size_t n,
-                        aril_status *status, int *n_out, aril__error **untraced)
+static trace *try_trace(const aril_program *p, aril_list in, bool recorded, const int64_t *word,
+                        size_t n, aril_status *status, int *n_out, aril__error **untraced)
 {
-    if (!untraced) return make_trace(p, in, word, n, status, n_out);
+    if (!untraced) return make_trace(p, in, recorded, word, n, status, n_out);
     aril__saved_errors before = aril__errors_begin_quiet();
-    trace *t = make_trace(p, in, word, n, status, n_out);
+    trace *t = make_trace(p, in, recorded, word, n, status, n_out);
     if (!t && aril_ok()) aril__fail(*status, "%s: %s", p->name, aril_status_text(*status));
     *untraced = aril__errors_end(&before);
     if (t) { /* what the function ignored */
@@ -458,24 +563,31 @@ static aril_status call_untraced(const aril_program *p, aril_list in, aril_tenso
     return s;
 }
 
-static aril_status run_function(aril_program *p, aril_list in, aril_tensor **out, int *n_out,
-                                aril__error **untraced)
+static aril_status run_function(aril_program *p, aril_list in, bool recorded, aril_tensor **out,
+                                int *n_out, aril__error **untraced)
 {
     enum { FEW = MODE_WORDS + 4 * INPUT_WORDS };
     int64_t few[FEW], *word = few;
     size_t n = MODE_WORDS + (size_t)in.n * INPUT_WORDS;
-    aril_status s = check_inputs(p, in);
+    aril_status s = check_inputs(p, in, recorded);
     if (s < 0) return s;
     if (p->kind && in.n != p->n_in)
         return aril__fail(ARIL_ERR_ARG, "%s: got %d inputs, expected %d", p->name, in.n, p->n_in);
     if (is_untraced(p)) return call_untraced(p, in, out, n_out);
     if (n > FEW && !(word = aril__malloc(n * sizeof *word))) return no_memory(p);
-    describe_call(p, in, word);
+    bool by_value = is_by_value(p);
+    describe_call(p, in, recorded, word);
     const char *why;
     trace *t = find_trace(p, in, word, n, &why);
     if (!t) {
-        t = try_trace(p, in, word, n, &s, n_out, untraced);
-        if (is_untraced(p)) {
+        bool often = by_value && p->made >= MAX_BY_VALUE;
+        if (!often) t = try_trace(p, in, recorded, word, n, &s, n_out, untraced);
+        if (!by_value && is_by_value(p)) { /* it found that they matter: that was no trace */
+            release_trace(t);
+            describe_call(p, in, recorded, word);
+            t = try_trace(p, in, recorded, word, n, &s, n_out, untraced);
+        }
+        if (often || is_untraced(p)) {
             release_trace(t);
             if (word != few) free(word);
             return call_untraced(p, in, out, n_out);
@@ -486,34 +598,52 @@ static aril_status run_function(aril_program *p, aril_list in, aril_tensor **out
     }
     if (word != few) free(word);
     if (!t) return s;
-    *n_out = (int)t->g->n_outputs;
+    *n_out = t->n_out;
     s = run_trace(t, in, out);
     release_trace(t);
     return s;
 }
 
-static aril_status run_graph(const aril_program *p, aril_list in, aril_tensor **out)
+/* The part for inputs on a device; NULL with an error. */
+static aril__part *part_on(aril_program *p, aril__device *device)
+{
+    pthread_mutex_lock(&p->lock);
+    int i = 0;
+    while (i < p->n_parts && p->device[i] != device) i++;
+    if (i == MAX_PARTS)
+        aril__fail(ARIL_ERR_UNSUPPORTED, "%s: inputs on more than %d devices", p->name, MAX_PARTS);
+    else if (i == p->n_parts && (p->part[i] = aril__part_new(p->g, &p->of, device, p->placed)))
+        p->device[p->n_parts++] = device;
+    aril__part *part = i < p->n_parts ? p->part[i] : NULL;
+    pthread_mutex_unlock(&p->lock);
+    return part;
+}
+
+static aril_status run_graph(aril_program *p, aril_list in, aril_tensor **out)
 {
     if (in.n != p->n_in)
         return aril__fail(ARIL_ERR_ARG, "%s: got %d inputs, expected %d", p->name, in.n, p->n_in);
     aril_tensor **given = aril__calloc(((size_t)p->g->n_inputs + 1) * sizeof *given);
     if (!given) return no_memory(p);
-    aril_status s = ARIL_OK;
+    aril_status s = check_inputs(p, in, false);
+    aril__device *device = NULL;
     for (int i = 0; i < in.n && s == ARIL_OK; i++) {
-        s = aril__check_value(p->name, in.at[i]);
         given[p->inputs[i]] = in.at[i];
+        if (!device && !p->placed[p->inputs[i]] && !aril__is_number(in.at[i]))
+            device = in.at[i]->storage->device;
     }
-    if (s == ARIL_OK) s = aril__exec_run(p->x, given, out);
+    const aril__part *part = s == ARIL_OK ? part_on(p, device ? device : p->device[0]) : NULL;
+    if (s == ARIL_OK) s = part ? aril__part_run(part, given, out) : aril__latest_status();
     free(given);
     return s;
 }
 
 aril_status aril_program_run(aril_program *p, aril_list in, aril_tensor **out)
 {
-    return aril__program_try(p, in, out, NULL);
+    return aril__program_try(p, in, false, out, NULL);
 }
 
-aril_status aril__program_try(aril_program *p, aril_list in, aril_tensor **out,
+aril_status aril__program_try(aril_program *p, aril_list in, bool recorded, aril_tensor **out,
                               aril__error **untraced)
 {
     aril__thread *th = aril__self();
@@ -523,7 +653,8 @@ aril_status aril__program_try(aril_program *p, aril_list in, aril_tensor **out,
         return aril__fail(ARIL_ERR_UNSUPPORTED,
                           "%s: a program cannot run inside a trace; call its function", p->name);
     int n_out = p->n_out;
-    aril_status s = p->fn ? run_function(p, in, out, &n_out, untraced) : run_graph(p, in, out);
+    aril_status s =
+        p->fn ? run_function(p, in, recorded, out, &n_out, untraced) : run_graph(p, in, out);
     if (s < 0) {
         if (out && !(untraced && *untraced)) /* before the first trace, out[0] stands for all */
             aril__poison_all(n_out > 0 ? n_out : 1, out);
@@ -568,6 +699,7 @@ aril_program *aril_jit(aril_fn *fn, void *ctx, aril_jit_opts opts)
     p->ctx = ctx;
     p->max_results = opts.max_results > 0 ? opts.max_results : MAX_RESULTS;
     p->max_memory = opts.max_memory;
+    p->freeze = opts.freeze;
     p->max_traces = opts.max_traces > 0 ? opts.max_traces : MAX_TRACES;
     p->n_sizes = opts.n_sizes;
     p->sizes = aril__malloc(((size_t)opts.n_sizes + 1) * sizeof *p->sizes);
@@ -580,23 +712,36 @@ aril_program *aril_jit(aril_fn *fn, void *ctx, aril_jit_opts opts)
     return p;
 }
 
-aril_program *aril__program_of(const aril__graph *g, aril__exec *x, int n_in,
-                               const uint32_t *inputs)
+static void *copy_of(const void *from, size_t bytes)
+{
+    void *to = aril__malloc(bytes + 1);
+    return to && bytes ? memcpy(to, from, bytes) : to;
+}
+
+aril_program *aril__program_of(const aril__graph *g, const aril__request *q, const bool *placed,
+                               int n_in, const uint32_t *inputs)
 {
     aril_program *p = new_program(g->name ? g->name : "function");
     if (!p) return NULL;
-    p->inputs = aril__malloc(((size_t)n_in + 1) * sizeof *p->inputs);
-    if (!p->inputs) {
-        no_memory(p);
-        aril_program_free(p);
-        return NULL;
-    }
-    if (n_in) memcpy(p->inputs, inputs, (size_t)n_in * sizeof *inputs);
+    p->inputs = copy_of(inputs, (size_t)n_in * sizeof *inputs);
+    p->placed = copy_of(placed, g->n_inputs);
+    p->of = (aril__request){ q->n_out, q->n_effects, copy_of(q->out, q->n_out * sizeof *q->out),
+                             copy_of(q->effects, q->n_effects * sizeof *q->effects) };
     p->g = g;
-    p->x = x;
     p->n_in = n_in;
-    p->n_out = (int)aril__exec_results(x);
-    return p;
+    p->n_out = (int)q->n_out;
+    bool fits = p->inputs && p->placed && p->of.out && p->of.effects;
+    if (!fits) no_memory(p);
+    aril__device *device = aril__cpu_device; /* until inputs tell: where the variables are */
+    if (g->n_states && g->states[0].tensor) device = g->states[0].tensor->storage->device;
+    if (fits && part_on(p, device)) return p;
+    aril_program_free(p);
+    return NULL;
+}
+
+const aril__part *aril__program_part(const aril_program *p)
+{
+    return p->part[0];
 }
 
 aril_program *aril__program_own(aril_fn *fn, void *ctx, const aril__program_kind *kind,
@@ -613,6 +758,17 @@ aril_program *aril__program_own(aril_fn *fn, void *ctx, const aril__program_kind
     return p;
 }
 
+bool aril__program_takes_values(const aril_program *p, aril_values in, aril_value **out,
+                                aril_status *status)
+{
+    return p->kind && p->kind->values && p->kind->values(p->ctx, in, out, status);
+}
+
+int aril__program_max_results(const aril_program *p)
+{
+    return p->n_out > p->max_results ? p->n_out : p->max_results;
+}
+
 void *aril__program_owned(const aril_program *p, const aril__program_kind *kind)
 {
     return p && p->kind == kind ? p->ctx : NULL;
@@ -627,7 +783,10 @@ void aril_program_free(aril_program *p)
         release_trace(p->traces);
     }
     pthread_mutex_destroy(&p->lock);
-    aril__exec_free(p->x);
+    for (int i = 0; i < p->n_parts; i++) aril__part_free(p->part[i]);
+    free(p->of.out);
+    free(p->of.effects);
+    free(p->placed);
     free(p->inputs);
     free(p->sizes);
     free(p->name);
@@ -662,7 +821,10 @@ aril_memory_plan aril_program_memory(const aril_program *p, aril_device device)
     if (!p) return m;
     const aril__device *d = aril__device_find(device);
     trace *t = latest(p);
-    if (d && (t || p->x)) m = aril__exec_memory(t ? t->x : p->x, d);
+    if (d && t)
+        m = aril__exec_memory(t->x, d);
+    else if (d && p->n_parts)
+        m = aril__part_memory(p->part[p->n_parts - 1], d);
     release_trace(t);
     return m;
 }
@@ -671,7 +833,7 @@ bool aril__program_look(const aril_program *p, void (*fn)(const aril__graph *g, 
                         void *ctx)
 {
     trace *t = latest(p);
-    const aril__graph *g = t ? t->g : p->g;
+    const aril__graph *g = t ? t->g : p->n_parts ? aril__part_graph(p->part[0]) : NULL;
     if (g) fn(g, ctx);
     release_trace(t);
     return g != NULL;
@@ -687,13 +849,39 @@ aril_status aril__program_look_plain(const aril_program *p, aril_list in,
     bool again;
     int n_out = 0;
     trace t = { .n_in = in.n, .whole = aril__calloc((size_t)in.n + 1) };
-    aril_status s = t.whole ? check_inputs(p, in) : no_memory(p);
-    if (s == ARIL_OK) s = record(p, in, &t, &again, &n_out);
+    aril_status s = t.whole ? check_inputs(p, in, false) : no_memory(p);
+    if (s == ARIL_OK) s = record(p, in, false, &t, &again, &n_out);
+    if (s == ARIL_OK && again) { /* modules were built, which drew numbers: now they are there */
+        aril__graph_free(t.g);
+        aril__watches_free(&t.watches);
+        t.g = NULL;
+        s = record(p, in, false, &t, &again, &n_out);
+    }
+    if (s == ARIL_OK && is_untraced(p))
+        s = aril__fail(ARIL_ERR_STATE, "%s: depends on values, so that it cannot be traced",
+                       p->name);
     if (s == ARIL_OK) fn(t.g, ctx);
     aril__graph_free(t.g);
     aril__watches_free(&t.watches);
     free(t.whole);
     return s;
+}
+
+aril_status aril__program_look_sized(const aril_program *p, aril_list in, const aril_shape *sizes,
+                                     int n_sizes, void (*fn)(const aril__graph *g, void *ctx),
+                                     void *ctx)
+{
+    aril_program with = *p; /* its lock is not used */
+    if (sizes) {
+        with.sizes = (aril_shape *)(uintptr_t)sizes;
+        with.n_sizes = n_sizes;
+    }
+    return aril__program_look_plain(&with, in, fn, ctx);
+}
+
+const char *aril__program_name(const aril_program *p)
+{
+    return p->name;
 }
 
 static void print_to(const aril__graph *g, void *to)

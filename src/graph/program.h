@@ -3,13 +3,19 @@
 #define ARIL_GRAPH_PROGRAM_H
 
 #include "aril/graph.h"
+#include "aril/value.h"
 #include "graph/exec.h"
 #include "graph/graph.h"
+#include "graph/part.h"
 #include "graph/trace.h"
 
-/* A program of a session's graph (aril_graph_function): the executor for placeholders in order. */
-aril_program *aril__program_of(const aril__graph *g, aril__exec *x, int n_in,
-                               const uint32_t *inputs);
+/* A program of a defined graph (aril_graph_function), which takes these inputs of it in order; the
+ * others are not needed. placed[input]: as for aril__part_new. NULL with an error. */
+aril_program *aril__program_of(const aril__graph *g, const aril__request *q, const bool *placed,
+                               int n_in, const uint32_t *inputs);
+
+/* The part that it is until it runs. */
+const aril__part *aril__program_part(const aril_program *p);
 
 /* Calls fn with the graph of the latest trace; false: there is none. */
 bool aril__program_look(const aril_program *p, void (*fn)(const aril__graph *g, void *ctx),
@@ -20,9 +26,26 @@ bool aril__program_look(const aril_program *p, void (*fn)(const aril__graph *g, 
 aril_status aril__program_look_plain(const aril_program *p, aril_list in,
                                      void (*fn)(const aril__graph *g, void *ctx), void *ctx);
 
+/* The same with other sizes left open than those of the program, as aril_jit takes them; NULL: with
+ * its own. Fails if the function depends on values. */
+aril_status aril__program_look_sized(const aril_program *p, aril_list in, const aril_shape *sizes,
+                                     int n_sizes, void (*fn)(const aril__graph *g, void *ctx),
+                                     void *ctx);
+
+/* The name of a program. */
+const char *aril__program_name(const aril_program *p);
+
+/* Calls fn with a defined graph as if it had only these results and updates; inputs[i] is the
+ * number of the input that placeholder i is. */
+aril_status aril__graph_look_part(aril_list inputs, aril_list outputs, aril_list updates,
+                                  void (*fn)(const aril__graph *g, const uint32_t *inputs,
+                                             void *ctx),
+                                  void *ctx);
+
 /* aril_program_run, except that a function that cannot be traced is no error of this thread: then
- * *untraced gets a reference to the reason, otherwise NULL, and out[] is left alone. */
-aril_status aril__program_try(aril_program *p, aril_list in, aril_tensor **out,
+ * *untraced gets a reference to the reason, otherwise NULL, and out[] is left alone. With
+ * `recorded`, results are connected with autograd: inputs and parameters get their gradients. */
+aril_status aril__program_try(aril_program *p, aril_list in, bool recorded, aril_tensor **out,
                               aril__error **untraced);
 /* A program whose function belongs to it, such as a loaded model. */
 typedef struct aril__program_kind {
@@ -30,7 +53,28 @@ typedef struct aril__program_kind {
     /* Whether the function has to be called at each run: it found that it depends on values. A
      * trace during which this becomes true is discarded. */
     bool (*untraced)(void *ctx);
+    /* Runs it on values. Returns false, and does nothing, if inputs and results are tensors: then
+     * it is run on those. NULL: they always are. */
+    bool (*values)(void *ctx, aril_values in, aril_value **out, aril_status *status);
+    /* Whether traces are for values of small inputs (aril__is_small_input). NULL: they are not. */
+    bool (*by_value)(void *ctx);
+    bool fixed; /* nobody changes the tensors that it reads besides its inputs */
 } aril__program_kind;
+
+/* That of a program's kind. */
+bool aril__program_takes_values(const aril_program *p, aril_values in, aril_value **out,
+                                aril_status *status);
+/* The number of results that a run has room for. */
+int aril__program_max_results(const aril_program *p);
+
+/* Whether an input is one integer on the CPU, such as a sample rate that decides what a model does.
+ * Its value can be part of a signature: then the function gets the tensor itself while it is
+ * traced. */
+static inline bool aril__is_small_input(const aril_tensor *t)
+{
+    return t->numel == 1 && t->ndim < ARIL_MAX_DIMS && t->storage && !t->node &&
+           t->storage->device == aril__cpu_device && (DT_INT | DT_BOOL) >> t->dtype & 1;
+}
 
 /* aril_jit of such a function, which takes n_in inputs and has n_out results. Owns ctx, also on
  * failure. */

@@ -7,6 +7,8 @@
 #include "core/log.h"
 #include "core/profile.h"
 #include "core/queues.h"
+#include "graph/executor.h"
+#include "graph/prepare.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -649,11 +651,16 @@ static aril_status replay(const aril__replay *r, recorded *c, aril_tensor *const
     return s == ARIL_OK ? take_outputs(r, c, from_host, out) : s;
 }
 
-/* The device's part as it is. */
+/* The device's part as it is, in as little memory as that takes: the recording may have failed for
+ * want of it. */
 static aril_status run_plainly(const aril__replay *r, recorded *c, aril_tensor *const *in,
                                aril_tensor **from_host, aril_tensor **out)
 {
-    aril_status s = aril__exec_run(c->x, c->in, c->out);
+    aril__exec *x = aril__exec_whole(&r->part);
+    if (!x) return aril__latest_status();
+    aril__exec_keep_nothing(x);
+    aril_status s = aril__exec_run(x, c->in, c->out);
+    aril__exec_free(x);
     if (s == ARIL_OK) s = copy_back(r, c, in);
     return s == ARIL_OK ? take_outputs(r, c, from_host, out) : s;
 }
@@ -771,9 +778,11 @@ aril_status aril__replay_run(aril__replay *r, const aril__exec *x, aril_tensor *
         return aril__fail(ARIL_ERR_MEMORY, "run: out of memory");
     recorded *c = NULL;
     enum choice what = describe_run(r, in, key) ? choose(r, key, &c) : PLAIN;
-    aril_status s = what == PLAIN      ? aril__exec_run(x, in, out)
-                    : what == MEASURED ? run_measured(r, x, in, out)
-                                       : run_by_parts(r, key, what == RECORD_BOUND, c, in, out);
+    aril_status s = what == PLAIN ? ARIL_OK : aril__prepared_update(x->g->prepared);
+    if (s == ARIL_OK)
+        s = what == PLAIN      ? aril__exec_run(x, in, out)
+            : what == MEASURED ? run_measured(r, x, in, out)
+                               : run_by_parts(r, key, what == RECORD_BOUND, c, in, out);
     if (c) pthread_mutex_unlock(&c->lock);
     if (key != few) free(key);
     return s;

@@ -10,6 +10,7 @@
 #include "core/error.h"
 #include "models/build.h"
 #include "models/models.h"
+#include "nn/module.h"
 
 #include <math.h>
 
@@ -24,9 +25,10 @@ static aril_module *conv1d(int64_t in, int64_t out, double std)
 {
     ARIL_SCOPE;
     aril_module *m = aril_module_new("Conv1D", 0, conv1d_forward);
-    aril_tensor *w = aril_empty(ARIL_SHAPE(in, out), ARIL_F32, aril_cpu());
-    aril_tensor *b = aril_zeros(ARIL_SHAPE(out), ARIL_F32, aril_cpu());
-    if (m && aril_module_parameter(m, "weight", aril_init_normal(w, 0, std)) &&
+    if (!m) return NULL;
+    aril_tensor *w = aril_empty(ARIL_SHAPE(in, out), ARIL_F32, aril__module_device(m));
+    aril_tensor *b = aril_zeros(ARIL_SHAPE(out), ARIL_F32, aril__module_device(m));
+    if (aril_module_parameter(m, "weight", aril_init_normal(w, 0, std)) &&
         aril_module_parameter(m, "bias", b) && aril_ok())
         return m;
     aril_module_release(m);

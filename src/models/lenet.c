@@ -5,6 +5,7 @@
 #include "aril/math.h"
 #include "core/error.h"
 #include "models/models.h"
+#include "nn/module.h"
 
 #include <math.h>
 
@@ -103,12 +104,12 @@ static aril_module *partial_new(void)
         }
         bound[k] = 1 / sqrtf(25 * (float)inputs);
     }
-    aril_tensor *on = aril_from(mask, ARIL_SHAPE(16, 6, 1, 1), ARIL_F32, aril_cpu());
-    aril_tensor *range = aril_from(bound, ARIL_SHAPE(16, 1, 1, 1), ARIL_F32, aril_cpu());
-    aril_tensor *w =
-        aril_uniform_(aril_empty(ARIL_SHAPE(16, 6, 5, 5), ARIL_F32, aril_cpu()), -1, 1);
+    aril_device device = aril__module_device(m);
+    aril_tensor *on = aril_from(mask, ARIL_SHAPE(16, 6, 1, 1), ARIL_F32, device);
+    aril_tensor *range = aril_from(bound, ARIL_SHAPE(16, 1, 1, 1), ARIL_F32, device);
+    aril_tensor *w = aril_uniform_(aril_empty(ARIL_SHAPE(16, 6, 5, 5), ARIL_F32, device), -1, 1);
     c->weight = aril_module_parameter(m, "weight", aril_mul(aril_mul(w, range), on));
-    c->bias = aril_module_parameter(m, "bias", aril_zeros(ARIL_SHAPE(16), ARIL_F32, aril_cpu()));
+    c->bias = aril_module_parameter(m, "bias", aril_zeros(ARIL_SHAPE(16), ARIL_F32, device));
     c->mask = aril_module_scratch(m, "mask", on);
     return m;
 }

@@ -16,6 +16,7 @@ typedef struct form {
     aril_module *m;
     uint32_t given; /* inputs that are not NULL */
     int n_in, n_out;
+    bool recorded; /* autograd records the call */
     aril__compiled *program;
 } form;
 
@@ -78,14 +79,16 @@ static void traced_forward(void *ctx, aril_tensor *const *in, aril_tensor **out)
     aril_forward_all(f->m, (aril_list){ f->n_in, all }, f->n_out, out);
 }
 
-static form *form_of(aril_module *m, int n_in, uint32_t given, int n_out)
+static form *form_of(aril_module *m, int n_in, uint32_t given, int n_out, bool recorded)
 {
     struct aril__module_program *p = m->program;
     pthread_mutex_lock(&p->lock);
     form *f = p->forms;
-    while (f && !(f->n_in == n_in && f->given == given && f->n_out == n_out)) f = f->next;
+    while (f &&
+           !(f->n_in == n_in && f->given == given && f->n_out == n_out && f->recorded == recorded))
+        f = f->next;
     if (!f && (f = aril__calloc(sizeof *f))) {
-        *f = (form){ p->forms, m, given, n_in, n_out, NULL };
+        *f = (form){ p->forms, m, given, n_in, n_out, recorded, NULL };
         f->program = aril__compiled_new(m->type->type, traced_forward, f, false);
         if (f->program) {
             p->forms = f;
@@ -114,7 +117,7 @@ static bool wants_gradient(const aril_module *m)
     return wants;
 }
 
-/* Whether the call has to be recorded for autograd, which ends at the border of a program. */
+/* Whether autograd records the call. */
 static bool is_recorded(const aril_module *m, int n_in, aril_tensor *const *in)
 {
     if (aril__self()->mode.no_grad) return false;
@@ -124,28 +127,26 @@ static bool is_recorded(const aril_module *m, int n_in, aril_tensor *const *in)
 }
 
 /* Why the call cannot run from a program; NULL: it can be tried. */
-static const char *obstacle(const aril_module *m, int n_in, aril_tensor *const *in)
+static const char *obstacle(const aril_module *m)
 {
     if (aril__self()->mode.anomaly) return "anomaly detection looks at every operation";
     if (has_hooks(m)) return "it has hooks, which are called each time";
-    if (is_recorded(m, n_in, in))
-        return "its gradient is recorded; compile the whole step with aril_jit, or evaluate under "
-               "ARIL_NO_GRAD";
     return NULL;
 }
 
 static form *form_for(aril_module *m, int n_in, aril_tensor *const *in, int n_out,
                       aril_tensor **list, int *n)
 {
+    bool recorded = is_recorded(m, n_in, in);
     uint32_t given = 0;
     *n = 0;
     for (int i = 0; i < n_in; i++) {
         if (!in[i]) continue;
         if (!in[i]->storage) return NULL; /* poison, or symbolic */
         given |= 1u << i;
-        list[(*n)++] = in[i]->node ? aril_detach(in[i]) : in[i];
+        list[(*n)++] = in[i]->node && !recorded ? aril_detach(in[i]) : in[i];
     }
-    return given & 1 ? form_of(m, n_in, given, n_out) : NULL;
+    return given & 1 ? form_of(m, n_in, given, n_out, recorded) : NULL;
 }
 
 aril_status aril__forward_jit(aril_module *m, int n_in, aril_tensor *const *in, int n_out,
@@ -154,14 +155,14 @@ aril_status aril__forward_jit(aril_module *m, int n_in, aril_tensor *const *in, 
     aril_tensor *list[MAX_INPUTS];
     int n;
     bool tries = n_in >= 1 && n_in <= MAX_INPUTS && in && n_out >= 1 && aril_module_built(m);
-    const char *why = tries ? obstacle(m, n_in, in) : NULL;
+    const char *why = tries ? obstacle(m) : NULL;
     if (why && !atomic_exchange(&m->program->refused, true))
         aril__log(ARIL__LOG_TRACE, "%s runs eagerly: %s", m->type->type, why);
     form *f = tries && !why ? form_for(m, n_in, in, n_out, list, &n) : NULL;
     if (!f) return plain(m, n_in, in, n_out, out);
     for (int i = 0; i < n_out; i++) out[i] = NULL;
     aril_status s;
-    if (aril__compiled_run(f->program, (aril_list){ n, list }, out, &s)) return s;
+    if (aril__compiled_run(f->program, (aril_list){ n, list }, f->recorded, out, &s)) return s;
     s = plain(m, n_in, in, n_out, out);
     aril__compiled_ran(f->program, s < 0 ? s : aril_tensor_status(out[0]));
     return s;

@@ -83,38 +83,49 @@ static bool same_tensor(const testing *t, aril_tensor *got, aril_tensor *want, b
     return true;
 }
 
-static bool same_text(const onnx_text *got, const onnx_text *want, char *why, size_t size)
+static bool same_text(const aril_value *got, const aril_value *want, char *why, size_t size)
 {
     char a[200], b[200];
-    if (!same_shape(got->shape, want->shape))
-        return differ(why, size, "sizes %s, expected %s", shape_text(got->shape, a, sizeof a),
-                      shape_text(want->shape, b, sizeof b));
-    for (size_t i = 0; i < got->n; i++)
-        if (got->at[i].n != want->at[i].n ||
-            memcmp(got->at[i].at, want->at[i].at, got->at[i].n) != 0)
-            return differ(why, size, "element %zu is \"%.*s\", expected \"%.*s\"", i,
-                          (int)got->at[i].n, (const char *)got->at[i].at, (int)want->at[i].n,
-                          (const char *)want->at[i].at);
+    if (!same_shape(aril_value_shape(got), aril_value_shape(want)))
+        return differ(why, size, "sizes %s, expected %s",
+                      shape_text(aril_value_shape(got), a, sizeof a),
+                      shape_text(aril_value_shape(want), b, sizeof b));
+    for (int64_t i = 0; i < aril_value_count(got); i++) /* equal strings are one */
+        if (aril_value_string(got, i) != aril_value_string(want, i))
+            return differ(why, size, "element %" PRId64 " is \"%s\", expected \"%s\"", i,
+                          aril_value_string(got, i), aril_value_string(want, i));
     return true;
 }
 
-static bool same_value(const testing *t, const onnx_value *got, const onnx_value *want, bool values,
+/* An optional with a value is that value. */
+static const aril_value *inside(const aril_value *v)
+{
+    while (aril_value_kind_of(v) == ARIL_VALUE_OPTIONAL && aril_value_count(v))
+        v = aril_value_at(v, 0);
+    return v;
+}
+
+static bool same_value(const testing *t, const aril_value *got, const aril_value *want, bool values,
                        char *why, size_t size)
 {
-    if (got->kind != want->kind) return differ(why, size, "another kind of value than expected");
-    switch (got->kind) {
-    case ONNX_TENSOR: return same_tensor(t, got->tensor, want->tensor, values, why, size);
-    case ONNX_TEXT: return same_text(got->text, want->text, why, size);
-    case ONNX_SEQUENCE:
-        if (got->sequence->n != want->sequence->n)
-            return differ(why, size, "a sequence of %zu, expected %zu", got->sequence->n,
-                          want->sequence->n);
-        for (size_t i = 0; i < got->sequence->n; i++)
-            if (!same_value(t, &got->sequence->at[i], &want->sequence->at[i], values, why, size))
-                return false;
-        return true;
-    default: return true;
-    }
+    got = inside(got);
+    want = inside(want);
+    aril_value_kind kind = aril_value_kind_of(got);
+    if (kind != aril_value_kind_of(want))
+        return differ(why, size, "another kind of value than expected");
+    if (kind == ARIL_VALUE_TENSOR)
+        return same_tensor(t, aril_value_tensor(got), aril_value_tensor(want), values, why, size);
+    if (kind == ARIL_VALUE_TEXT) return same_text(got, want, why, size);
+    if (aril_value_count(got) != aril_value_count(want))
+        return differ(why, size, "%" PRId64 " values, expected %" PRId64, aril_value_count(got),
+                      aril_value_count(want));
+    if (kind == ARIL_VALUE_MAP &&
+        !same_value(t, aril_value_keys(got), aril_value_keys(want), true, why, size))
+        return false;
+    for (int64_t i = 0; i < aril_value_count(got); i++)
+        if (!same_value(t, aril_value_at(got, i), aril_value_at(want, i), values, why, size))
+            return false;
+    return true;
 }
 
 /* ---- running ---- */
@@ -132,32 +143,18 @@ static bool is_random(const onnx_body *body)
     return false;
 }
 
-static bool is_tensor_type(const aril__message *type)
+static aril_status run_case(aril_program *p, const onnx_model *m, size_t n, const onnx_value *in,
+                            aril_value **out)
 {
-    const aril__message *tensor = aril__message_sub(type, "tensor_type");
-    return aril__message_has(type, "tensor_type") && aril__message_int(tensor, "elem_type") != 8;
-}
-
-/* Whether the model can run as a program. */
-static bool takes_tensors(const onnx_model *m)
-{
-    for (int i = 0; i < m->n_in; i++)
-        if (!is_tensor_type(m->in[i].type)) return false;
-    for (int i = 0; i < m->n_out; i++)
-        if (!is_tensor_type(m->out[i].type)) return false;
-    return m->n_out > 0;
-}
-
-static aril_status run_case(aril_program *p, onnx_model *m, onnx_arena *a, size_t n,
-                            const onnx_value *in, onnx_value *out)
-{
-    if (!p) return aril__onnx_run(m, a, n, in, out);
-    aril_tensor **t = aril__onnx_alloc(a, n + (size_t)m->n_out, sizeof *t);
-    if (!t) return ARIL_ERR_MEMORY;
-    for (size_t i = 0; i < n; i++) t[i] = aril_to(in[i].tensor, m->device);
-    aril_status s = aril_program_run(p, (aril_list){ (int)n, t }, t + n);
-    for (int i = 0; i < m->n_out && s == ARIL_OK; i++)
-        out[i] = (onnx_value){ .kind = ONNX_TENSOR, .tensor = t[n + (size_t)i] };
+    aril_value **given = aril__calloc((n + 1) * sizeof *given);
+    aril_status s = given ? ARIL_OK : aril__fail(ARIL_ERR_MEMORY, "onnx: out of memory");
+    for (size_t i = 0; i < n && s == ARIL_OK; i++) {
+        onnx_value v = in[i];
+        if (v.kind == ONNX_TENSOR) v.tensor = aril_to(v.tensor, m->device);
+        if (!(given[i] = aril__onnx_to_value(&v))) s = aril__latest_status();
+    }
+    if (s == ARIL_OK) s = aril_program_run_values(p, (aril_values){ (int)n, given }, out);
+    free(given);
     return s;
 }
 
@@ -210,24 +207,26 @@ static bool run_set(const testing *t, aril_program *p, onnx_model *m, const char
     ARIL_SCOPE;
     onnx_arena arena = { 0 };
     onnx_value *in = aril__onnx_alloc(&arena, (size_t)m->n_in + 1, sizeof *in);
-    onnx_value *out = aril__onnx_alloc(&arena, (size_t)m->n_out + 1, sizeof *out);
+    aril_value **out = aril__onnx_alloc(&arena, (size_t)m->n_out + 1, sizeof *out);
     size_t n = 0;
     aril_status s = in && out ? read_inputs(m, &arena, folder, in, &n) : ARIL_ERR_MEMORY;
-    if (s == ARIL_OK) s = run_case(p, m, &arena, n, in, out);
+    if (s == ARIL_OK) s = run_case(p, m, n, in, out);
     bool good = s == ARIL_OK || differ(why, size, "%s", aril_error());
     for (int i = 0; i < m->n_out && good; i++) {
         char path[4096];
-        onnx_value want;
+        onnx_value read;
+        aril_value *want = NULL;
         snprintf(path, sizeof path, "%.4000s/output_%d.pb", folder, i);
         if (!exists(path, false)) continue;
-        if (read_value(&arena, path, &m->out[i], &want) < 0) {
+        if (read_value(&arena, path, &m->out[i], &read) < 0 ||
+            !(want = aril__onnx_to_value(&read))) {
             good = differ(why, size, "%s", aril_error());
             continue;
         }
-        good = same_value(t, &out[i], &want, true, why, size);
+        good = same_value(t, out[i], want, true, why, size);
         if (!good && is_random(&m->main)) {
             *random = true;
-            good = same_value(t, &out[i], &want, false, why, size);
+            good = same_value(t, out[i], want, false, why, size);
         }
         if (!good) {
             char text[600];
@@ -272,14 +271,13 @@ static void run_folder(testing *t, const char *folder)
         aril_clear_error();
         return;
     }
-    aril_program *p = NULL;
-    bool good = true, random = false, program = takes_tensors(m);
-    if (program) p = aril__onnx_program(m);
+    aril_program *p = aril__onnx_program(m);
+    bool good = true, random = false;
     int sets = 0;
     for (; good; sets++) {
         snprintf(path, sizeof path, "%.4000s/test_data_set_%d", folder, sets);
         if (!exists(path, true)) break;
-        good = (!program || p) && run_set(t, p, m, path, &random, why, sizeof why);
+        good = p && run_set(t, p, m, path, &random, why, sizeof why);
     }
     if (good && !sets) {
         t->results->skipped++;
@@ -288,10 +286,7 @@ static void run_folder(testing *t, const char *folder)
     } else {
         count(t, last_part(folder), good, random, why);
     }
-    if (program)
-        aril_program_free(p);
-    else
-        aril__onnx_model_free(m);
+    aril_program_free(p);
     aril_clear_error();
 }
 
@@ -328,13 +323,14 @@ static void run_light(testing *t, const char *folder, const char *file)
     good = good && aril_program_run(p, (aril_list){ m->n_required, in }, out) == ARIL_OK;
     if (!good) differ(why, sizeof why, "%s", aril_error());
     for (int i = 0; good && i < m->n_out; i++) {
-        onnx_value want, got = { .kind = ONNX_TENSOR, .tensor = out[i] };
+        onnx_value want;
         snprintf(path, sizeof path, "%.3000s/%.*s_output_%d.pb", folder, stem, file, i);
         if (!exists(path, false)) continue;
         if (read_value(&arena, path, &m->out[i], &want) < 0)
             good = differ(why, sizeof why, "%s", aril_error());
         else
-            good = same_value(t, &got, &want, true, why, sizeof why);
+            good = want.kind == ONNX_TENSOR &&
+                   same_tensor(t, out[i], want.tensor, true, why, sizeof why);
     }
     char name[256];
     snprintf(name, sizeof name, "%.*s", stem, file);

@@ -75,12 +75,20 @@ static aril_status call_function(onnx_call *c)
     return s;
 }
 
+/* A size that only the run tells. */
+static bool has_unknown_size(const onnx_value *v)
+{
+    return v->kind == ONNX_TENSOR && aril_numel(v->tensor) < 0;
+}
+
 /* Runs the rule, on concrete values if all are known. */
 static aril_status convert(onnx_call *c)
 {
     const onnx_rule *rule = c->node->rule;
     if (!rule) return call_function(c);
     bool bodies = rule->flags & ONNX_BODIES, sizes = rule->flags & ONNX_SIZES;
+    for (int i = 0; i < c->n_in && sizes && c->run->open; i++)
+        if (has_unknown_size(&c->in[i])) return ARIL__ONNX_DYNAMIC;
     bool known = !(rule->flags & (ONNX_RANDOM | ONNX_BODIES)) && (sizes || all_known(c));
     c->host = known;
     aril__pause pause = { 0 };
@@ -106,12 +114,6 @@ static aril_status convert(onnx_call *c)
     return s;
 }
 
-/* A size that only the run tells. */
-static bool has_unknown_size(const onnx_value *v)
-{
-    return v->kind == ONNX_TENSOR && aril_numel(v->tensor) < 0;
-}
-
 static aril_status run_node(onnx_run *run, const onnx_node *n)
 {
     onnx_value few[16] = { 0 }, *v = few;
@@ -132,7 +134,8 @@ static aril_status run_node(onnx_run *run, const onnx_node *n)
         if (s == ARIL_OK && n->out[i]) {
             if (c.out[i].kind == ONNX_NONE)
                 s = aril__fail(ARIL_ERR_UNSUPPORTED, "output %zu is not supported", i);
-            if (s == ARIL_OK && run->tracing && has_unknown_size(&c.out[i])) s = ARIL__ONNX_DYNAMIC;
+            if (s == ARIL_OK && run->tracing && !run->open && has_unknown_size(&c.out[i]))
+                s = ARIL__ONNX_DYNAMIC;
             if (s == ARIL_OK) put(run, n->out[i], c.out[i]);
         }
         if (n->rule && c.out[i].kind == ONNX_TENSOR) aril_release(c.out[i].tensor);
@@ -216,6 +219,8 @@ aril_status aril__onnx_check_input(const onnx_model *m, const onnx_port *port, c
     if (aril__message_has(port->type, "optional_type")) return ARIL_OK;
     if (aril__message_has(port->type, "sequence_type"))
         return v->kind == ONNX_SEQUENCE ? ARIL_OK : wrong_input(m, port, "a sequence", "a tensor");
+    if (aril__message_has(port->type, "map_type"))
+        return v->kind == ONNX_MAP ? ARIL_OK : wrong_input(m, port, "a map", "another value");
     if (!aril__message_has(port->type, "tensor_type")) return ARIL_OK;
     const aril__message *type = aril__message_sub(port->type, "tensor_type");
     int64_t elem = aril__message_int(type, "elem_type");
@@ -242,8 +247,32 @@ static aril_status set_inputs(onnx_run *run, size_t n_in, const onnx_value *in)
         aril_status s = aril__onnx_check_input(m, &m->in[i], &in[i]);
         if (s < 0) return s;
         put(run, m->in[i].slot, in[i]);
+        run->open |= run->tracing && has_unknown_size(&in[i]);
     }
     return ARIL_OK;
+}
+
+/* In printed graphs and exported models, initializers have their names. */
+static void name_initializers(const onnx_model *m)
+{
+    for (size_t i = 1; i < m->n_slots; i++) {
+        if (m->initial[i].kind == ONNX_TENSOR) aril__trace_name(m->initial[i].tensor, m->name[i]);
+        if (m->moved[i]) aril__trace_name(m->moved[i], m->name[i]);
+    }
+}
+
+/* A rule needs a value. It may be that of an input of one integer: then traces are made for such
+ * values. Where that did not help, the model is interpreted. */
+static void note_dynamic(onnx_model *m, size_t n_in, const onnx_value *in)
+{
+    bool known = false, small = false;
+    for (size_t i = 0; i < n_in; i++) {
+        if (in[i].kind != ONNX_TENSOR) continue;
+        aril_dtype dtype = aril_dtype_of(in[i].tensor);
+        known |= in[i].known;
+        small |= aril_numel(in[i].tensor) == 1 && !aril_dtype_is_float(dtype);
+    }
+    atomic_store(small && !known ? &m->by_value : &m->dynamic, true);
 }
 
 aril_status aril__onnx_run(onnx_model *m, onnx_arena *a, size_t n_in, const onnx_value *in,
@@ -253,6 +282,7 @@ aril_status aril__onnx_run(onnx_model *m, onnx_arena *a, size_t n_in, const onnx
     run.arena.limit = m->max_memory;
     run.slot = aril__calloc(m->n_slots * sizeof *run.slot);
     if (!run.slot) return aril__fail(ARIL_ERR_MEMORY, "onnx: out of memory");
+    if (run.tracing) name_initializers(m);
     aril_status s = set_inputs(&run, n_in, in);
     if (s == ARIL_OK) s = run_nodes(&run, &m->main);
     for (int i = 0; i < m->n_out && s == ARIL_OK; i++) {
@@ -270,7 +300,11 @@ aril_status aril__onnx_run(onnx_model *m, onnx_arena *a, size_t n_in, const onnx
     for (size_t i = 0; i < run.arena.n_kept && s == ARIL_OK; i++)
         if (!aril__onnx_keep(a, run.arena.kept[i])) s = ARIL_ERR_MEMORY;
     aril__onnx_arena_free(&run.arena);
-    if (s == ARIL__ONNX_DYNAMIC) atomic_store(&m->dynamic, true);
+    if (s == ARIL__ONNX_DYNAMIC && run.open)
+        return aril__fail(ARIL_ERR_STATE,
+                          "%s: computes with sizes that are left open; they must be known",
+                          m->path);
+    if (s == ARIL__ONNX_DYNAMIC) note_dynamic(m, n_in, in);
     return s;
 }
 

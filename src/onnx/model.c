@@ -430,6 +430,8 @@ static aril_status set_initial(loading *l, onnx_slot slot, onnx_value v)
 
 static aril_status read_initializers(loading *l, names *s, const aril__message *graph)
 {
+    enum { REST = 32 << 20 }; /* bytes of weights that are in memory twice, at most */
+    int64_t copied = 0;
     static const char *const fields[] = { "initializer", "sparse_initializer" };
     for (int sparse = 0; sparse < 2; sparse++)
         for (size_t i = 0; i < aril__message_count(graph, fields[sparse]); i++) {
@@ -447,6 +449,10 @@ static aril_status read_initializers(loading *l, names *s, const aril__message *
                                         : aril__onnx_tensor(&l->m->arena, t, l->m->folder, &v);
             if (status == ARIL_OK) status = set_initial(l, slot, v);
             if (status < 0) return status;
+            if (v.kind == ONNX_TENSOR) copied += aril_numel(v.tensor) * 4;
+            if (copied < REST) continue;
+            aril__message_rest(l->m->file);
+            copied = 0;
         }
     return ARIL_OK;
 }
@@ -522,6 +528,7 @@ static aril_status read_model(onnx_model *m, const char *output)
     aril__bytes_free(&l.missing);
     if (status == ARIL_OK) status = list_ports(&l, graph);
     if (status == ARIL_OK) status = aril__message_check(m->file);
+    aril__message_rest(m->file);
     if (status == ARIL_OK && !(m->moved = alloc(&l, m->n_slots, sizeof *m->moved)))
         status = ARIL_ERR_MEMORY;
     return status;

@@ -3,6 +3,7 @@
 #define ARIL_ONNX_ONNX_H
 
 #include "aril/aril.h"
+#include "aril/value.h"
 #include "core/error.h"
 #include "core/memory.h"
 #include "formats/proto.h"
@@ -39,8 +40,9 @@ void aril__onnx_arena_free(onnx_arena *a);
 enum onnx_kind {
     ONNX_NONE, /* an optional input that is not given */
     ONNX_TENSOR,
-    ONNX_TEXT,     /* a tensor of strings */
-    ONNX_SEQUENCE, /* also the maps of ai.onnx.ml: pairs of a key and a value */
+    ONNX_TEXT, /* a tensor of strings */
+    ONNX_SEQUENCE,
+    ONNX_MAP,      /* of ai.onnx.ml */
     ONNX_OPTIONAL, /* an optional without an element; one with it is the element itself */
 };
 
@@ -57,6 +59,7 @@ typedef struct onnx_value {
         aril_tensor *tensor;
         const onnx_text *text;
         const struct onnx_sequence *sequence;
+        const struct onnx_map *map;
     };
 } onnx_value;
 
@@ -64,6 +67,17 @@ typedef struct onnx_sequence {
     size_t n;
     onnx_value *at;
 } onnx_sequence;
+
+typedef struct onnx_map {
+    onnx_value keys; /* strings, or a tensor of i64 */
+    onnx_sequence items;
+} onnx_map;
+
+/* values.c: to and from the values of programs. Tensors are borrowed, memory belongs to the
+ * arena. */
+aril_status aril__onnx_from_value(onnx_arena *a, const aril_value *v, onnx_value *out);
+/* A value of the innermost scope; NULL with an error. */
+aril_value *aril__onnx_to_value(const onnx_value *v);
 
 /* ---- reading ---- */
 
@@ -137,11 +151,12 @@ typedef struct onnx_model {
     const char **name;   /* of each slot, for messages */
     bool *tracked;       /* of each slot: a Gradient node differentiates with respect to it */
     aril_device device;
-    bool parameters;     /* floating-point initializers may change: they are not known */
-    bool *borrowed;      /* of each slot: its initializer belongs to a module; NULL: none do */
-    atomic_bool dynamic; /* some rule needs values: no traces */
-    int64_t max_trips;   /* of a loop; 0: no limit */
-    size_t max_memory;   /* of a run for values on the host; 0: no limit */
+    bool parameters;      /* floating-point initializers may change: they are not known */
+    bool *borrowed;       /* of each slot: its initializer belongs to a module; NULL: none do */
+    atomic_bool dynamic;  /* some rule needs values: no traces, */
+    atomic_bool by_value; /* or traces for values of small inputs */
+    int64_t max_trips;    /* of a loop; 0: no limit */
+    size_t max_memory;    /* of a run for values on the host; 0: no limit */
 } onnx_model;
 
 /* Reads a model. NULL with an error; one error lists all operators that are not supported. */
@@ -158,6 +173,7 @@ typedef struct onnx_run {
     onnx_arena arena;
     onnx_value *slot; /* tensors: references */
     bool tracing;
+    bool open; /* inputs have sizes that only the runs of the trace know */
 } onnx_run;
 
 /* Computes the outputs from the inputs: n_in values in the order of model->in, of which the last

@@ -2,6 +2,7 @@
 #include "onnx/program.h"
 
 #include "graph/program.h"
+#include "onnx/export.h"
 #include "onnx/rules.h"
 
 #include <stdlib.h>
@@ -10,10 +11,13 @@ static void run_model(void *ctx, aril_tensor *const *in, aril_tensor **out)
 {
     onnx_model *m = ctx;
     onnx_arena arena = { 0 };
+    bool tracing = aril__self()->tracer != NULL;
     onnx_value *v = aril__onnx_alloc(&arena, (size_t)(m->n_required + m->n_out), sizeof *v);
     if (!v) return;
     for (int i = 0; i < m->n_required; i++)
-        v[i] = (onnx_value){ .kind = ONNX_TENSOR, .tensor = in[i] };
+        v[i] = (onnx_value){ .kind = ONNX_TENSOR,
+                             .tensor = in[i],
+                             .known = tracing && !(in[i]->flags & ARIL__SYMBOLIC) };
     onnx_value *to = v + m->n_required;
     aril_status s = aril__onnx_run(m, &arena, (size_t)m->n_required, v, to);
     for (int i = 0; i < m->n_out && s == ARIL_OK; i++) {
@@ -37,7 +41,50 @@ static bool is_dynamic(void *ctx)
     return atomic_load(&((onnx_model *)ctx)->dynamic);
 }
 
-static const aril__program_kind loaded = { free_model, is_dynamic };
+static bool is_by_value(void *ctx)
+{
+    return atomic_load(&((onnx_model *)ctx)->by_value);
+}
+
+static bool is_tensor_type(const aril__message *type)
+{
+    const aril__message *tensor = aril__message_sub(type, "tensor_type");
+    return aril__message_has(type, "tensor_type") && aril__message_int(tensor, "elem_type") != 8;
+}
+
+/* Whether the model takes these, and returns tensors. */
+static bool takes_tensors(const onnx_model *m, aril_values in)
+{
+    bool all = in.n <= m->n_required;
+    for (int i = 0; i < in.n && all; i++)
+        all = aril_value_kind_of(in.at[i]) == ARIL_VALUE_TENSOR && is_tensor_type(m->in[i].type);
+    for (int i = 0; i < m->n_out && all; i++) all = is_tensor_type(m->out[i].type);
+    return all;
+}
+
+static bool run_values(void *ctx, aril_values in, aril_value **out, aril_status *status)
+{
+    onnx_model *m = ctx;
+    if (takes_tensors(m, in)) return false;
+    if (in.n < m->n_required || in.n > m->n_in) {
+        *status = aril__fail(ARIL_ERR_ARG, "%s: got %d inputs, expected %d", m->path, in.n,
+                             m->n_required);
+        return true;
+    }
+    onnx_arena arena = { 0 };
+    onnx_value *v = aril__onnx_alloc(&arena, (size_t)(in.n + m->n_out) + 1, sizeof *v);
+    aril_status s = v ? ARIL_OK : ARIL_ERR_MEMORY;
+    for (int i = 0; i < in.n && s == ARIL_OK; i++)
+        s = aril__onnx_from_value(&arena, in.at[i], &v[i]);
+    if (s == ARIL_OK) s = aril__onnx_run(m, &arena, (size_t)in.n, v, v + in.n);
+    for (int i = 0; i < m->n_out && s == ARIL_OK; i++)
+        if (!(out[i] = aril__onnx_to_value(&v[in.n + i]))) s = aril__latest_status();
+    aril__onnx_arena_free(&arena);
+    *status = s;
+    return true;
+}
+
+static const aril__program_kind loaded = { free_model, is_dynamic, run_values, is_by_value, true };
 
 aril_program *aril__onnx_program(onnx_model *m)
 {
@@ -137,9 +184,13 @@ void aril_onnx_operators(FILE *to)
             "test-onnx --operators` prints it: %zu operators\nand the versions of their operator "
             "sets that are supported. [How to load a model](onnx.md).\n\n",
             n);
-    fputs("| operator | domain | versions |\n|---|---|---|\n", to);
-    for (size_t i = 0; i < n; i++)
-        fprintf(to, "| %s | %s | %d to %d |\n", all[i]->name,
+    fputs("| operator | domain | versions | written for |\n|---|---|---|---|\n", to);
+    for (size_t i = 0; i < n; i++) {
+        fprintf(to, "| %s | %s | %d to %d |", all[i]->name,
                 *all[i]->domain ? all[i]->domain : "ai.onnx", all[i]->from,
                 all[i]->to ? all[i]->to : ONNX_NEWEST);
+        if (!*all[i]->domain) aril__export_list_ops(to, all[i]->name);
+        fputs(" |\n", to);
+    }
+    aril__export_list(to);
 }

@@ -318,7 +318,116 @@ static aril_status tree_ensemble(onnx_call *c)
     return give(c, 0, all);
 }
 
+/* ---- maps ---- */
+
+/* The classes of an attribute, strings or integers, as keys of a map. */
+static aril_status class_keys(onnx_call *c, const char *strings, const char *numbers,
+                              onnx_value *keys, size_t *n)
+{
+    const aril__message *list = aril__onnx_attribute(c, strings);
+    *n = list ? aril__message_count(list, "strings") : 0;
+    if (*n) {
+        onnx_text *t = aril__onnx_alloc(&c->run->arena, 1, sizeof *t);
+        if (!t || !(t->at = aril__onnx_alloc(&c->run->arena, *n, sizeof *t->at)))
+            return ARIL_ERR_MEMORY;
+        t->n = *n;
+        t->shape = ARIL_SHAPE((int64_t)*n);
+        for (size_t i = 0; i < *n; i++) t->at[i] = aril__message_bytes_at(list, "strings", i);
+        *keys = (onnx_value){ .kind = ONNX_TEXT, .text = t };
+        return ARIL_OK;
+    }
+    onnx_ints of = aril__onnx_attr_ints(c, numbers);
+    if (of.n < 1) return aril__onnx_fail(c, ARIL_ERR_FORMAT, "%s are missing", numbers);
+    *n = (size_t)of.n;
+    aril_tensor *t = aril_from(of.at, ARIL_SHAPE(of.n), ARIL_I64, aril_cpu());
+    *keys = (onnx_value){ .kind = ONNX_TENSOR, .tensor = t };
+    aril_status s = aril_tensor_status(t);
+    if (s == ARIL_OK && !aril__onnx_keep(&c->run->arena, t)) s = ARIL_ERR_MEMORY;
+    return s;
+}
+
+/* Scores [N,C] or [C]: for each row a map from classes to scores. */
+static aril_status zip_map(onnx_call *c)
+{
+    onnx_arena *a = &c->run->arena;
+    aril_tensor *x = in(c, 0);
+    onnx_value keys;
+    size_t classes;
+    aril_status s = class_keys(c, "classlabels_strings", "classlabels_int64s", &keys, &classes);
+    if (s < 0) return s;
+    if (aril_ndim(x) == 1) x = aril_unsqueeze(x, 0);
+    if (aril_ndim(x) != 2 || aril_size(x, 1) != (int64_t)classes)
+        return aril__onnx_fail(c, ARIL_ERR_SHAPE, "expected scores of %zu classes", classes);
+    if (aril_size(x, 0) < 0) return ARIL__ONNX_DYNAMIC;
+    onnx_sequence *q = aril__onnx_alloc(a, 1, sizeof *q);
+    if (!q) return ARIL_ERR_MEMORY;
+    q->n = (size_t)aril_size(x, 0);
+    if (!(q->at = aril__onnx_alloc(a, q->n, sizeof *q->at))) return ARIL_ERR_MEMORY;
+    for (size_t r = 0; r < q->n; r++) {
+        onnx_map *map = aril__onnx_alloc(a, 1, sizeof *map);
+        if (!map || !(map->items.at = aril__onnx_alloc(a, classes, sizeof *map->items.at)))
+            return ARIL_ERR_MEMORY;
+        map->keys = keys;
+        map->items.n = classes;
+        aril_tensor *row = aril_select(x, 0, (int64_t)r);
+        for (size_t k = 0; k < classes; k++) {
+            aril_tensor *score = aril_select(row, 0, (int64_t)k);
+            s = aril_tensor_status(score);
+            if (s == ARIL_OK && !aril__onnx_keep(a, score)) s = ARIL_ERR_MEMORY;
+            if (s < 0) return s;
+            map->items.at[k] = (onnx_value){ .kind = ONNX_TENSOR, .tensor = score };
+        }
+        q->at[r] = (onnx_value){ .kind = ONNX_MAP, .map = map };
+    }
+    return give_value(c, 0, (onnx_value){ .kind = ONNX_SEQUENCE, .sequence = q });
+}
+
+/* Whether key `of` of a map is entry i of a vocabulary. */
+static bool is_key(const onnx_value *vocabulary, const int64_t *word, size_t i,
+                   const onnx_value *keys, const int64_t *number, size_t of)
+{
+    if (vocabulary->kind == ONNX_TENSOR) return number && word[i] == number[of];
+    if (keys->kind != ONNX_TEXT) return false;
+    aril__slice a = vocabulary->text->at[i], b = keys->text->at[of];
+    return a.n == b.n && memcmp(a.at, b.at, a.n) == 0;
+}
+
+/* A map as the row [1,n] of its values, in the order of a vocabulary; 0 where it has none. */
+static aril_status dict_vectorizer(onnx_call *c)
+{
+    onnx_value vocabulary;
+    size_t n;
+    if (!given(c, 0) || c->in[0].kind != ONNX_MAP)
+        return aril__onnx_fail(c, ARIL_ERR_ARG, "input 0 is not a map");
+    aril_status s = class_keys(c, "string_vocabulary", "int64_vocabulary", &vocabulary, &n);
+    if (s < 0) return s;
+    const onnx_map *map = c->in[0].map;
+    const int64_t *word = NULL, *number = NULL;
+    if (vocabulary.kind == ONNX_TENSOR) word = aril_data(vocabulary.tensor);
+    if (map->keys.kind == ONNX_TENSOR) number = aril_data(map->keys.tensor);
+    aril_tensor **part = aril__onnx_alloc(&c->run->arena, n, sizeof *part), *zero = NULL;
+    if (!part) return ARIL_ERR_MEMORY;
+    for (size_t k = 0; k < map->items.n; k++)
+        if (map->items.at[k].kind != ONNX_TENSOR)
+            return aril__onnx_fail(c, ARIL_ERR_ARG, "the values of the map are not numbers");
+    for (size_t i = 0; i < n; i++) {
+        for (size_t k = 0; k < map->items.n && !part[i]; k++)
+            if (is_key(&vocabulary, word, i, &map->keys, number, k))
+                part[i] = aril_reshape(map->items.at[k].tensor, ARIL_SHAPE(1));
+        if (part[i]) continue;
+        if (!zero)
+            zero = aril_zeros(ARIL_SHAPE(1),
+                              map->items.n ? aril_dtype_of(map->items.at[0].tensor) : ARIL_F32,
+                              map->items.n ? aril_device_of(map->items.at[0].tensor)
+                                           : aril__onnx_device(c));
+        part[i] = zero;
+    }
+    return give(c, 0, aril_unsqueeze(aril_cat((aril_list){ (int)n, part }, 0), 0));
+}
+
 const onnx_rule aril__onnx_ml_rules[] = {
+    RULE_OF("ai.onnx.ml", "ZipMap", 1, zip_map),
+    RULE_OF("ai.onnx.ml", "DictVectorizer", 1, dict_vectorizer),
     RULE_OF("ai.onnx.ml", "LabelEncoder", 2, label_encoder),
     RULE_OF("ai.onnx.ml", "ArrayFeatureExtractor", 1, array_feature_extractor),
     RULE_OF("ai.onnx.ml", "Binarizer", 1, binarizer),

@@ -232,7 +232,7 @@ static bool step_compiled(compiled_step *s, const aril_batch *b, aril__results *
     aril_tensor *in[PARTS], *out[RESULTS + 1] = { NULL }, **at[RESULTS];
     int n_in;
     if (gather_inputs(s, b, in, &n_in) < 0) return false;
-    if (!aril__compiled_run(s->program, (aril_list){ n_in, in }, out, status)) return false;
+    if (!aril__compiled_run(s->program, (aril_list){ n_in, in }, false, out, status)) return false;
     int n = results_of(s, r, at);
     for (int i = 0; i < n && *status == ARIL_OK; i++) *at[i] = out[i];
     return true;
@@ -241,7 +241,7 @@ static bool step_compiled(compiled_step *s, const aril_batch *b, aril__results *
 aril_status aril__model_step(aril_model *m, aril__step_kind kind, const aril_batch *b,
                              aril__step_plan plan, aril__results *r)
 {
-    bool tries = !m->eager && aril__self()->tracer == NULL && aril__compiling(m->device);
+    bool tries = !m->eager && aril__self()->tracer == NULL && aril__compiling();
     compiled_step *s = tries ? step_of(m, kind) : NULL;
     const char *why =
         s != NULL && aril__compiled_reason(s->program) == NULL ? obstacle(m, kind) : NULL;
@@ -285,7 +285,7 @@ const char *aril_model_eager_reason(const aril_model *m)
 {
     if (m == NULL) return NULL;
     if (m->eager) return "the model was compiled with .eager";
-    if (!aril__compiling(m->device)) return "ARIL_JIT=1 is needed on this device";
+    if (!aril__compiling()) return "ARIL_JIT=0 in the environment";
     for (int k = 0; m->programs != NULL && k < ARIL__STEP_KINDS; k++) {
         const char *why = aril__compiled_reason(m->programs->step[k].program);
         if (why != NULL) return why;

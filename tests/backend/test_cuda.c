@@ -9,6 +9,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 /* The GPU; NULL, after skipping the test, if there is none. */
@@ -153,6 +154,35 @@ TEST(out_of_memory_is_an_error_that_passes)
     aril_drop(big);
     aril_tensor *small = aril_add(kept, aril_ones(ARIL_SHAPE(1000), ARIL_F32, d->id));
     CHECK_NEAR(aril_item(aril_amax(small, ARIL_ALL)), 2, 0);
+    CHECK(aril_ok());
+}
+
+/* What a child of this process gets when it uses the GPU: 0 for an error that says why. */
+static int use_in_child(aril_tensor *x)
+{
+    alarm(20); /* it must not hang either */
+    double sum = aril_item(aril_sum(aril_add(x, x), ARIL_ALL));
+    if (aril_ok()) return 1;
+    if (!strstr(aril_error(), "fork()")) return 2;
+    aril_clear_error();
+    aril_tensor *here = aril_ones(ARIL_SHAPE(10), ARIL_F32, aril_cpu());
+    return sum == sum || aril_item(aril_sum(here, ARIL_ALL)) != 10 ? 3 : 0;
+}
+
+TEST(a_forked_child_is_told_that_it_cannot_use_the_gpu)
+{
+    aril__device *d = gpu();
+    if (!d) return;
+    ARIL_SCOPE;
+    aril_tensor *x = aril_ones(ARIL_SHAPE(1000), ARIL_F32, d->id);
+    CHECK_NEAR(aril_item(aril_sum(x, ARIL_ALL)), 1000, 0);
+    pid_t child = fork();
+    if (child == 0) _exit(use_in_child(x));
+    int status = 0;
+    CHECK(child > 0 && waitpid(child, &status, 0) == child);
+    CHECK(WIFEXITED(status));
+    CHECK_INT(WEXITSTATUS(status), 0);
+    CHECK_NEAR(aril_item(aril_sum(aril_add(x, x), ARIL_ALL)), 2000, 0);
     CHECK(aril_ok());
 }
 

@@ -188,7 +188,28 @@ TEST(every_formula_compiles_in_u64)
     check_all(ARIL_U64);
 }
 
-/* Casts from every dtype to every other. */
+/* Adds casts of all inputs to a dtype, and their sum. */
+static void add_casts(aril_fused *f, const aril_dtype *from, int n, aril_dtype to)
+{
+    for (int i = 0; i < n; i++) {
+        f->step[f->n_steps++] = (aril_fused_step){ .op = "cast",
+                                                   .formula = "a",
+                                                   .names = "a",
+                                                   .n_in = 1,
+                                                   .in = { (uint8_t)ARIL_FUSED_INPUT(i) },
+                                                   .type = (uint8_t)from[i],
+                                                   .dtype = (uint8_t)to };
+        if (i == 0) continue;
+        aril_fused_step sum = step_of(aril__op_find("add"), to);
+        sum.in[0] = (uint8_t)(f->n_steps - 2);
+        sum.in[1] = (uint8_t)(f->n_steps - 1);
+        f->step[f->n_steps++] = sum;
+    }
+    f->out[f->n_out++] =
+        (aril_fused_output){ .step = (uint8_t)(f->n_steps - 1), .dtype = (uint8_t)to };
+}
+
+/* Casts from every dtype to every other: two results for each kernel. */
 TEST(every_cast_compiles)
 {
     static const aril_dtype all[] = { ARIL_BOOL, ARIL_U8,  ARIL_U16, ARIL_U32, ARIL_U64,
@@ -196,25 +217,12 @@ TEST(every_cast_compiles)
                                       ARIL_BF16, ARIL_F32, ARIL_F64 };
     enum { N = sizeof all / sizeof *all };
     aril_cuda_fused_types t = { 0 };
-    aril_fused f = { .n_in = N, .n_out = 1 };
     for (int i = 0; i < N; i++) t.dtype[i] = (uint8_t)all[i];
-    for (int to = 0; to < N && !test_failed(); to++) {
-        f.n_steps = 0;
-        for (int i = 0; i < N; i++) {
-            f.step[f.n_steps++] = (aril_fused_step){ .op = "cast",
-                                                     .formula = "a",
-                                                     .names = "a",
-                                                     .n_in = 1,
-                                                     .in = { (uint8_t)ARIL_FUSED_INPUT(i) },
-                                                     .type = (uint8_t)all[i],
-                                                     .dtype = (uint8_t)all[to] };
-            if (i == 0) continue;
-            aril_fused_step sum = step_of(aril__op_find("add"), all[to]);
-            sum.in[0] = (uint8_t)(f.n_steps - 2);
-            sum.in[1] = (uint8_t)(f.n_steps - 1);
-            f.step[f.n_steps++] = sum;
-        }
-        finish(&f, &t);
+    for (int to = 0; to < N && !test_failed(); to += 2) {
+        aril_fused f = { .n_in = N };
+        add_casts(&f, all, N, all[to]);
+        if (to + 1 < N) add_casts(&f, all, N, all[to + 1]);
+        check_compiles(&f, &t);
     }
 }
 
@@ -227,6 +235,146 @@ TEST(what_cannot_be_compiled_is_refused)
     f = recipe_begin(ARIL_F8E8M0, &t);
     add_step(&f, aril__op_find("add"), ARIL_F32);
     CHECK_STR(aril_cuda_fused_refuses(&f, &t), "a dtype that only stores");
+}
+
+/* ---- rows ---- */
+
+static aril_fused_step row_step(const char *op, aril_dtype type, int a, int b)
+{
+    static const char *const names[] = { "sum", "mean", "amax" };
+    static const uint8_t reduces[] = { ARIL_FUSED_SUM, ARIL_FUSED_MEAN, ARIL_FUSED_MAX };
+    for (int i = 0; i < 3; i++)
+        if (strcmp(op, names[i]) == 0)
+            return (aril_fused_step){ .op = op,
+                                      .names = "a",
+                                      .n_in = 1,
+                                      .in = { (uint8_t)a },
+                                      .type = (uint8_t)type,
+                                      .dtype = (uint8_t)type,
+                                      .reduce = reduces[i],
+                                      .by_row = true };
+    if (strcmp(op, "dropout") == 0)
+        return (aril_fused_step){ .op = op,
+                                  .formula = "u >= p0 ? a * p1 + p2 : K(0)",
+                                  .names = "ua",
+                                  .n_in = 2,
+                                  .in = { (uint8_t)a, (uint8_t)b },
+                                  .type = (uint8_t)type,
+                                  .dtype = (uint8_t)type,
+                                  .p = { 0.1, 1.1 } };
+    aril_fused_step s = step_of(aril__op_find(op), type);
+    s.in[0] = (uint8_t)a;
+    s.in[1] = (uint8_t)b;
+    return s;
+}
+
+/* A chain as softmax, normalization, dropout and sums over rows make it: inputs are x, statistics
+ * by rows, a weight, a key. */
+static aril_fused rows_recipe(aril_dtype dtype, aril_dtype wide, aril_cuda_fused_types *t)
+{
+    enum { X = ARIL_FUSED_INPUT(0), STAT = ARIL_FUSED_INPUT(1), WEIGHT = ARIL_FUSED_INPUT(2) };
+    aril_fused f = { .n_in = 4, .n_out = 4, .ndim = 3, .dim = { 2, 3, 768 }, .rows = true };
+    int n = 0;
+    memset(t, 0, sizeof *t);
+    memset(t->dtype, dtype, sizeof t->dtype);
+    t->dtype[1] = (uint8_t)wide;
+    t->dtype[3] = ARIL_U64;
+    f.by_row[1] = t->by_row[1] = true;
+    f.is_key[3] = true;
+    f.step[n++] = (aril_fused_step){ .op = "cast",
+                                     .formula = "a",
+                                     .names = "a",
+                                     .n_in = 1,
+                                     .in = { X },
+                                     .type = (uint8_t)dtype,
+                                     .dtype = (uint8_t)wide };
+    f.step[n++] = row_step("amax", wide, 0, 0);
+    f.step[n++] = row_step("sub", wide, 0, 1);
+    f.step[n++] = row_step("exp", wide, 2, 0);
+    f.step[n++] = row_step("sum", wide, 3, 0);
+    f.step[n++] = row_step("reciprocal", wide, 4, 0);
+    f.step[n - 1].by_row = true;
+    f.step[n++] = row_step("mul", wide, 3, 5);
+    f.step[n++] = row_step("mean", wide, 6, 0);
+    f.step[n++] = row_step("sub", wide, 6, 7);
+    f.step[n++] = row_step("mul", wide, 8, STAT);
+    f.step[n++] = row_step("dropout", wide, ARIL_FUSED_INPUT(3), 9);
+    f.step[n++] = row_step("mul", wide, 10, WEIGHT);
+    f.n_steps = n;
+    f.out[0] = (aril_fused_output){ .step = 11, .dtype = (uint8_t)wide };
+    f.out[1] = (aril_fused_output){
+        .step = 7, .dtype = (uint8_t)wide, .reduce = ARIL_FUSED_EACH_ROW, .axes = 4
+    };
+    f.out[2] = (aril_fused_output){
+        .step = 9, .dtype = (uint8_t)wide, .reduce = ARIL_FUSED_SUM, .axes = 3, .dropped = 3
+    };
+    f.out[3] = (aril_fused_output){
+        .step = 6, .dtype = (uint8_t)wide, .reduce = ARIL_FUSED_MEAN, .axes = 7, .dropped = 7
+    };
+    return f;
+}
+
+static void check_rows(aril_dtype dtype, aril_dtype wide, int64_t length, int width, int threads)
+{
+    aril_cuda_fused_types t;
+    aril_fused f = rows_recipe(dtype, wide, &t);
+    CHECK(aril_cuda_fused_by_rows(&f));
+    CHECK(aril_cuda_rows_class(&f, length, width, &t));
+    CHECK_INT(t.threads, threads);
+    CHECK(aril_cuda_fused_refuses(&f, &t) == NULL);
+    check_compiles(&f, &t);
+}
+
+TEST(rows_of_a_warp_compile)
+{
+    check_rows(ARIL_BF16, ARIL_F32, 256, 8, 32);
+}
+
+TEST(rows_of_a_block_compile)
+{
+    check_rows(ARIL_F32, ARIL_F32, 2048, 4, 192);
+}
+
+TEST(rows_in_double_compile)
+{
+    check_rows(ARIL_F64, ARIL_F64, 100, 1, 32);
+}
+
+/* Classes: few threads first, at most 32 elements for each, and what they hold fits in
+ * registers. */
+TEST(rows_have_classes)
+{
+    aril_cuda_fused_types t;
+    aril_fused f = rows_recipe(ARIL_BF16, ARIL_F32, &t);
+    static const struct {
+        int64_t n;
+        int width, outputs, threads, chunks;
+    } want[] = { { 64, 8, 1, 32, 1 },     { 768, 8, 1, 32, 3 },    { 1024, 8, 1, 32, 4 },
+                 { 1032, 8, 1, 64, 3 },   { 3072, 8, 1, 96, 4 },   { 16384, 8, 1, 512, 4 },
+                 { 999, 1, 1, 32, 32 },   { 768, 8, 3, 64, 2 },    { 3072, 8, 3, 192, 2 },
+                 { 16384, 8, 3, 512, 4 }, { 16384, 2, 1, 512, 16 } };
+    for (size_t i = 0; i < sizeof want / sizeof *want; i++) {
+        f.n_out = want[i].outputs;
+        CHECK(aril_cuda_rows_class(&f, want[i].n, want[i].width, &t));
+        CHECK_INT(t.threads, want[i].threads);
+        CHECK_INT(t.chunks, want[i].chunks);
+        CHECK_INT(t.width, want[i].width);
+    }
+    CHECK(!aril_cuda_rows_class(&f, 16385, 1, &t));
+}
+
+TEST(what_rows_cannot_do_is_refused)
+{
+    aril_cuda_fused_types t;
+    aril_fused f = rows_recipe(ARIL_F32, ARIL_F32, &t);
+    f.out[2].axes = 2;
+    CHECK_STR(aril_cuda_fused_refuses(&f, &t), "a reduction");
+    f = rows_recipe(ARIL_F32, ARIL_F32, &t);
+    f.dim[2] = 1;
+    CHECK_STR(aril_cuda_fused_refuses(&f, &t), "rows of one element");
+    f = rows_recipe(ARIL_F32, ARIL_F32, &t);
+    f.step[7].in[0] = 1;
+    CHECK_STR(aril_cuda_fused_refuses(&f, &t), "a reduction of what has one element for each row");
 }
 
 /* Widths: 16 bytes of the widest element, 8 elements at the most. */

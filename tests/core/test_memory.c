@@ -7,6 +7,7 @@
 #include <pthread.h>
 #include <stdint.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/resource.h>
 
 static aril_memory_stats stats(void)
@@ -430,4 +431,41 @@ TEST(training_steps_cause_no_page_faults)
               (long)(b.ru_minflt - a.ru_minflt));
     CHECK(stats().live + stats().cached <= stats().peak + stats().peak / 8 + (16 << 20));
     for (int i = 0; i < 4; i++) aril_release(w[i]);
+}
+
+/* Whatever op lacks memory is named, also where the result has more elements than there can be. */
+TEST(errors_of_memory_name_the_op)
+{
+    ARIL_SCOPE;
+    aril_tensor *one = aril_ones(ARIL_SHAPE(1), ARIL_F32, aril_cpu());
+    aril_tensor *tall = aril_expand(one, ARIL_SHAPE(1 << 20, 1));
+    aril_tensor *wide = aril_expand(one, ARIL_SHAPE(1, (int64_t)1 << 40));
+    aril_tensor *some = aril_expand(one, ARIL_SHAPE((int64_t)1 << 46));
+    struct {
+        aril_tensor *y;
+        const char *begins;
+    } calls[] = {
+        { aril_add(tall, wide), "add: too many elements in [1048576,1099511627776]" },
+        { aril_matmul(tall, wide), "matmul: too many elements in [" },
+        { aril_neg(some), "neg: out of memory: " },
+        { aril_cat(ARIL_LIST(some, some), 0), "cat: out of memory: " },
+    };
+    for (size_t i = 0; i < sizeof calls / sizeof *calls; i++) {
+        aril_tensor *y = calls[i].y;
+        const char *text = aril_tensor_error(y);
+        CHECK_MSG(strncmp(text, calls[i].begins, strlen(calls[i].begins)) == 0, "%s", text);
+    }
+    aril_clear_error();
+    aril_tensor *a = floats(1000), *b = floats(1000);
+    aril_memory_set_limit(aril_cpu(), aril_memory(aril_cpu()).live + 1);
+    aril_add(a, b); /* the short way */
+    aril_memory_set_limit(aril_cpu(), 0);
+    CHECK_MSG(strncmp(aril_error(), "add: out of memory: 4000 bytes on cpu", 37) == 0, "%s",
+              aril_error());
+    aril_clear_error();
+    aril_memory_set_limit(aril_cpu(), aril_memory(aril_cpu()).live + 1);
+    aril_empty(ARIL_SHAPE(1000), ARIL_F32, aril_cpu()); /* no op: not the name of the last */
+    aril_memory_set_limit(aril_cpu(), 0);
+    CHECK_MSG(!strstr(aril_error(), "add"), "%s", aril_error());
+    aril_clear_error();
 }

@@ -234,11 +234,133 @@ TEST(a_function_of_a_graph)
         CHECK_NEAR(aril_item(out[0]), i, 0);
     }
     CHECK_NEAR(aril_item(aril_variable_value(n)), 14, 0);
+    aril_tensor *leaf = aril_ones(ARIL_SHAPE(2), ARIL_F32, aril_cpu()), *y;
+    aril_set_requires_grad(leaf, true);
+    CHECK(aril_program_run(f, ARIL_LIST(aril_neg(leaf)), &y) < 0);
+    CHECK_MSG(strstr(aril_error(), "aril_detach"), "%s", aril_error());
+    aril_clear_error();
     CHECK(!aril_graph_function((aril_list){ 0 }, ARIL_LIST(mean), (aril_list){ 0 }));
     CHECK_MSG(strstr(aril_error(), "depend on the placeholder 'x'"), "%s", aril_error());
     aril_clear_error();
     aril_program_free(f);
     aril_graph_free(g);
+}
+
+/* The text of a program's graph; in static memory. */
+static const char *text_of(aril_program *p)
+{
+    static char text[8192];
+    FILE *f = tmpfile();
+    aril_program_print(p, f);
+    rewind(f);
+    text[fread(text, 1, sizeof text - 1, f)] = '\0';
+    fclose(f);
+    return text;
+}
+
+/* Passes, as of compiled functions. */
+TEST(parts_of_a_graph_are_optimized)
+{
+    ARIL_SCOPE;
+    aril_graph *g = aril_graph_new("chain");
+    aril_tensor *x = aril_placeholder(g, "x", ARIL_SHAPE(-1, D), ARIL_F32);
+    aril_tensor *w = aril_variable(g, "w", numbers(ARIL_SHAPE(D, D), 1));
+    aril_tensor *y = aril_matmul(x, w), *unused = aril_exp(y);
+    for (int i = 0; i < 3; i++) y = aril_tanh(aril_add_scalar(y, i));
+    aril_tensor *same = aril_sub(y, aril_mul_scalar(y, 1)); /* x * 1 is left out */
+    aril_program *f = aril_graph_function(ARIL_LIST(x), ARIL_LIST(y, same), (aril_list){ 0 });
+    CHECK_MSG(f && aril_ok(), "%s", aril_error());
+    const char *text = text_of(f);
+    CHECK_MSG(strstr(text, "fused_2(") && !strstr(text, "exp"), "%s", text);
+    aril_session *s = aril_session_new(g, aril_cpu());
+    aril_tensor *xs = numbers(ARIL_SHAPE(3, D), 2), *out[2], *by_function[2], *want;
+    CHECK_INT(aril_session_run(s, ARIL_FEEDS({ x, xs }), ARIL_LIST(y, same), out), ARIL_OK);
+    CHECK_INT(aril_program_run(f, ARIL_LIST(xs), by_function), ARIL_OK);
+    want = aril_matmul(xs, aril_variable_value(w));
+    for (int i = 0; i < 3; i++) want = aril_tanh(aril_add_scalar(want, i));
+    check_near(out[0], want, "session");
+    CHECK(are_equal(out[0], by_function[0]));
+    CHECK(are_equal(out[1], aril_zeros_like(want)));
+    CHECK_INT(aril_session_run(s, ARIL_FEEDS({ x, xs }), ARIL_LIST(unused), out), ARIL_OK);
+    aril_program_free(f);
+    aril_session_free(s);
+    aril_graph_free(g);
+}
+
+/* More sets of fetches than a session keeps programs for, and a graph that grows meanwhile. */
+TEST(many_sets_of_fetches)
+{
+    ARIL_SCOPE;
+    enum { MANY = 80 };
+    aril_graph *g = aril_graph_new(NULL);
+    aril_tensor *x = aril_placeholder(g, "x", ARIL_SHAPE(4), ARIL_F32), *y[MANY], *out[2];
+    aril_session *s = aril_session_new(g, aril_cpu());
+    aril_tensor *xs = aril_ones(ARIL_SHAPE(4), ARIL_F32, aril_cpu());
+    for (int round = 0; round < 3; round++)
+        for (int i = 0; i < MANY; i++) {
+            ARIL_SCOPE;
+            if (round == 0) y[i] = i ? aril_add(y[i - 1], x) : x;
+            CHECK_INT(aril_session_run(s, ARIL_FEEDS({ x, xs }), ARIL_LIST(y[i], y[i / 2]), out),
+                      ARIL_OK);
+            CHECK_NEAR(aril_item(aril_select(out[0], 0, 1)), i + 1, 0);
+            CHECK_NEAR(aril_item(aril_select(out[1], 0, 1)), i / 2 + 1, 0);
+        }
+    aril_session_free(s);
+    aril_graph_free(g);
+}
+
+/* A fetched assignment is a value of its own: later runs do not change it. */
+TEST(fetched_assignments_stay_as_they_are)
+{
+    ARIL_SCOPE;
+    aril_graph *g = aril_graph_new(NULL);
+    aril_tensor *w = aril_variable(g, "w", aril_zeros(ARIL_SHAPE(100), ARIL_F32, aril_cpu()));
+    aril_tensor *up = aril_assign_add(w, aril_ones(ARIL_SHAPE(100), ARIL_F32, aril_cpu()));
+    aril_session *s = aril_session_new(g, aril_cpu());
+    aril_tensor *out[3][2];
+    for (int i = 0; i < 3; i++)
+        CHECK_INT(aril_session_run(s, (aril_feeds){ 0 }, ARIL_LIST(up, up), out[i]), ARIL_OK);
+    for (int i = 0; i < 3; i++)
+        for (int k = 0; k < 2; k++) CHECK_NEAR(aril_item(aril_select(out[i][k], 0, 7)), i + 1, 0);
+    aril_fill_(out[2][0], 9);
+    CHECK_NEAR(aril_item(aril_select(out[2][1], 0, 7)), 3, 0);
+    CHECK_NEAR(aril_item(aril_select(aril_variable_value(w), 0, 7)), 3, 0);
+    aril_session_free(s);
+    aril_graph_free(g);
+}
+
+/* Parts of a graph on a device, values with and without one, for sessions on either. */
+TEST(nodes_are_placed_on_devices)
+{
+    aril_device there = test_device();
+    aril_tensor *first = numbers(ARIL_SHAPE(D, H), 3), *xs = numbers(ARIL_SHAPE(2, D), 4);
+    aril_tensor *shift = numbers(ARIL_SHAPE(H), 5);
+    aril_tensor *want = aril_tanh(aril_add(aril_matmul(xs, first), shift));
+    for (int k = 0; k < 4; k++) {
+        ARIL_SCOPE;
+        aril_device of_session = k & 1 ? there : aril_cpu(), of_node = k & 2 ? there : aril_cpu();
+        aril_graph *g = aril_graph_new("placed");
+        aril_tensor *x = aril_placeholder(g, "x", ARIL_SHAPE(-1, D), ARIL_F32), *out[3], *dw;
+        aril_tensor *w = aril_variable(g, "w", first), *h = aril_matmul(x, w), *y;
+        {
+            ARIL_DEVICE(of_node);
+            y = aril_tanh(aril_add(h, shift));
+        }
+        aril_tensor *z = aril_add(aril_neg(x), aril_to(xs, there)); /* a value with a device */
+        aril_tensor *loss = aril_sum(y, ARIL_ALL);
+        CHECK_INT(aril_gradients(loss, ARIL_LIST(w), &dw, (aril_grad_opts){ 0 }), ARIL_OK);
+        aril_session *s = aril_session_new(g, of_session);
+        CHECK_INT(aril_session_run(s, ARIL_FEEDS({ x, xs }), ARIL_LIST(y, z, dw), out), ARIL_OK);
+        CHECK_MSG(aril_ok(), "%s", aril_error());
+        CHECK(aril_device_equal(aril_device_of(out[0]), of_node));
+        CHECK(aril_device_equal(aril_device_of(out[1]), of_session));
+        check_near(aril_to(out[0], aril_cpu()), want, "placed");
+        check_near(aril_to(out[1], aril_cpu()), aril_zeros_like(xs), "a constant elsewhere");
+        aril_tensor *g_h = aril_sub(aril_ones_like(want), aril_square(want));
+        check_near(aril_to(out[2], aril_cpu()), aril_matmul(aril_t(xs), g_h), "gradient");
+        aril_session_free(s);
+        aril_graph_free(g);
+    }
 }
 
 /* Each run draws other numbers, and the gradient sees the mask of its run. */

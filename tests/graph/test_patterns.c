@@ -1,6 +1,9 @@
 /* Passes that replace nodes by others: golden texts before and after, and the same results. */
 #include "aril/aril.h"
+#include "ops/table/rows.h"
+#include "ops/vision/conv.h"
 #include "support/compare.h"
+#include "support/device.h"
 #include "support/test.h"
 
 #include <math.h>
@@ -52,7 +55,8 @@ static void check_in(const pattern *p, const char *passes, aril_dtype dtype)
     char before[3000], after[3000];
     aril_tensor *in[INPUTS], *want[1], *got[1];
     for (int i = 0; i < p->n_in; i++)
-        in[i] = aril_cast(aril_add_scalar(aril_rand(p->in[i], ARIL_F32, aril_cpu()), -0.25), dtype);
+        in[i] = test_there(
+            aril_cast(aril_add_scalar(aril_rand(p->in[i], ARIL_F32, aril_cpu()), -0.25), dtype));
     run(p, "none", in, want, before, sizeof before);
     run(p, passes, in, got, after, sizeof after);
     CHECK_MSG(aril_ok(), "%s", aril_error());
@@ -359,6 +363,82 @@ TEST(batch_normalization_takes_a_residual)
     check(&p, "-fuse");
 }
 
+/* On devices whose convolutions add residuals. */
+static bool has_conv_add(void)
+{
+    int n = 0;
+    aril__rows_of(test_device().kind, &aril__op_conv_add, 0, NULL, &n);
+    return n > 0;
+}
+
+FN(convolution_with_residual)
+{
+    (void)ctx;
+    aril_tensor *y = aril_conv2d(in[0], in[1], in[2], (aril_conv_opts){ 0 });
+    out[0] = aril_relu(aril_add(in[3], y));
+}
+
+TEST(a_convolution_takes_a_residual)
+{
+    static const pattern p = {
+        convolution_with_residual,
+        4,
+        { { 4, { 2, 3, 6, 6 } }, { 4, { 4, 3, 3, 3 } }, { 1, { 4 } }, { 4, { 2, 4, 4, 4 } } },
+        1e-5,
+        "%5: f32[2,4,4,4] = conv(%1, %2, %3)\n"
+        "%6: f32[2,4,4,4] = add(%4, %5)\n"
+        "%7: f32[2,4,4,4] = relu(%6)\n"
+        "return %7\n",
+        "%8: f32[2,4,4,4] = conv_add(%1, %2, %3, %4, activation=1)\n"
+        "return %8\n"
+    };
+    if (!has_conv_add()) SKIP("no kernel for convolutions with a residual");
+    check(&p, NULL);
+}
+
+FN(normalized_with_residual)
+{
+    (void)ctx;
+    aril_tensor *y = aril_conv2d(in[0], in[1], NULL, (aril_conv_opts){ .padding = { 1 } });
+    aril_tensor *var = aril_square(in[4]);
+    y = aril_batch_norm(y, in[2], in[3], in[4], var, (aril_batch_norm_opts){ .eval = true });
+    out[0] = aril_relu(aril_add(y, in[5]));
+}
+
+TEST(a_folded_convolution_takes_the_residual)
+{
+    static const pattern p = {
+        normalized_with_residual,
+        6,
+        { { 4, { 2, 3, 18, 18 } },
+          { 4, { 4, 3, 3, 3 } },
+          { 1, { 4 } },
+          { 1, { 4 } },
+          { 1, { 4 } },
+          { 4, { 2, 4, 18, 18 } } },
+        1e-3,
+        "%7: f32[2,4,18,18] = conv(%1, %2, -, pad=[1,1,1,1])\n"
+        "%8: f32[4] = square(%5)\n"
+        "%9: f32[2,4,18,18] = batch_norm_eval(%7, %3, %4, %5, %8, -)\n"
+        "%10: f32[2,4,18,18] = add(%9, %6)\n"
+        "%11: f32[2,4,18,18] = relu(%10)\n"
+        "return %11\n",
+        "%8: f32[4] = square(%5)\n"
+        "%13: f32[4] = add(%8, 1e-05)\n"
+        "%14: f32[4] = rsqrt(%13)\n"
+        "%15: f32[4] = mul(%14, %3)\n"
+        "%16: f32[4] = neg(%5)\n"
+        "%17: f32[4] = mul(%16, %15)\n"
+        "%18: f32[4] = add(%17, %4)\n"
+        "%19: f32[4,1,1,1] = unsqueeze(%15, mask=14)\n"
+        "%20: f32[4,3,3,3] = mul(%2, %19)\n"
+        "%22: f32[2,4,18,18] = conv_add(%1, %20, %18, %6, pad=[1,1,1,1], activation=1)\n"
+        "return %22\n"
+    };
+    if (!has_conv_add()) SKIP("no kernel for convolutions with a residual");
+    check(&p, "-fuse");
+}
+
 FN(normalized_in_training)
 {
     (void)ctx;
@@ -508,4 +588,71 @@ TEST(what_depends_on_shapes_is_computed_once)
                                "%9: f32[4] = square_grad(%8, %1, -)\n"
                                "return %9\n" };
     check(&p, NULL);
+}
+
+/* ---- what GPUs add to a product ---- */
+
+/* A block of a residual network in inference: 1 x 1 convolution, normalization, shortcut, ReLU. */
+FN(block_in_inference)
+{
+    (void)ctx;
+    aril_tensor *y = aril_conv2d(in[0], in[1], NULL, (aril_conv_opts){ 0 });
+    y = aril_batch_norm(y, in[2], in[2], in[2], in[2], (aril_batch_norm_opts){ .eval = true });
+    out[0] = aril_relu(aril_add(y, in[3]));
+    out[1] = aril_relu(aril_add(aril_conv2d(in[0], in[1], in[2], (aril_conv_opts){ 0 }), in[3]));
+}
+
+/* Two paths to the input of a block: the gradients of a 1 x 1 convolution and of the shortcut. */
+FN(block_in_training)
+{
+    (void)ctx;
+    aril_tensor *x = aril_detach(in[0]), *w = aril_detach(in[1]);
+    aril_set_requires_grad(x, true);
+    aril_set_requires_grad(w, true);
+    aril_tensor *y = aril_relu(aril_conv2d(x, w, in[2], (aril_conv_opts){ 0 }));
+    aril_tensor *loss =
+        aril_add(aril_sum(aril_mul(y, in[3]), ARIL_ALL), aril_sum(aril_square(x), ARIL_ALL));
+    aril_gradients(loss, ARIL_LIST(x, w), out, (aril_grad_opts){ 0 });
+}
+
+static void check_block(aril_fn *fn, aril_dtype dtype, bool last)
+{
+    ARIL_SCOPE;
+    aril_shape shape[4] = { ARIL_SHAPE(4, 16, 9, 8), ARIL_SHAPE(32, 16, 1, 1), ARIL_SHAPE(32),
+                            ARIL_SHAPE(4, 32, 9, 8) };
+    aril_tensor *in[4], *got[2], *want[2];
+    for (int i = 0; i < 4; i++) {
+        in[i] = aril_cast(aril_randn(shape[i], ARIL_F32, aril_cpu()), dtype);
+        if (i == 2) in[i] = aril_add_scalar(aril_abs(in[i]), 0.5);
+        if (last && i != 2) in[i] = aril_channels_last(in[i]);
+        in[i] = aril_to(in[i], test_device());
+    }
+    if (fn == block_in_inference) { /* what is not a number stays so */
+        aril_tensor *bad = aril_narrow(aril_narrow(in[0], 0, 1, 1), 2, 3, 1);
+        aril_fill_(bad, NAN);
+    }
+    fn(NULL, in, want);
+    aril_program *p = aril_jit(fn, NULL, (aril_jit_opts){ 0 });
+    for (int round = 0; round < 2; round++) {
+        CHECK_INT(aril_program_run(p, (aril_list){ 4, in }, got), ARIL_OK);
+        for (int k = 0; k < 2; k++) {
+            double most = aril_dtype_of(in[0]) == ARIL_F32 ? 1e-4 : 5e-2;
+            char *why = test_difference(aril_to(got[k], aril_cpu()), aril_to(want[k], aril_cpu()),
+                                        most, most * (k ? 8 : 5));
+            CHECK_MSG(!why, "%s, %s, result %d: %s", aril_dtype_name(dtype),
+                      last ? "channels last" : "contiguous", k, why);
+        }
+    }
+    aril_program_free(p);
+}
+
+TEST(blocks_of_residual_networks_are_as_single_ops)
+{
+    static const aril_dtype dtypes[] = { ARIL_BF16, ARIL_F16, ARIL_F32 };
+    aril_seed(5);
+    for (int t = 0; t < 3 && !test_failed(); t++)
+        for (int last = 0; last < 2; last++) {
+            check_block(block_in_inference, dtypes[t], last);
+            check_block(block_in_training, dtypes[t], last);
+        }
 }

@@ -419,8 +419,59 @@ static void check_all_or_nothing(const char *name)
 TEST(a_step_without_memory_changes_nothing)
 {
     ONLY_ON_CPU("allocations of the host");
-    const char *const names[] = { "adam", "muon", "adafactor" };
+    const char *const names[] = { "adam", "lamb", "lars", "nadam", "muon", "adafactor" };
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) check_all_or_nothing(names[i]);
+}
+
+/* The same where device memory runs out: the limit rises until the step fits, and each step that
+ * does not leaves parameters and state as they are. */
+static void check_limited(const char *name)
+{
+    enum { N = 4 };
+    ARIL_SCOPE;
+    aril_tensor *p[N];
+    aril_optim *opt = NULL;
+    for (int i = 0; i < N; i++)
+        p[i] = aril_parameter(
+            aril_full(ARIL_SHAPE(50, i < N / 2 ? 60 : 6000), i + 1, ARIL_F32, test_device()));
+    opt = aril_optim_new(name, &(aril_named){ N / 2, p, NULL }, (aril_optim_opts){ .lr = 0.5 });
+    aril_optim_add_group(opt, &(aril_named){ N / 2, p + N / 2, NULL },
+                         (aril_optim_opts){ .lr = 0.25 });
+    for (int i = 0; i < N; i++) aril_set_grad(p[i], aril_ones_like(aril_detach(p[i])));
+    CHECK_INT(aril_step(opt), ARIL_OK); /* the state exists */
+    for (int i = 0; i < N; i++) aril_set_grad(p[i], aril_ones_like(aril_detach(p[i])));
+    const aril_named *state = aril_optim_state(opt);
+    aril_tensor *same[N], *before[64];
+    for (int i = 0; i < N; i++) same[i] = aril_copy(aril_detach(p[i]));
+    CHECK(state->n <= 64);
+    for (int i = 0; i < state->n; i++) before[i] = aril_copy(state->at[i]);
+    aril_synchronize(test_device());
+    int failures = 0;
+    for (int64_t more = 0; more < 1 << 28; more += more < 8192 ? 64 : more / 8) {
+        aril_memory_set_limit(test_device(), aril_memory(test_device()).live + more + 1);
+        aril_status s = aril_step(opt);
+        aril_memory_set_limit(test_device(), 0);
+        int changed = 0;
+        for (int i = 0; i < N; i++) changed += !aril_equal(aril_detach(p[i]), same[i]);
+        CHECK_MSG(changed == (s < 0 ? 0 : N), "%s, %lld bytes: %d parameters changed", name,
+                  (long long)more, changed);
+        if (s == ARIL_OK) break;
+        const aril_named *now = aril_optim_state(opt);
+        for (int i = 0; i < now->n && i < 64; i++)
+            CHECK_MSG(aril_equal(now->at[i], before[i]), "%s, %lld bytes: %s changed", name,
+                      (long long)more, now->name[i]);
+        aril_clear_error();
+        failures++;
+    }
+    CHECK_MSG(failures > 0, "%s: the step needs no memory", name);
+    aril_optim_free(opt);
+    for (int i = 0; i < N; i++) aril_release(p[i]);
+}
+
+TEST(a_step_within_a_memory_limit_is_all_or_nothing)
+{
+    check_limited("lamb");
+    check_limited("lars");
 }
 
 /* Whether each parameter has the value that `scale` times its number gives. */

@@ -113,6 +113,33 @@ TEST(copies_between_devices_of_the_kind_stay_off_the_host)
     CHECK(aril_ok());
 }
 
+/* As with PyTorch's preserve_format: in bytes, without a copy of another order in between. */
+TEST(copies_keep_the_order_in_memory)
+{
+    ARIL_SCOPE;
+    aril_tensor *x = aril_reshape(ramp(120, aril_cpu()), ARIL_SHAPE(2, 3, 4, 5));
+    aril_tensor *last = aril_channels_last(x);
+    aril_tensor *there = aril_to(last, strict(0)), *other = aril_to(there, strict(1));
+    aril_tensor *back = aril_to(other, aril_cpu());
+    CHECK(aril_is_channels_last(there) && aril_is_channels_last(other) &&
+          aril_is_channels_last(back));
+    CHECK(aril_equal(back, x));
+    aril_tensor *half = aril_cast(aril_to(aril_cast(last, ARIL_F16), strict(0)), ARIL_F64);
+    CHECK(aril_is_channels_last(half) && aril_is_channels_last(aril_to(half, aril_cpu())));
+    CHECK(aril_equal(aril_cast(aril_to(half, aril_cpu()), ARIL_F32), x));
+    aril_tensor *turned = aril_to(aril_t(aril_select(aril_select(x, 0, 1), 0, 2)), strict(0));
+    CHECK_INT(aril_stride(turned, 0), 1); /* [5,4] */
+    CHECK(aril_equal(aril_to(turned, aril_cpu()), aril_t(aril_select(aril_select(x, 0, 1), 0, 2))));
+    aril_tensor *part = aril_to(aril_slice(x, 3, 1, 4, 2), strict(0)); /* has gaps: contiguous */
+    CHECK(aril_is_contiguous(part) &&
+          aril_equal(aril_to(part, aril_cpu()), aril_slice(x, 3, 1, 4, 2)));
+    aril_tensor *bits =
+        aril_to(aril_t(aril_gt_scalar(aril_select(aril_select(x, 0, 0), 0, 0), 7)), strict(0));
+    CHECK(aril_equal(aril_to(bits, aril_cpu()),
+                     aril_t(aril_gt_scalar(aril_select(aril_select(x, 0, 0), 0, 0), 7))));
+    CHECK_MSG(aril_ok(), "%s", aril_error());
+}
+
 /* Without rows, copies pass through the host as spans. */
 TEST(strided_copies_work_without_rows)
 {

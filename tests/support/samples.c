@@ -336,10 +336,9 @@ void test_working_on(const char *what, const test_sample *s)
 /* Whether the environment selects op k. */
 static bool is_selected(int k)
 {
-    const char *only = getenv("ARIL_TEST_OP"), *part = getenv("ARIL_TEST_PART");
-    int at = 0, of = 1;
+    const char *only = getenv("ARIL_TEST_OP");
     if (only && strcmp(only, aril__ops[k]->name) != 0) return false;
-    return !part || sscanf(part, "%d/%d", &at, &of) != 2 || of < 1 || k % of == at;
+    return test_part(k);
 }
 
 void test_each_sample(void (*fn)(const test_sample *s))

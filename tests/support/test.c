@@ -4,6 +4,7 @@
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static test_case *first;
@@ -89,6 +90,13 @@ static bool exists(const char *name)
     for (const test_case *t = first; t; t = t->next)
         if (strcmp(name, t->name) == 0) return true;
     return false;
+}
+
+bool test_part(int i)
+{
+    const char *part = getenv("ARIL_TEST_PART");
+    int at = 0, of = 1;
+    return !part || sscanf(part, "%d/%d", &at, &of) != 2 || of < 1 || i % of == at;
 }
 
 int main(int argc, char **argv)

@@ -37,6 +37,9 @@ bool test_failed(void);
  * its own. */
 __attribute__((weak)) void test_prepare(void);
 
+/* Whether item i of a long list is this process's: ARIL_TEST_PART=3/16 takes items 3, 19, 35 ... */
+bool test_part(int i);
+
 /* The name of the running test. */
 const char *test_name(void);
 

@@ -4,6 +4,7 @@
 #include "core/cpu.h"
 #include "core/parallel.h"
 #include "ops/elementwise/activation.h"
+#include "ops/table/packs.h"
 #include "ops/vision/conv.h"
 
 #include <stdlib.h>
@@ -60,7 +61,8 @@ static size_t lay_out(aril__conv_plan *p)
 static const char *fill_plan(const aril__run *r, aril__conv_plan *p)
 {
     p->op = r->op;
-    p->role = r->op == &aril__op_conv         ? ARIL__CONV_Y
+    p->adds = r->op == &aril__op_conv_add;
+    p->role = aril__conv_is_forward(r->op)    ? ARIL__CONV_Y
               : r->op == &aril__op_conv_wgrad ? ARIL__CONV_W
                                               : ARIL__CONV_X;
     aril__conv *d = &p->d;
@@ -123,6 +125,12 @@ static void ask_operands(const aril__conv_plan *p, aril__plan *plan)
     plan->in[0] = image;
     plan->in[1] = to_weight ? image : weight;
     plan->out[0] = to_weight ? weight : image;
+    bool kept = p->op != &aril__op_conv_dgrad && !to_weight && !p->widened;
+    if (kept && !p->cut->order.as_is && p->cut->order.key_size) aril__plan_packs(plan, 1);
+    if (p->adds) {
+        plan->in[3] = image;
+        plan->overlay |= IN(3);
+    }
     if (p->bias) plan->in[2] = (aril_operand){ image.dtype, ARIL_ORDER_CONTIGUOUS };
 }
 
@@ -163,7 +171,7 @@ typedef struct image {
 typedef struct job {
     const aril__conv_plan *p;
     aril__conv_cut *c;
-    image x, y;
+    image x, y, added;
     char *w, *bias;
     size_t partial; /* bytes between partial results; 0: there is only one */
     char *space;    /* for all pieces or threads */
@@ -182,6 +190,20 @@ static void stage(const image *m, int64_t samples, int64_t rows, char *at, char 
     }
 }
 
+/* Puts what is added to a piece of y where the piece is computed. */
+static void fetch_added(const job *j, const aril__conv_piece *s, char *to, bool staged)
+{
+    const image *m = &j->added;
+    char *from = m->at + s->batch0 * m->sample + s->out0 * m->row + s->y0 * j->p->size;
+    if (from == to) return;
+    if (staged) {
+        stage(m, s->batch, s->out, from, to, s->yc * j->p->size, false);
+        return;
+    }
+    for (int64_t i = 0; i < s->batch; i++)
+        memcpy(to + i * m->sample, from + i * m->sample, (size_t)(s->out * m->row));
+}
+
 static dnnl_status_t run_in(const job *j, int64_t i, char *space)
 {
     const aril__conv_plan *p = j->p;
@@ -196,6 +218,7 @@ static dnnl_status_t run_in(const job *j, int64_t i, char *space)
     if (x_bytes && !is_data(p)) stage(&j->x, s->batch, s->in, x, own_x, x_width, false);
     if (y_bytes && p->role != ARIL__CONV_Y)
         stage(&j->y, s->batch, s->out, y, own_y, y_width, false);
+    if (p->adds) fetch_added(j, s, own_y, y_bytes > 0);
 
     char *w = j->w + (size_t)s->partial * j->partial + j->c->part_at[s->part];
     char *bias = j->bias ? j->bias + (is_data(p) ? s->x0 : s->y0) * p->size : NULL;
@@ -298,6 +321,7 @@ static aril_status run_ready(aril__run *r, aril_tensor *x, aril_tensor *y, aril_
               .y = image_of(p, y, d->k * d->groups, d->out),
               .bias = b ? aril__ptr(b) : NULL };
     if (p->role == ARIL__CONV_W) return run_weights(r, &j, w);
+    if (p->adds) j.added = image_of(p, r->in[3], d->k * d->groups, d->out);
     /* A widened weight is a temporary: what is kept with it would be lost. */
     bool keep = !p->widened && r->op != &aril__op_conv_dgrad && aril__dnn_keeps(w);
     aril__dnn_packed packed = aril__dnn_pack(&c->order, r->op->name, w, keep, r->workspace);

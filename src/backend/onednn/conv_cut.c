@@ -135,7 +135,8 @@ static const char *make_primitive(const aril__conv_plan *p, const aril__conv_pie
                        bd = NULL;
     int64_t channels = transpose ? x[1] : y[1];
     if (p->bias) bd = aril__dnn_dense(p->type, 1, &channels);
-    dnnl_primitive_attr_t attr = aril__dnn_attr(p->after ? ARIL_NO_ACTIVATION : d->activation);
+    dnnl_primitive_attr_t attr =
+        aril__dnn_attr_adding(p->adds, p->after ? ARIL_NO_ACTIVATION : d->activation);
     dnnl_primitive_desc_t pd = NULL, hint = NULL;
     dnnl_status_t st = dnnl_out_of_memory;
     const char *why;
@@ -147,7 +148,7 @@ static const char *make_primitive(const aril__conv_plan *p, const aril__conv_pie
         st = dnnl_deconvolution_forward_primitive_desc_create(&pd, engine, dnnl_forward_inference,
                                                               dnnl_deconvolution_direct, yd, w, bd,
                                                               xd, step, dilate, begin, end, attr);
-    } else if (p->op == &aril__op_conv) {
+    } else if (p->role == ARIL__CONV_Y) {
         st = dnnl_convolution_forward_primitive_desc_create(&pd, engine, dnnl_forward_inference,
                                                             dnnl_convolution_direct, xd, w, bd, yd,
                                                             step, dilate, begin, end, attr);
@@ -173,7 +174,7 @@ static const char *make_primitive(const aril__conv_plan *p, const aril__conv_pie
         why =
             aril__dnn_make(made, st, pd, 3 + p->bias,
                            (int[]){ DNNL_ARG_DST, DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_BIAS });
-    else if (p->op == &aril__op_conv)
+    else if (p->role == ARIL__CONV_Y)
         why =
             aril__dnn_make(made, st, pd, 3 + p->bias,
                            (int[]){ DNNL_ARG_SRC, DNNL_ARG_DST, DNNL_ARG_WEIGHTS, DNNL_ARG_BIAS });

@@ -37,6 +37,7 @@ typedef struct aril__conv_plan {
     dnnl_data_type_t type; /* of images and weights */
     int64_t size;          /* bytes per element */
     bool bias;
+    bool adds;    /* input 3 is added to y */
     bool widened; /* operands in f16 or bf16 are converted to f32 */
     int64_t
         after; /* the activation when oneDNN's turns NaN into 0: Aril applies it to each piece */

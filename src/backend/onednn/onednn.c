@@ -164,12 +164,19 @@ static dnnl_status_t append_activation(dnnl_post_ops_t ops, int64_t act)
 
 dnnl_primitive_attr_t aril__dnn_attr(int64_t act)
 {
+    return aril__dnn_attr_adding(false, act);
+}
+
+dnnl_primitive_attr_t aril__dnn_attr_adding(bool adds, int64_t act)
+{
     dnnl_primitive_attr_t attr = NULL;
     if (dnnl_primitive_attr_create(&attr) != dnnl_success) return NULL;
     dnnl_status_t s = dnnl_primitive_attr_set_scratchpad_mode(attr, dnnl_scratchpad_mode_user);
-    if (s == dnnl_success && act != ARIL_NO_ACTIVATION) {
+    if (s == dnnl_success && (adds || act != ARIL_NO_ACTIVATION)) {
         dnnl_post_ops_t ops = NULL;
         s = dnnl_post_ops_create(&ops);
+        if (s == dnnl_success && adds)
+            s = dnnl_post_ops_append_sum(ops, 1, 0, dnnl_data_type_undef);
         if (s == dnnl_success) s = append_activation(ops, act);
         if (s == dnnl_success) s = dnnl_primitive_attr_set_post_ops(attr, ops);
         if (ops) dnnl_post_ops_destroy(ops);

@@ -57,6 +57,8 @@ dnnl_memory_desc_t aril__dnn_any(dnnl_data_type_t type, int ndim, const int64_t 
 /* Scratchpad provided by the caller, and `act` (an aril_activation) applied to the result. NULL
  * when out of memory; free with dnnl_primitive_attr_destroy. */
 dnnl_primitive_attr_t aril__dnn_attr(int64_t act);
+/* The same, and if `adds`, what the result's memory holds before is added before the activation. */
+dnnl_primitive_attr_t aril__dnn_attr_adding(bool adds, int64_t act);
 
 /* Applies in place, to n contiguous f32, bf16 or f16 elements, an activation that oneDNN gets wrong
  * by turning NaN into 0. */

@@ -32,6 +32,7 @@
 /* Faster than Aril's own, except for calls that they decline. */
 static const aril__row ahead[] = {
     CONV(conv),
+    CONV(conv_add),
     CONV(conv_dgrad),
     CONV(conv_wgrad),
     CONV(conv_transpose),

@@ -201,6 +201,10 @@ aril__dnn_packed aril__dnn_pack(aril__dnn_order *o, const char *op, const aril_t
         p.data = p.form->data;
         return p;
     }
+    if (!aril__base(w)) { /* freed, since this form was said to be there */
+        aril__fail(ARIL_ERR_INTERNAL, "%s: a packed weight is missing", op);
+        return p;
+    }
     void *to = space;
     if (n && keep) {
         if (!(p.form = aril__derived_new(w->storage->device, o->bytes))) return p;

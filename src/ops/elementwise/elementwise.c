@@ -212,7 +212,7 @@ ATTR_LIST(ew, PARAM_ATTRS)
 #define TEXT_GRAD_C(...) #__VA_ARGS__
 #define RULE_RULE(rule)  ARIL__EW_##rule
 
-/* Facts, at most three: those that the formula keeps, and those that the op keeps. */
+/* Facts, at most four: those that the formula keeps, and those that the op keeps. */
 #define FORMULA_SAMPLES(domain_) .domain = ARIL__EW_##domain_,
 #define FORMULA_PARAMS(names)    .params = names,
 #define FORMULA_ONNX(name)
@@ -223,8 +223,8 @@ ATTR_LIST(ew, PARAM_ATTRS)
 #define OP_ONNX(name_)  .onnx = name_,
 #define OP_CAST(class_) .cast = CAST_##class_,
 #define OP_NONE()
-#define EACH_FACT(of, ...)           EACH_FACT_(of, __VA_ARGS__, NONE(), NONE(), NONE())
-#define EACH_FACT_(of, x, y, z, ...) of##x of##y of##z
+#define EACH_FACT(of, ...)              EACH_FACT_(of, __VA_ARGS__, NONE(), NONE(), NONE(), NONE())
+#define EACH_FACT_(of, w, x, y, z, ...) of##w of##x of##y of##z
 
 #define FORWARD(nm, doc_, rule_, text_, ar, flg, formula_facts, op_facts, ...)             \
     static const aril__formula nm##_formula = { .number = ARIL__FORMULA_##nm,              \

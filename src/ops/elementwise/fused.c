@@ -4,10 +4,13 @@
 #include "aril/reduce.h"
 #include "aril/view.h"
 #include "ops/elementwise/elementwise.h"
+#include "ops/random/dropout.h"
+#include "ops/reduce/reduce.h"
 #include "ops/shape/copy.h"
 #include "ops/table/apply.h"
 #include "ops/table/sample.h"
 
+#include <math.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -47,6 +50,25 @@ static bool is_operand(const aril__recipe *r, int operand, int step)
     }
 }
 
+/* How a step reduces rows. */
+static aril_fused_reduce reduce_of(const aril__op *op)
+{
+    return op == &aril__op_sum    ? ARIL_FUSED_SUM
+           : op == &aril__op_mean ? ARIL_FUSED_MEAN
+           : op == &aril__op_amax ? ARIL_FUSED_MAX
+                                  : ARIL_FUSED_EACH;
+}
+
+static bool draws(const aril__op *op)
+{
+    return op == &aril__op_dropout;
+}
+
+static bool is_step_op(const aril__op *op)
+{
+    return op && (op->formula || op == &aril__op_cast || reduce_of(op) || draws(op));
+}
+
 /* What is wrong with a recipe; NULL: nothing. */
 static const char *fault_of(const aril__recipe *r)
 {
@@ -57,7 +79,7 @@ static const char *fault_of(const aril__recipe *r)
     for (int s = 0; s < r->n_steps; s++) {
         const aril__recipe_step *step = &r->step[s];
         bool cast = step->op == &aril__op_cast;
-        if (!cast && (!step->op || !step->op->formula)) return "has a step that is not elementwise";
+        if (!is_step_op(step->op)) return "has a step that cannot be fused";
         if (cast && (step->dtype >= ARIL__DTYPE_COUNT || !aril__dtypes[step->dtype].computes))
             return "casts to a storage-only dtype";
         if (step->n_in < step->op->min_in || step->n_in > step->op->max_in)
@@ -66,10 +88,12 @@ static const char *fault_of(const aril__recipe *r)
             if (!is_operand(r, step->in[k], s) ||
                 (step->in[k] == ARIL_FUSED_NONE && !(step->op->optional >> k & 1)))
                 return "has a step with a wrong operand";
+        if (draws(step->op) && ARIL_FUSED_KIND(step->in[0]) != ARIL_FUSED_INPUT(0))
+            return "draws without a key";
     }
     for (int k = 0; k < r->n_out; k++) {
         const aril_fused_output *o = &r->out[k];
-        if (o->step >= r->n_steps || o->reduce > ARIL_FUSED_MAX || o->dropped & ~o->axes ||
+        if (o->step >= r->n_steps || o->reduce > ARIL_FUSED_EACH_ROW || o->dropped & ~o->axes ||
             (o->reduce == ARIL_FUSED_EACH) != (o->axes == 0))
             return "has a wrong output";
     }
@@ -166,7 +190,15 @@ static const char *names_of(const aril__op *op, int n_in)
 {
     static const char *const plain[] = { "", "a", "ab", "abc" };
     static const char *const gradient[] = { "", "", "", "gay", "gaby", "gabcy" };
+    if (draws(op)) return "ua";
     return op->formula && op->formula->is_grad ? gradient[n_in] : plain[n_in];
+}
+
+/* An element is kept if its draw is at least p0, which is rounded up to a possible draw. */
+static const char *text_of(const aril__op *op)
+{
+    if (draws(op)) return "u >= p0 ? a * p1 + p2 : K(0)";
+    return op->formula ? op->formula->text : reduce_of(op) ? NULL : "a";
 }
 
 static aril_status infer_step(const aril__recipe_step *s, aril_tensor *const *in, aril__call *c)
@@ -175,10 +207,48 @@ static aril_status infer_step(const aril__recipe_step *s, aril_tensor *const *in
     c->n_in = s->n_in;
     c->in = in;
     if (s->op->formula) return aril__ew_infer(c);
-    c->type = (aril_dtype)in[0]->dtype;
-    c->out[0].dtype = (aril_dtype)s->dtype;
-    c->out[0].ndim = in[0]->ndim;
-    memcpy(c->out[0].dim, in[0]->dim, sizeof c->out[0].dim);
+    const aril_tensor *x = in[s->n_in - 1];
+    aril__meta *o = &c->out[0];
+    bool reduces = reduce_of(s->op);
+    c->type = (aril_dtype)x->dtype;
+    o->dtype = s->op == &aril__op_cast ? (aril_dtype)s->dtype : c->type;
+    o->ndim = x->ndim;
+    memcpy(o->dim, x->dim, sizeof o->dim);
+    if (reduces && x->ndim) o->dim[x->ndim - 1] = 1;
+    if ((reduces || draws(s->op)) && (!aril__is_float(c->type) || x->ndim == 0)) {
+        char text[ARIL__SHAPE_TEXT];
+        return aril__fail(ARIL_ERR_DTYPE, "fused: %s of %s %s", s->op->name,
+                          aril__dtypes[c->type].name, aril__text(text, x));
+    }
+    if (draws(s->op) && (in[0]->dtype != ARIL_U64 || in[0]->ndim != 1 || in[0]->dim[0] != 2))
+        return aril__fail(ARIL_ERR_ARG, "fused: dropout without a random key");
+    return ARIL_OK;
+}
+
+/* Whether a value has one element for each row of the loop. */
+static bool is_by_row(const aril_fused *f, const aril_tensor *t)
+{
+    bool rows = f->rows && f->ndim && f->dim[f->ndim - 1] != 1;
+    return rows && (t->ndim == 0 || t->dim[t->ndim - 1] == 1);
+}
+
+/* What follows from the shape of the loop. */
+static aril_status resolve_rows(const aril__recipe *r, aril_tensor *const *in, aril_fused *to,
+                                const headers *h)
+{
+    for (int i = 0; i < r->n_in; i++) {
+        to->is_key[i] = false;
+        to->by_row[i] = is_by_row(to, in[i]);
+    }
+    for (int s = 0; s < r->n_steps; s++) {
+        const aril_tensor *t = &h->step[s];
+        to->step[s].by_row = is_by_row(to, t);
+        if (!draws(r->step[s].op)) continue;
+        to->is_key[ARIL_FUSED_INDEX(r->step[s].in[0])] = true;
+        to->step[s].p[0] = (double)(float)(ceil(r->step[s].p[0] * 0x1p24) * 0x1p-24);
+        if (!aril__same_dims(to->ndim, to->dim, t->ndim, t->dim))
+            return aril__fail(ARIL_ERR_SHAPE, "fused: dropout of a part of the loop");
+    }
     return ARIL_OK;
 }
 
@@ -193,6 +263,7 @@ static aril_status resolve(const aril__recipe *r, aril_tensor *const *in, aril_f
     to->n_steps = r->n_steps;
     to->n_out = r->n_out;
     to->ndim = 0;
+    to->rows = false;
     memcpy(to->constant, r->constant, r->n_constants * sizeof *r->constant);
     for (int k = 0; k < r->n_constants; k++)
         set_header(&h->constant[k], (aril_dtype)r->constant[k].dtype,
@@ -205,25 +276,27 @@ static aril_status resolve(const aril__recipe *r, aril_tensor *const *in, aril_f
         if (status < 0) return status;
         const aril__meta *o = &c.out[0];
         set_header(&h->step[s], o->dtype, 0, o->ndim, o->dim);
-        to->step[s] =
-            (aril_fused_step){ .op = from->op->name,
-                               .formula = from->op->formula ? from->op->formula->text : "a",
-                               .names = names_of(from->op, from->n_in),
-                               .n_in = from->n_in,
-                               .type = (uint8_t)c.type,
-                               .dtype = (uint8_t)o->dtype,
-                               .compares =
-                                   from->op->formula && from->op->formula->rule == ARIL__EW_CMP };
+        to->step[s] = (aril_fused_step){ .op = from->op->name,
+                                         .formula = text_of(from->op),
+                                         .names = names_of(from->op, from->n_in),
+                                         .n_in = from->n_in,
+                                         .type = (uint8_t)c.type,
+                                         .dtype = (uint8_t)o->dtype,
+                                         .reduce = (uint8_t)reduce_of(from->op),
+                                         .compares = from->op->formula &&
+                                                     from->op->formula->rule == ARIL__EW_CMP };
         memcpy(to->step[s].in, from->in, sizeof from->in);
         memcpy(to->step[s].p, from->p, sizeof from->p);
-        if (!aril__broadcast(&to->ndim, to->dim, o->ndim, o->dim))
+        to->rows = to->rows || reduce_of(from->op) || draws(from->op);
+        const aril_tensor *whole = reduce_of(from->op) ? operand[0] : &h->step[s];
+        if (!aril__broadcast(&to->ndim, to->dim, whole->ndim, whole->dim))
             return aril__fail(ARIL_ERR_SHAPE, "fused: shapes of steps do not broadcast together");
     }
     for (int k = 0; k < r->n_out; k++) {
         to->out[k] = r->out[k];
         to->out[k].dtype = to->step[r->out[k].step].dtype;
     }
-    return ARIL_OK;
+    return resolve_rows(r, in, to, h);
 }
 
 bool aril__fused_of(const aril__run *r, aril_fused *to)
@@ -236,16 +309,23 @@ bool aril__fused_of(const aril__run *r, aril_fused *to)
 static aril_status output_shape(const aril_fused *f, const aril_fused_output *from,
                                 const aril_tensor *step, aril__meta *o)
 {
-    if (!aril__same_dims(f->ndim, f->dim, step->ndim, step->dim)) {
+    bool by_row = from->reduce == ARIL_FUSED_EACH_ROW;
+    int64_t dim[ARIL_MAX_DIMS];
+    memcpy(dim, f->dim, sizeof dim);
+    if (by_row && f->ndim) dim[f->ndim - 1] = 1;
+    if (!aril__same_dims(f->ndim, dim, step->ndim, step->dim)) {
         char a[ARIL__SHAPE_TEXT], b[ARIL__SHAPE_TEXT];
         return aril__fail(ARIL_ERR_SHAPE, "fused: a result has shape %s, but the loop has %s",
                           aril__shape_text(a, step->ndim, step->dim),
                           aril__shape_text(b, f->ndim, f->dim));
     }
+    if (by_row && (!f->ndim || from->axes != 1u << (f->ndim - 1)))
+        return aril__fail(ARIL_ERR_ARG, "fused: rows are not along the last of %d dimensions",
+                          f->ndim);
     if (f->ndim < 32 && from->axes >> f->ndim)
         return aril__fail(ARIL_ERR_ARG, "fused: reduces over axis %d of %d dimensions",
                           31 - __builtin_clz(from->axes), f->ndim);
-    if (from->axes && !aril__is_float((aril_dtype)from->dtype))
+    if (from->axes && !by_row && !aril__is_float((aril_dtype)from->dtype))
         return aril__fail(ARIL_ERR_DTYPE, "fused: reduces %s, which is not a floating-point dtype",
                           aril__dtypes[from->dtype].name);
     o->dtype = (aril_dtype)from->dtype;
@@ -283,6 +363,11 @@ static aril_tensor *constant_tensor(const aril_fused_constant *k)
 
 static aril_tensor *run_step(const aril__recipe_step *s, aril_tensor *const *in)
 {
+    if (draws(s->op)) {
+        struct dropout_attrs drop = { { s->p[0] }, { -1 }, { s->p[1] }, { s->p[2] }, { 0 } };
+        return aril__apply1(s->op, 2, in, &drop);
+    }
+    if (reduce_of(s->op)) return aril__reduce(s->op, in[0], ARIL_KEEPDIM(-1));
     if (!s->op->formula) return aril_cast(in[0], (aril_dtype)s->dtype);
     struct ew_attrs attrs = { { s->p[0], s->p[1], s->p[2] } };
     return aril__apply1(s->op, s->n_in, in, &attrs);
@@ -296,9 +381,10 @@ static aril_tensor *reduced(aril_tensor *x, const aril_fused_output *o)
         if (o->dropped >> d & 1) dropped.axis[dropped.n++] = d;
     }
     if (o->reduce == ARIL_FUSED_EACH) return x;
-    aril_tensor *y = o->reduce == ARIL_FUSED_SUM    ? aril_sum(x, axes)
-                     : o->reduce == ARIL_FUSED_MEAN ? aril_mean(x, axes)
-                                                    : aril_amax(x, axes);
+    aril_tensor *y = o->reduce == ARIL_FUSED_SUM        ? aril_sum(x, axes)
+                     : o->reduce == ARIL_FUSED_MEAN     ? aril_mean(x, axes)
+                     : o->reduce == ARIL_FUSED_EACH_ROW ? x
+                                                        : aril_amax(x, axes);
     return dropped.n ? aril_squeeze(y, dropped) : y;
 }
 

@@ -1,4 +1,5 @@
-/* Fused ops: several elementwise steps, and reductions of their results, as one op.
+/* Fused ops: several elementwise steps, reductions of rows between them, and reductions of their
+ * results, as one op.
  *
  * What such an op computes is a recipe, to which its attributes point. Recipes are created by the
  * graph's pass `fuse`, never change, and are shared: equal ones are the same object. Types and
@@ -11,7 +12,9 @@
 #include "ops/table/op.h"
 
 typedef struct aril__recipe_step {
-    const aril__op *op; /* an elementwise op, or cast */
+    /* An elementwise op; cast; sum, mean or amax over the last axis, which stays with size 1; or
+     * dropout of single elements to 0, with p = { probability, scale, kept }. */
+    const aril__op *op;
     uint8_t n_in;
     uint8_t in[ARIL_FUSED_OPERANDS]; /* ARIL_FUSED_STEP and so on */
     uint8_t dtype;                   /* of a cast */

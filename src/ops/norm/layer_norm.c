@@ -303,8 +303,9 @@ static const aril__sample layer_norm_samples[] = {
     SAMPLE_END
 };
 OP(layer_norm, .doc = "layer normalization over the last dimensions", .onnx = "LayerNormalization",
-   .min_in = 3, .max_in = 3, .n_out = 3, .flags = STRIDED, .optional = IN(1) | IN(2),
-   .types = DT_FLOAT, .infer = layer_norm_infer, .ref = layer_norm_ref, .vjp = layer_norm_vjp,
+   .min_in = 3, .max_in = 3, .n_out = 3, .cast = CAST_F32_IN_F16, .flags = STRIDED,
+   .optional = IN(1) | IN(2), .types = DT_FLOAT, .infer = layer_norm_infer, .ref = layer_norm_ref,
+   .vjp = layer_norm_vjp,
    .saves = { IN(0) | IN(1) | OUT(1) | OUT(2), IN(0) | LIKE(1) | OUT(1) | OUT(2), LIKE(2) },
    .samples = layer_norm_samples, WITH_ATTRS(layer_norm));
 
@@ -574,7 +575,7 @@ static const aril__sample group_norm_samples[] = {
     SAMPLE_END
 };
 OP(group_norm, .doc = "group normalization: over groups of channels of each sample",
-   .onnx = "GroupNormalization", .min_in = 3, .max_in = 3, .n_out = 3,
+   .onnx = "GroupNormalization", .min_in = 3, .max_in = 3, .n_out = 3, .cast = CAST_F32_IN_F16,
    .flags = STRIDED | KEEPS_ORDER, .optional = IN(1) | IN(2), .types = DT_FLOAT,
    .infer = group_norm_infer, .ref = group_norm_ref, .vjp = group_norm_vjp,
    .saves = { IN(0) | IN(1) | OUT(1) | OUT(2), IN(0) | LIKE(1) | OUT(1) | OUT(2), LIKE(2) },

@@ -160,13 +160,13 @@ static const aril__sample softmax_samples[] = {
     SAMPLE_END
 };
 OP(softmax, .doc = "exp(x) / sum(exp(x)) along an axis", .onnx = "Softmax", .min_in = 1,
-   .max_in = 1, .n_out = 1, .flags = STRIDED, .types = DT_FLOAT, .infer = softmax_infer,
-   .ref = softmax_ref, .vjp = softmax_vjp, .saves = { OUT(0) }, .samples = softmax_samples,
-   WITH_ATTRS(softmax));
+   .max_in = 1, .n_out = 1, .cast = CAST_F32_IN_F16, .flags = STRIDED, .types = DT_FLOAT,
+   .infer = softmax_infer, .ref = softmax_ref, .vjp = softmax_vjp, .saves = { OUT(0) },
+   .samples = softmax_samples, WITH_ATTRS(softmax));
 OP(log_softmax, .doc = "x - log(sum(exp(x))) along an axis", .onnx = "LogSoftmax", .min_in = 1,
-   .max_in = 1, .n_out = 1, .flags = STRIDED, .types = DT_FLOAT, .infer = softmax_infer,
-   .ref = log_softmax_ref, .vjp = log_softmax_vjp, .saves = { OUT(0) }, .samples = softmax_samples,
-   WITH_ATTRS(softmax));
+   .max_in = 1, .n_out = 1, .cast = CAST_F32_IN_F16, .flags = STRIDED, .types = DT_FLOAT,
+   .infer = softmax_infer, .ref = log_softmax_ref, .vjp = log_softmax_vjp, .saves = { OUT(0) },
+   .samples = softmax_samples, WITH_ATTRS(softmax));
 
 static const aril__sample softmax_grad_samples[] = {
     { .in = { "[2,5]", "p[2,5]" },

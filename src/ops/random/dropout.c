@@ -10,9 +10,6 @@
 
 #include <math.h>
 
-/* Named ahead of their rows. */
-extern const aril__op aril__op_dropout;
-
 ATTR_LIST(dropout, DROPOUT_ATTRS)
 
 static aril_status dropout_infer(aril__call *c)

@@ -4,6 +4,9 @@
 
 #include "ops/table/op.h"
 
+/* Named by other files. */
+extern const aril__op aril__op_dropout;
+
 /* With probability p an element becomes `dropped`, otherwise x * scale + kept. Elements with the
  * same first `lead` indices are dropped together; lead -1: each independently. */
 #define DROPOUT_ATTRS(A)               \

@@ -179,8 +179,9 @@ static const aril__sample sum_samples[] = {
     SAMPLE_END
 };
 OP(sum, .doc = "sum over axes", .onnx = "ReduceSum", .min_in = 1, .max_in = 1, .n_out = 1,
-   .flags = STRIDED, .types = DT_COMPUTE, .infer = sum_infer, .ref = sum_ref, .vjp = sum_vjp,
-   .saves = { LIKE(0) }, .samples = sum_samples, WITH_ATTRS(reduce));
+   .cast = CAST_F32_IN_F16, .flags = STRIDED, .types = DT_COMPUTE, .infer = sum_infer,
+   .ref = sum_ref, .vjp = sum_vjp, .saves = { LIKE(0) }, .samples = sum_samples,
+   WITH_ATTRS(reduce));
 
 aril_status aril__reduce_infer_float(aril__call *c)
 {

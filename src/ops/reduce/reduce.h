@@ -5,7 +5,7 @@
 #include "ops/table/op.h"
 
 /* Ops that other files name. */
-extern const aril__op aril__op_mean, aril__op_sum;
+extern const aril__op aril__op_amax, aril__op_mean, aril__op_sum;
 
 #define REDUCE_ATTRS(A) A(reduce, I64, 1, mask, 0, NULL) A(reduce, I64, 1, keep, 0, "keepdims")
 ATTRS(reduce, REDUCE_ATTRS)

@@ -208,11 +208,13 @@ static const aril__sample scan_samples[] = {
     SAMPLE_END
 };
 OP(cumsum, .doc = "cumulative sum along an axis", .onnx = "CumSum", .min_in = 1, .max_in = 1,
-   .n_out = 1, .flags = STRIDED, .types = DT_COMPUTE, .infer = cumsum_infer, .ref = cumsum_ref,
-   .vjp = cumsum_vjp, .samples = scan_samples, WITH_ATTRS(scan));
+   .n_out = 1, .cast = CAST_F32_IN_F16, .flags = STRIDED, .types = DT_COMPUTE,
+   .infer = cumsum_infer, .ref = cumsum_ref, .vjp = cumsum_vjp, .samples = scan_samples,
+   WITH_ATTRS(scan));
 OP(cumprod, .doc = "cumulative product along an axis", .min_in = 1, .max_in = 1, .n_out = 1,
-   .flags = STRIDED, .types = DT_COMPUTE, .infer = cumsum_infer, .ref = cumprod_ref,
-   .vjp = cumprod_vjp, .saves = { IN(0) }, .samples = scan_samples, WITH_ATTRS(scan));
+   .cast = CAST_F32_IN_F16, .flags = STRIDED, .types = DT_COMPUTE, .infer = cumsum_infer,
+   .ref = cumprod_ref, .vjp = cumprod_vjp, .saves = { IN(0) }, .samples = scan_samples,
+   WITH_ATTRS(scan));
 
 /* ---- cummax, cummin ---- */
 

@@ -58,7 +58,7 @@ static const aril__sample logsumexp_samples[] = {
     SAMPLE_END
 };
 OP(logsumexp, .doc = "log(sum(exp(x))) over axes", .onnx = "ReduceLogSumExp", .min_in = 1,
-   .max_in = 1, .n_out = 1, .flags = STRIDED, .types = DT_COMPUTE,
+   .max_in = 1, .n_out = 1, .cast = CAST_F32_IN_F16, .flags = STRIDED, .types = DT_COMPUTE,
    .infer = aril__reduce_infer_float, .ref = logsumexp_ref, .vjp = logsumexp_vjp,
    .saves = { IN(0) | OUT(0) }, .samples = logsumexp_samples, WITH_ATTRS(reduce));
 
@@ -271,8 +271,9 @@ static const aril__sample norm_samples[] = {
     SAMPLE_END
 };
 OP(norm, .doc = "p-norm over axes: (sum of |x|^p)^(1/p)", .min_in = 1, .max_in = 1, .n_out = 1,
-   .flags = STRIDED, .types = DT_COMPUTE, .infer = norm_infer, .ref = norm_ref, .vjp = norm_vjp,
-   .saves = { IN(0) | OUT(0) }, .samples = norm_samples, WITH_ATTRS(stats));
+   .cast = CAST_F32_IN_F16, .flags = STRIDED, .types = DT_COMPUTE, .infer = norm_infer,
+   .ref = norm_ref, .vjp = norm_vjp, .saves = { IN(0) | OUT(0) }, .samples = norm_samples,
+   WITH_ATTRS(stats));
 
 /* ---- public ---- */
 

@@ -92,11 +92,21 @@ static bool on_host(const aril_tensor *t)
     return t->storage->device->id.kind == ARIL__CPU;
 }
 
+/* Whether elements are in the same order in memory, without gaps. */
+static bool in_same_order(const aril_tensor *a, const aril_tensor *b)
+{
+    if (aril__is_dense(a) && aril__is_dense(b)) return true;
+    if (!aril__same_dims(a->ndim, a->dim, b->ndim, b->dim)) return false;
+    for (int i = 0; i < a->ndim; i++)
+        if (a->dim[i] != 1 && a->stride[i] != b->stride[i]) return false;
+    return aril__is_packed(a);
+}
+
 /* Whether bytes can be copied as they are. */
 static bool is_plain(const aril_tensor *dst, const aril_tensor *src)
 {
-    return src->dtype == dst->dtype && src->numel == dst->numel && aril__is_dense(src) &&
-           aril__is_dense(dst) && aril__dtypes[src->dtype].bits >= 8; /* others share bytes */
+    return src->dtype == dst->dtype && src->numel == dst->numel &&
+           aril__dtypes[src->dtype].bits >= 8 && in_same_order(src, dst); /* others share bytes */
 }
 
 static size_t bytes_of(const aril_tensor *t)
@@ -192,7 +202,7 @@ static aril_tensor *to_host(aril__thread *th, aril_tensor *t)
     return status < 0 ? aril__poison() : h;
 }
 
-/* Writes a contiguous host tensor to a contiguous one of the same dtype on a device. */
+/* Writes a host tensor to one of the same dtype and order in memory on a device. */
 static aril_status write_plain(aril_tensor *dst, const aril_tensor *src)
 {
     aril__device *d = dst->storage->device;
@@ -280,7 +290,7 @@ aril_status aril__copy_across(aril_tensor *dst, aril_tensor *src)
     if (on_host(dst) && is_plain(dst, src))
         return aril__device_read(from, aril__ptr(dst), aril__ptr(src), bytes_of(src));
     if (aril__device_reaches(to, from)) {
-        aril_tensor *p = aril__is_dense(src) ? src : packed(th, src);
+        aril_tensor *p = aril__is_dense(src) || is_plain(dst, src) ? src : packed(th, src);
         if (aril__is_poison(p)) return aril_tensor_status(p);
         if (is_plain(dst, p) && (s = aril__before_use(dst->storage, true)) < 0) return s;
         if (is_plain(dst, p))
@@ -390,7 +400,9 @@ static aril_status to_device_infer(aril__call *c)
 {
     const struct to_device_attrs *a = c->attrs;
     aril__device *d =
-        aril__device_find((aril_device){ (int16_t)a->device[0], (int16_t)a->device[1] });
+        a->device[0] == ARIL__SESSION_DEVICE
+            ? aril__cpu_device
+            : aril__device_find((aril_device){ (int16_t)a->device[0], (int16_t)a->device[1] });
     if (!d) return ARIL_ERR_DEVICE;
     same_infer(c);
     c->device = d;
@@ -401,14 +413,17 @@ VJP(to_device)
 {
     if (!c->g[0]) return;
     const struct to_device_attrs *a = c->attrs;
-    GRAD(0, aril_to(c->g[0], (aril_device){ (int16_t)a->from[0], (int16_t)a->from[1] }));
+    if (a->from[0] == ARIL__SESSION_DEVICE)
+        GRAD(0, aril__to_session(c->g[0]));
+    else
+        GRAD(0, aril_to(c->g[0], (aril_device){ (int16_t)a->from[0], (int16_t)a->from[1] }));
 }
 
 static const aril__sample to_device_samples[] = {
     { .in = { "[2,3]" }, .attrs = &(const struct to_device_attrs){ .device = { 0 } } }, SAMPLE_END
 };
 OP(to_device, .doc = "a copy on another device", .min_in = 1, .max_in = 1, .n_out = 1,
-   .flags = STRIDED | RAW | ANYWHERE, .infer = to_device_infer, .ref = copy_ref,
+   .flags = STRIDED | KEEPS_ORDER | RAW | ANYWHERE, .infer = to_device_infer, .ref = copy_ref,
    .vjp = to_device_vjp, .samples = to_device_samples, WITH_ATTRS(to_device));
 
 /* ---- public ---- */
@@ -476,12 +491,35 @@ aril_tensor *aril_channels_last(aril_tensor *x)
     return aril_copy_(t, x);
 }
 
-aril_tensor *aril_to(aril_tensor *x, aril_device device)
+/* What a defined graph has on the CPU is on the device of a session. */
+static bool is_of_session(const aril_tensor *x)
+{
+    return x->flags & ARIL__SYMBOLIC && x->u.symbol &&
+           ((const aril__symbol *)x->u.symbol)->owner->tracer &&
+           aril__tensor_device(x) == aril__cpu_device;
+}
+
+aril_tensor *aril__to_session(aril_tensor *x)
+{
+    aril_device from = aril_device_of(x);
+    struct to_device_attrs a = { .device = { ARIL__SESSION_DEVICE },
+                                 .from = { from.kind, from.index } };
+    return aril__op_with(&a, &aril__op_to_device, x);
+}
+
+aril_tensor *aril__to_placed(aril_tensor *x, aril_device device)
 {
     bool placed = x && (x->storage || x->flags & ARIL__SYMBOLIC);
     aril_device from = placed ? aril_device_of(x) : aril_cpu();
-    if (placed && aril_device_equal(from, device)) return x;
     struct to_device_attrs a = { .device = { device.kind, device.index },
                                  .from = { from.kind, from.index } };
+    if (placed && is_of_session(x)) a.from[0] = ARIL__SESSION_DEVICE;
     return aril__op_with(&a, &aril__op_to_device, x);
+}
+
+aril_tensor *aril_to(aril_tensor *x, aril_device device)
+{
+    bool placed = x && (x->storage || x->flags & ARIL__SYMBOLIC);
+    if (placed && aril_device_equal(aril_device_of(x), device)) return x;
+    return aril__to_placed(x, device);
 }

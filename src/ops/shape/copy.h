@@ -5,7 +5,7 @@
 #include "ops/table/op.h"
 
 /* Ops that other files name. */
-extern const aril__op aril__op_cast, aril__op_contiguous, aril__op_copy;
+extern const aril__op aril__op_cast, aril__op_contiguous, aril__op_copy, aril__op_to_device;
 
 /* Copies `src`, broadcast, to `dst`, both in host memory; converts between dtypes. */
 void aril__copy_elements(aril_tensor *dst, const aril_tensor *src);
@@ -18,5 +18,12 @@ aril_status aril__copy_across(aril_tensor *dst, aril_tensor *src);
 ATTRS(cast, CAST_ATTRS)
 #define TO_DEVICE_ATTRS(A) A(to_device, I64, 2, device, 0, NULL) A(to_device, I64, 2, from, 0, NULL)
 ATTRS(to_device, TO_DEVICE_ATTRS)
+
+/* A kind of device in those attributes: that of the session which runs a defined graph. Until then
+ * values there are on the CPU. */
+enum { ARIL__SESSION_DEVICE = -1 };
+/* Moves a tensor there; and to a device, also where a defined graph has it on the CPU. */
+aril_tensor *aril__to_session(aril_tensor *x);
+aril_tensor *aril__to_placed(aril_tensor *x, aril_device device);
 
 #endif

@@ -570,8 +570,25 @@ static aril_tensor *const *placed(int n_in, aril_tensor *const *in, aril_tensor 
     const aril__device *device = aril__device_find(th->mode.device);
     for (int i = 0; i < n_in; i++) {
         bool there = !in[i] || in[i]->flags & (ARIL__POISON | ARIL__SHAPE_ONLY) ||
-                     aril__is_number(in[i]) || aril__tensor_device(in[i]) == device;
-        moved[i] = there ? in[i] : aril_to(in[i], th->mode.device);
+                     aril__is_number(in[i]) ||
+                     (aril__tensor_device(in[i]) == device &&
+                      !(in[i]->flags & ARIL__SYMBOLIC && device == aril__cpu_device));
+        moved[i] = there ? in[i] : aril__to_placed(in[i], th->mode.device);
+    }
+    return moved;
+}
+
+/* Tensors with a value beside symbolic ones that have no device yet. */
+static aril_tensor *const *joined(int n_in, aril_tensor *const *in, aril_tensor **moved)
+{
+    bool open = false; /* an input is on the device of the session */
+    for (int i = 0; i < n_in; i++)
+        open |= in[i] && in[i]->flags & ARIL__SYMBOLIC &&
+                aril__tensor_device(in[i]) == aril__cpu_device;
+    for (int i = 0; i < n_in; i++) {
+        bool there = !open || !in[i] || !in[i]->storage || aril__is_number(in[i]) ||
+                     in[i]->storage->device == aril__cpu_device;
+        moved[i] = there ? in[i] : aril__to_session(in[i]);
     }
     return moved;
 }
@@ -588,7 +605,8 @@ static aril__cold aril_status apply_in_graph(const aril__op *op, int n_in, aril_
     }
     aril__tracer *before = aril__trace(tracer);
     aril_tensor *moved[WRITE_INPUTS];
-    if (aril__self()->mode.placed && n_in <= WRITE_INPUTS && !dest) in = placed(n_in, in, moved);
+    if (n_in <= WRITE_INPUTS && !dest && op != &aril__op_to_device)
+        in = aril__self()->mode.placed ? placed(n_in, in, moved) : joined(n_in, in, moved);
     aril_status s = apply_now(op, n_in, in, attrs, dest, out);
     aril__trace(before);
     return s;
@@ -668,11 +686,14 @@ static __attribute__((noinline)) aril_status apply_now(const aril__op *op, int n
 
     bool wants = graph && !th->mode.no_grad && !(op->flags & NONDIFF);
     if (aril__unlikely(wants && !op->vjp && op->decompose)) return run_decomposed(&c, dest, out);
-    if (aril__unlikely(!aril__own_reserve(th, op->n_out))) return poison_all(op->n_out, out);
-
+    const char *caller = th->call; /* of an op that calls this one */
+    th->call = op->name;
     write w;
-    if (aril__unlikely(dest != NULL) && prepare_write(th, &c, dest, wants, &w) < 0)
+    if (aril__unlikely(!aril__own_reserve(th, op->n_out) ||
+                       (dest && prepare_write(th, &c, dest, wants, &w) < 0))) {
+        th->call = caller;
         return poison_all(op->n_out, out);
+    }
     aril_status s =
         aril__unlikely(th->tracer) ? run_traced(th, &c, dest, out) : run_now(th, &c, dest, out);
     if (aril__likely(s == ARIL_OK)) {
@@ -680,6 +701,7 @@ static __attribute__((noinline)) aril_status apply_now(const aril__op *op, int n
         s = join_graph(th, &c, dest && wants ? w.recorded : in, dest, wants, out);
     }
     if (dest) aril_guard_end(&w.temporaries);
+    th->call = caller;
     if (aril__unlikely(s < 0)) return poison_all(op->n_out, out);
     give_outputs(th, op, dest, out);
     return ARIL_OK;
@@ -748,9 +770,14 @@ static inline aril_tensor *apply_alike(const aril__op *op, int n_in, aril_tensor
         DT_FLOAT >> type & 1 ? aril__row_direct(in[0]->storage->device, op, type) : NULL;
     if (!row || (wants && !op->vjp)) return NULL;
 
-    aril_tensor *y;
-    if (aril__unlikely(!aril__own_reserve(th, 1))) return aril__poison();
-    if (aril__unlikely(!(y = aril__tensor_new_like(th, in[0], type)))) return aril__poison();
+    const char *caller = th->call;
+    th->call = op->name;
+    aril_tensor *y = NULL;
+    if (aril__unlikely(!aril__own_reserve(th, 1) ||
+                       !(y = aril__tensor_new_like(th, in[0], type)))) {
+        th->call = caller;
+        return aril__poison();
+    }
     aril__run r = { .op = op,
                     .attrs = attrs,
                     .n_in = n_in,
@@ -763,6 +790,7 @@ static inline aril_tensor *apply_alike(const aril__op *op, int n_in, aril_tensor
     aril_status s = aril__run_direct(row, &r);
     if (aril__likely(s == ARIL_OK) && wants)
         s = aril__tape_hook.record(th, op, n_in, in, attrs, 1, &y, NULL);
+    th->call = caller;
     if (aril__unlikely(s < 0)) {
         aril__tensor_release(th, y);
         return aril__poison();

@@ -104,32 +104,11 @@ static unsigned class_of(const aril__call *c)
     return c->op->cast == CAST_BY_CALL ? c->op->cast_of(c) : c->op->cast;
 }
 
-/* PyTorch's list for CUDA, beyond its list for CPUs, which the classes in the op table are. */
-/* clang-format off */
-#define WIDE_IN_F16(F)                                                                       \
-    F(exp) F(expm1) F(log) F(log1p) F(log2) F(log10) F(pow) F(square) F(reciprocal) F(rsqrt) \
-    F(tan) F(asin) F(acos) F(sinh) F(cosh) F(erfinv) F(softplus)                             \
-    F(sum) F(cumsum) F(cumprod) F(norm) F(logsumexp)                                         \
-    F(softmax) F(log_softmax) F(layer_norm) F(group_norm)
-/* clang-format on */
-
-#define DECLARE(op) extern const aril__op aril__op_##op;
-WIDE_IN_F16(DECLARE)
-
-bool aril__cast_wide_in_f16(const aril__op *op)
-{
-#define ADDRESS(op) &aril__op_##op,
-    static const aril__op *const ops[] = { WIDE_IN_F16(ADDRESS) };
-    for (size_t i = 0; i < sizeof ops / sizeof *ops; i++)
-        if (ops[i] == op) return true;
-    return false;
-}
-
 static unsigned class_in(const aril__call *c, aril_dtype low)
 {
     unsigned class_ = class_of(c);
-    bool wide = class_ == CAST_NONE && low == ARIL_F16 && aril__cast_wide_in_f16(c->op);
-    return wide ? CAST_F32 : class_;
+    if (class_ != CAST_F32_IN_F16) return class_;
+    return low == ARIL_F16 ? CAST_F32 : CAST_NONE;
 }
 
 static aril_dtype low_dtype(const aril__thread *th, const aril__call *c)

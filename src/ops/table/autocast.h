@@ -17,10 +17,6 @@ typedef struct aril__cast_call {
 /* Does autocast act on this call? In-place forms are left alone. */
 bool aril__cast_applies(const aril__thread *th, const aril__call *c);
 
-/* Whether an op without a class computes in f32 where f16 is the region's dtype: its results easily
- * leave the range of f16, which bf16 does not have. */
-bool aril__cast_wide_in_f16(const aril__op *op);
-
 /* Casts the inputs of `c` and suspends autocast. The second function, which is called after a
  * failure too, resumes it and drops the casts that nothing else refers to. */
 aril_status aril__cast_begin(aril__thread *th, const aril__call *c, aril__cast_call *k);

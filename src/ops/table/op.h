@@ -150,11 +150,13 @@ enum {
 
 /* What autocast does to the floating-point inputs of an op (ops/table/autocast.h). */
 enum {
-    CAST_NONE,    /* nothing: the op runs in the dtype of its inputs */
-    CAST_LOW,     /* casts them to the dtype of the region */
-    CAST_F32,     /* casts them to f32 */
-    CAST_WIDEST,  /* casts them to the widest dtype among them */
-    CAST_BY_CALL, /* depends on the rank or an attribute: `cast_of` says */
+    CAST_NONE,       /* nothing: the op runs in the dtype of its inputs */
+    CAST_LOW,        /* casts them to the dtype of the region */
+    CAST_F32,        /* casts them to f32 */
+    CAST_WIDEST,     /* casts them to the widest dtype among them */
+    CAST_F32_IN_F16, /* to f32 in f16 regions, whose range results easily leave; else nothing: what
+                        PyTorch's list for CUDA has beyond that for CPUs */
+    CAST_BY_CALL,    /* depends on the rank or an attribute: `cast_of` says */
 };
 
 typedef struct aril__sample aril__sample;   /* ops/table/sample.h: inputs for the tests */

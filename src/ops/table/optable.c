@@ -1,7 +1,6 @@
 #include "aril/optable.h"
 
 #include "ops/elementwise/formula.h"
-#include "ops/table/autocast.h"
 #include "ops/table/op.h"
 #include "ops/table/rows.h"
 
@@ -10,9 +9,11 @@ int aril_op_count(void)
     return aril__n_ops;
 }
 
-static const char *const cast_names[] = {
-    [CAST_LOW] = "low", [CAST_F32] = "f32", [CAST_WIDEST] = "widest", [CAST_BY_CALL] = "by call"
-};
+static const char *const cast_names[] = { [CAST_LOW] = "low",
+                                          [CAST_F32] = "f32",
+                                          [CAST_WIDEST] = "widest",
+                                          [CAST_F32_IN_F16] = "f32 in f16 regions",
+                                          [CAST_BY_CALL] = "by call" };
 
 aril_op_info aril_op_at(int i)
 {
@@ -26,8 +27,7 @@ aril_op_info aril_op_at(int i)
                            .doc = op->doc,
                            .onnx = op->onnx,
                            .formula = f ? f->text : NULL,
-                           .autocast = aril__cast_wide_in_f16(op) ? "f32 in f16 regions"
-                                                                  : cast_names[op->cast],
+                           .autocast = cast_names[op->cast],
                            .gradient = op->flags & NONDIFF ? "none"
                                        : f && !f->is_grad  ? "formula"
                                        : op->vjp           ? "rule"

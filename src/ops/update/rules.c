@@ -54,12 +54,15 @@
     const T FIRST(constant) = k->FIRST(constant); \
     (void)FIRST(constant);
 
-#define READ(i, slot)             BY_KIND(READ, i, slot)
-#define READ_SLOT(i, name, value) T name = s[i];
+#define READ(i, slot) BY_KIND(READ, i, slot)
+#define READ_SLOT(i, name, value) \
+    T name = s[i];                \
+    (void)name;
 #define READ_OPTIONAL(i, name, value, option) \
     const bool has_##name = present >> i & 1; \
     (void)has_##name;                         \
-    T name = s[i];
+    T name = s[i];                            \
+    (void)name;
 #define READ_SCALAR(i, ...)
 #define READ_NONE(i, ...)
 
@@ -83,7 +86,7 @@
     }                                                                                             \
                                                                                                   \
     static double rule##_direction(const aril__update_constants *all, unsigned present, double x, \
-                                   double g, double *s)                                           \
+                                   double g, const double *s)                                     \
     {                                                                                             \
         const struct update_##rule *k = &all->of.rule;                                            \
         T d = 0;                                                                                  \
@@ -91,7 +94,6 @@
         EACH(READ, PART(slots))                                                                   \
         (void)present, (void)x, (void)g, (void)s;                                                 \
         PART(direction)                                                                           \
-        EACH(WRITE, PART(slots))                                                                  \
         return d;                                                                                 \
     }
 #include "ops/update/optimizers.def"

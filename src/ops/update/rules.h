@@ -88,12 +88,12 @@ typedef struct aril__rule_row {
     double (*initial)(const struct update_attrs *a, double lr, int i);
     void (*constants)(const struct update_attrs *a, const aril__update_values *v,
                       aril__update_constants *k);
-    /* One element in double: returns the new x, or the direction; updates slots s. `present` has
-     * bit i set if slot i is there. */
+    /* One element in double: returns the new x, and updates the slots s, or returns the direction.
+     * `present` has bit i set if slot i is there. */
     double (*update)(const aril__update_constants *k, unsigned present, double x, double g,
                      double *s);
     double (*direction)(const aril__update_constants *k, unsigned present, double x, double g,
-                        double *s);
+                        const double *s);
 } aril__rule_row;
 extern const aril__rule_row aril__rules[ARIL__RULES];
 

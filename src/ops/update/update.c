@@ -2,6 +2,7 @@
 #include "ops/update/update.h"
 
 #include "ops/table/apply.h"
+#include "ops/table/plans.h"
 #include "ops/table/sample.h"
 
 #include <math.h>
@@ -252,7 +253,7 @@ static double element(const aril__run *r, const aril__update_constants *k, aril_
         if (present >> i & 1) s[i] = get(item[ARIL__ITEM_SLOT + i], e);
     double result = direction ? rule->direction(k, present, *x, g, s)
                               : rule->update(k, present, *x * k->shrink, g + k->decay * *x, s);
-    for (int i = 0; i < ARIL__UPDATE_SLOTS; i++)
+    for (int i = 0; i < ARIL__UPDATE_SLOTS && !direction; i++)
         if (present >> i & 1) put(item[ARIL__ITEM_SLOT + i], e, s[i]);
     return result;
 }
@@ -385,8 +386,8 @@ OP(update_norms, .doc = "norms of parameters and of their update directions",
    .fixed = ARIL__NORMS_FIXED, .each = ARIL__ITEM, .flags = NONDIFF | STRIDED,
    .optional = IN(ARIL__NORMS_STEP) | IN(ARIL__NORMS_FACTOR) | IN(ARIL__NORMS_MOMENTUM) |
                NORMS_SLOT(0) | NORMS_SLOT(1) | NORMS_SLOT(2) | NORMS_SLOT(ARIL__MASTER_SLOT),
-   .writes = NORMS_SLOT(0) | NORMS_SLOT(1) | NORMS_SLOT(2), .infer = update_norms_infer,
-   .ref = update_norms_ref, .samples = update_norms_samples, WITH_ATTRS(update));
+   .infer = update_norms_infer, .ref = update_norms_ref, .samples = update_norms_samples,
+   WITH_ATTRS(update));
 
 /* ---- calls for many parameters ---- */
 
@@ -409,27 +410,72 @@ static bool same_list(const aril__update *a, const aril__update *b)
            device_of(a->p) == device_of(b->p) && same_attrs(a->attrs, b->attrs);
 }
 
-/* Calls the op for n items, which follow the room for its other inputs. */
-static aril_status update_list(const aril__update *first, int n, aril_tensor **in)
+/* The norms that the updates of a list need. The items follow the room for the other inputs. */
+static aril_status find_norms(aril__update *first, int n, aril_tensor **in)
 {
-    aril_tensor *out[ARIL__MAX_OUT], *norms = NULL;
-    int items = n * ARIL__ITEM;
-    if (aril__rules[first->attrs->rule[0]].facts & NORMS) {
-        aril_tensor **from = in + ARIL__UPDATE_FIXED - ARIL__NORMS_FIXED;
-        from[ARIL__NORMS_STEP] = first->step;
-        from[ARIL__NORMS_FACTOR] = first->factor;
-        from[ARIL__NORMS_MOMENTUM] = first->momentum;
-        aril_status s =
-            aril__apply(&aril__op_update_norms, ARIL__NORMS_FIXED + items, from, first->attrs, out);
-        if (s < 0) return s;
-        norms = out[0];
-    }
+    aril_tensor *out[ARIL__MAX_OUT];
+    aril_tensor **from = in + ARIL__UPDATE_FIXED - ARIL__NORMS_FIXED;
+    if (!(aril__rules[first->attrs->rule[0]].facts & NORMS)) return ARIL_OK;
+    from[ARIL__NORMS_STEP] = first->step;
+    from[ARIL__NORMS_FACTOR] = first->factor;
+    from[ARIL__NORMS_MOMENTUM] = first->momentum;
+    aril_status s = aril__apply(&aril__op_update_norms, ARIL__NORMS_FIXED + n * ARIL__ITEM, from,
+                                first->attrs, out);
+    if (s == ARIL_OK) first->norms = out[0];
+    return s;
+}
+
+static void fill_fixed(const aril__update *first, aril_tensor **in)
+{
     in[ARIL__UPDATE_LR] = first->lr;
     in[ARIL__UPDATE_STEP] = first->step;
     in[ARIL__UPDATE_FACTOR] = first->factor;
     in[ARIL__UPDATE_MOMENTUM] = first->momentum;
-    in[ARIL__UPDATE_NORMS] = norms;
-    return aril__apply(&aril__op_update, ARIL__UPDATE_FIXED + items, in, first->attrs, out);
+    in[ARIL__UPDATE_NORMS] = first->norms;
+}
+
+static void give_back(aril__update *first)
+{
+    if (first->reserved)
+        aril__device_free(first->p->storage->device, first->reserved, first->reserved_bytes);
+    first->reserved = NULL;
+}
+
+/* Allocates what the kernel of a list asks for. It is given back right before the kernel gets it,
+ * so that no list lacks memory once another was updated. */
+static aril_status reserve(aril__update *first, int n, aril_tensor **in)
+{
+    if (aril__self()->tracer || !first->p->storage) return ARIL_OK;
+    fill_fixed(first, in);
+    aril__run r = { .op = &aril__op_update,
+                    .attrs = first->attrs,
+                    .n_in = ARIL__UPDATE_FIXED + n * ARIL__ITEM,
+                    .in = in,
+                    .type = (aril_dtype)first->p->dtype,
+                    .device = first->p->storage->device };
+    const aril__row_list *rows = aril__rows_for(&r);
+    int i = 0;
+    while (i < rows->n && !(rows->at[i]->dtypes >> r.type & 1)) i++;
+    first->reserved_bytes = i < rows->n && rows->at[i]->workspace ? rows->at[i]->workspace(&r) : 0;
+    if (first->reserved_bytes == 0) return ARIL_OK;
+    first->reserved = aril__device_alloc(r.device, first->reserved_bytes);
+    return first->reserved ? ARIL_OK : ARIL_ERR_MEMORY;
+}
+
+/* Everything that can fail for lack of memory, before anything is changed. */
+static aril_status prepare(aril__update *first, int n, aril_tensor **in)
+{
+    aril_status s = find_norms(first, n, in);
+    return s == ARIL_OK ? reserve(first, n, in) : s;
+}
+
+static aril_status update_list(aril__update *first, int n, aril_tensor **in)
+{
+    aril_tensor *out[ARIL__MAX_OUT];
+    fill_fixed(first, in);
+    give_back(first);
+    return aril__apply(&aril__op_update, ARIL__UPDATE_FIXED + n * ARIL__ITEM, in, first->attrs,
+                       out);
 }
 
 size_t aril__update_buffer(int n)
@@ -438,9 +484,11 @@ size_t aril__update_buffer(int n)
     return inputs * sizeof(aril_tensor *) + (size_t)n * sizeof(bool);
 }
 
-aril_status aril__update_all(int n, aril__update *u, void *buffer)
+/* Calls `fn` for each list: for its first update, and the inputs of all of its items. */
+static aril_status each_list(int n, aril__update *u, aril_tensor **in,
+                             aril_status (*fn)(aril__update *first, int n, aril_tensor **in),
+                             bool finish)
 {
-    aril_tensor **in = buffer;
     bool *taken = (bool *)(in + ARIL__UPDATE_FIXED + n * ARIL__ITEM);
     for (int i = 0; i < n; i++) taken[i] = u[i].done;
     for (int first = 0; first < n; first++) {
@@ -454,10 +502,21 @@ aril_status aril__update_all(int n, aril__update *u, void *buffer)
             memcpy(item + ARIL__ITEM_SLOT, u[i].slot, sizeof u[i].slot);
             taken[i] = true;
         }
-        aril_status s = update_list(&u[first], items, in);
+        aril_status s = fn(&u[first], items, in);
         if (s < 0) return s;
-        for (int i = first; i < n; i++) u[i].done |= same_list(&u[first], &u[i]);
+        for (int i = first; i < n && finish; i++) u[i].done |= same_list(&u[first], &u[i]);
     }
-    for (int i = 0; i < n; i++) u[i].done = false;
     return ARIL_OK;
+}
+
+aril_status aril__update_all(int n, aril__update *u, void *buffer)
+{
+    for (int i = 0; i < n; i++) u[i].norms = NULL, u[i].reserved = NULL;
+    aril_status s = each_list(n, u, buffer, prepare, false);
+    if (s == ARIL_OK) s = each_list(n, u, buffer, update_list, true);
+    for (int i = 0; i < n; i++) {
+        give_back(&u[i]);
+        if (s == ARIL_OK) u[i].done = false;
+    }
+    return s;
 }

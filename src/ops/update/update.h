@@ -21,9 +21,8 @@ extern const aril__op aril__op_update;
  * becomes its rounding. Where p is not the rounding of the master, something else wrote to p: the
  * update of that element starts from p.
  *
- * Inputs of update_norms: step?, factor?, momentum?, then the same for each parameter. It writes to
- * the slots that the rule's DIRECTION changes; the result [n,2] f64 has the norms of each parameter
- * and of its direction. */
+ * Inputs of update_norms: step?, factor?, momentum?, then the same for each parameter. The result
+ * [n,2] f64 has the norms of each parameter and of its direction; nothing is changed. */
 enum {
     ARIL__UPDATE_LR,
     ARIL__UPDATE_STEP,
@@ -56,12 +55,16 @@ typedef struct aril__update {
     const struct update_attrs *attrs;
     int param; /* the caller's number of the parameter */
     bool done; /* made by a call that then failed: the next one skips it */
+    /* Of aril__update_all, in the first update of a list. */
+    aril_tensor *norms;
+    void *reserved;
+    size_t reserved_bytes;
 } aril__update;
 
 /* Performs n updates: one call of the op for all parameters with the same options, dtype and
  * device. Runs in the caller's scope. buffer: aril__update_buffer(n) bytes, needed only during the
- * call; with it, and kernels that need no memory (the CPU's, on tensors stored alike), no update
- * fails once another was made. */
+ * call. All or nothing where memory runs out: norms are computed, and the memory of all kernels is
+ * reserved, before the first update. */
 size_t aril__update_buffer(int n);
 aril_status aril__update_all(int n, aril__update *u, void *buffer);
 

@@ -1,9 +1,12 @@
 #include "ops/vision/conv.h"
 
+#include "aril/math.h"
 #include "aril/conv.h"
+#include "aril/math.h"
 #include "core/parallel.h"
 #include "ops/elementwise/activation.h"
 #include "ops/table/apply.h"
+#include "ops/table/element.h"
 #include "ops/table/flops.h"
 #include "ops/reduce/reduce.h"
 #include "ops/table/sample.h"
@@ -144,6 +147,20 @@ static aril_status conv_infer(aril__call *c)
     return s;
 }
 
+static aril_status conv_add_infer(aril__call *c)
+{
+    aril_status s = conv_infer(c);
+    const aril_tensor *r = c->in[3];
+    const aril__meta *y = &c->out[0];
+    if (s < 0) return s;
+    bool fits = r->ndim == y->ndim && r->dtype == y->dtype;
+    for (int i = 0; i < y->ndim && fits; i++) fits = !differ(r->dim[i], y->dim[i]);
+    if (fits) return ARIL_OK;
+    char a[ARIL__SHAPE_TEXT], b[ARIL__SHAPE_TEXT];
+    return aril__fail(ARIL_ERR_SHAPE, "conv_add: the result has shape %s, what is added %s",
+                      aril__shape_text(a, y->ndim, y->dim), aril__text(b, r));
+}
+
 static aril_status conv_dgrad_infer(aril__call *c)
 {
     aril_status s = check_g(c, c->in[2], c->in[1]);
@@ -219,7 +236,8 @@ void aril__conv_describe(const aril__run *r, aril__conv *d)
     struct conv_attrs transposed;
     const struct conv_attrs *a = r->attrs;
     const aril_tensor *x = r->in[0], *w = r->in[1], *y = r->out[0], *b = NULL;
-    if (r->op == &aril__op_conv_dgrad || r->op == &aril__op_conv_transpose) {
+    if (r->op == &aril__op_conv_dgrad || r->op == &aril__op_conv_dgrad_add ||
+        r->op == &aril__op_conv_transpose) {
         y = r->in[0];
         x = r->out[0];
     } else if (r->op == &aril__op_conv_wgrad) {
@@ -231,8 +249,9 @@ void aril__conv_describe(const aril__run *r, aril__conv *d)
         transposed = forward_attrs(r->attrs);
         a = &transposed;
     }
-    if ((r->op == &aril__op_conv || r->op == &aril__op_conv_transpose) && r->n_in > 2) b = r->in[2];
-    d->activation = r->op == &aril__op_conv ? a->activation[0] : 0;
+    bool forward = aril__conv_is_forward(r->op);
+    if ((forward || r->op == &aril__op_conv_transpose) && r->n_in > 2) b = r->in[2];
+    d->activation = forward ? a->activation[0] : 0;
     if (r->op == &aril__op_conv_transpose)
         d->activation = ((const struct conv_transpose_attrs *)r->attrs)->activation[0];
     int64_t xd[5], wd[5], yd[5];
@@ -259,6 +278,11 @@ void aril__conv_describe(const aril__run *r, aril__conv *d)
     d->y = aril__ptr_or_null(y);
     d->bias = aril__ptr_or_null(b);
     d->bias_stride = b ? b->stride[0] : 0;
+    d->added = NULL;
+    if (r->op == &aril__op_conv_add) {
+        spread(r->in[3], xd, d->added_stride);
+        d->added = aril__ptr_or_null(r->in[3]);
+    }
 }
 
 #define TEMPLATE "ops/vision/conv_kernels.inc"
@@ -306,6 +330,28 @@ VJP(conv)
     GRAD(0, aril__op_with(&a, &aril__op_conv_dgrad, g, c->x[1], c->x[0]));
     GRAD(1, aril__op_with(&a, &aril__op_conv_wgrad, g, c->x[0], c->x[1]));
     if (c->n_in > 2) GRAD(2, bias_grad(g));
+}
+
+VJP(conv_add)
+{
+    struct conv_attrs a = *(const struct conv_attrs *)c->attrs;
+    if (!c->g[0]) return;
+    aril_tensor *g = aril__activation_grad(c->g[0], c->y[0], a.activation[0]);
+    a.activation[0] = ARIL_NO_ACTIVATION;
+    GRAD(0, aril__op_with(&a, &aril__op_conv_dgrad, g, c->x[1], c->x[0]));
+    GRAD(1, aril__op_with(&a, &aril__op_conv_wgrad, g, c->x[0], c->x[1]));
+    GRAD(2, bias_grad(g));
+    GRAD(3, g);
+}
+
+/* On devices without a kernel for all of it. */
+static void conv_add_decompose(aril__call *c, aril_tensor **out)
+{
+    struct conv_attrs a = *(const struct conv_attrs *)c->attrs;
+    int64_t act = a.activation[0];
+    a.activation[0] = ARIL_NO_ACTIVATION;
+    aril_tensor *y = aril__op_with(&a, &aril__op_conv, c->in[0], c->in[1], c->in[2]);
+    out[0] = aril__activation(aril_add(y, c->in[3]), act);
 }
 
 VJP(conv_dgrad)
@@ -396,6 +442,32 @@ OP(conv, .doc = "convolution over 1 to 3 spatial dimensions, with an optional bi
    .saves = { IN(1) | LIKE(0), IN(0) | LIKE(1) }, .flops = conv_flops, .samples = conv_samples,
    WITH_ATTRS(conv), WITH_ACTIVATION(conv));
 
+static const aril__sample conv_add_samples[] = {
+    { .in = { "[2,3,5,4]", "[3,3,3,2]", "[3]", "[2,3,3,3]" },
+      .attrs = PLAIN,
+      .flags = SAMPLE_BATCH },
+    { .in = { "[1,2,6,5]", "[3,2,3,3]", "-", "[1,3,3,3]" }, .attrs = STRIDE2 },
+    { .in = { "[1,4,3,3]", "[4,2,3,3]", "[4]", "[1,4,3,3]" }, .attrs = GROUPS2 },
+    { .in = { "[2,2,6]", "[3,2,3]", "[3]", "[2,3,3]" }, .attrs = STRIDE2, .flags = SAMPLE_BATCH },
+    { .in = { "[0,3,4,4]", "[2,3,3,3]", "[2]", "[0,2,2,2]" }, .attrs = PLAIN },
+    { .in = { "[2,3,4,4]", "[4,3,3,2]", "[4]", "[2,4,4,3]" },
+      .attrs = ACTIVE(ARIL_RELU),
+      .flags = SAMPLE_BATCH },
+    { .in = { "[2,3,4]", "[2,3,2]", "-", "[2,2,5]" }, .attrs = ACTIVE(ARIL_RELU6) },
+    { .in = { "[2,8,4,3]", "[16,8,1,1]", "[16]", "[2,16,4,3]" },
+      .attrs = SAMPLE_ATTRS((1, 1, 1), (0), (1, 1, 1), 1, 0, ARIL_RELU),
+      .flags = SAMPLE_BATCH },
+    { .in = { "[2,8,4,3]", "[16,8,1,1]", "-", "[2,16,4,3]" }, .attrs = PLAIN },
+    { .in = { "[1,2,3,3]", "[4,2,2,2]", "[4]", "[1,4,4,2]" }, .attrs = ACTIVE(ARIL_TANH) },
+    SAMPLE_END
+};
+OP(conv_add, .doc = "convolution plus a tensor of the shape of its result, with an activation",
+   .min_in = 4, .max_in = 4, .n_out = 1, .cast = CAST_LOW, .optional = IN(2),
+   .flags = STRIDED | KEEPS_CHANNELS, .types = DT_FLOAT, .native = DT(ARIL_F32) | DT(ARIL_F64),
+   .infer = conv_add_infer, .ref = conv_ref, .vjp = conv_add_vjp, .decompose = conv_add_decompose,
+   .saves = { IN(1) | LIKE(0), IN(0) | LIKE(1), 0, 0 }, .flops = conv_flops,
+   .samples = conv_add_samples, WITH_ATTRS(conv), WITH_ACTIVATION(conv));
+
 static const aril__sample conv_dgrad_samples[] = {
     { .in = { "[2,3,3,3]", "[3,3,3,2]", "[2,3,5,4]" }, .attrs = PLAIN, .flags = SAMPLE_BATCH },
     { .in = { "[1,3,3,3]", "[3,2,3,3]", "[1,2,6,5]" }, .attrs = STRIDE2, .flags = SAMPLE_BATCH },
@@ -426,6 +498,49 @@ OP(conv_dgrad, .doc = "gradient of conv with respect to its input, in the shape 
    .native = DT(ARIL_F32) | DT(ARIL_F64), .infer = conv_dgrad_infer, .ref = conv_dgrad_ref,
    .vjp = conv_dgrad_vjp, .saves = { IN(1), IN(0) | LIKE(1) }, .flops = conv_dgrad_flops,
    .samples = conv_dgrad_samples, WITH_ATTRS(conv));
+
+/* ---- conv_dgrad_add ---- */
+
+static aril_status conv_dgrad_add_infer(aril__call *c)
+{
+    const aril_tensor *x = c->in[2], *h = c->in[3];
+    aril_status s = conv_dgrad_infer(c);
+    bool same = x->ndim == h->ndim && h->dtype == c->in[0]->dtype;
+    for (int d = 0; d < x->ndim && same; d++) same = !differ(h->dim[d], x->dim[d]);
+    char a[ARIL__SHAPE_TEXT], b[ARIL__SHAPE_TEXT];
+    if (s == ARIL_OK && !same)
+        return aril__fail(ARIL_ERR_SHAPE, "conv_dgrad_add: %s is added to a gradient of %s",
+                          aril__text(a, h), aril__text(b, x));
+    return s;
+}
+
+static aril_status conv_dgrad_add_ref(aril__run *r)
+{
+    aril_status s = conv_dgrad_ref(r);
+    for (int64_t i = 0; i < r->out[0]->numel && s == ARIL_OK; i++)
+        aril__put(r->out[0], i, aril__get(r->out[0], i) + aril__get(r->in[3], i));
+    return s;
+}
+
+static void conv_dgrad_add_decompose(aril__call *c, aril_tensor **out)
+{
+    out[0] = aril_add(aril__op_with(c->attrs, &aril__op_conv_dgrad, c->in[0], c->in[1], c->in[2]),
+                      c->in[3]);
+}
+
+static const aril__sample conv_dgrad_add_samples[] = {
+    { .in = { "[2,3,5,4]", "[3,2,1,1]", "[2,2,5,4]", "[2,2,5,4]" },
+      .attrs = PLAIN,
+      .flags = SAMPLE_BATCH },
+    { .in = { "[2,3,3,3]", "[3,3,3,2]", "[2,3,5,4]", "[2,3,5,4]" }, .attrs = PLAIN },
+    SAMPLE_END
+};
+OP(conv_dgrad_add, .doc = "gradient of conv with respect to its input, added to another gradient",
+   .min_in = 4, .max_in = 4, .n_out = 1, .shape_only = IN(2),
+   .flags = STRIDED | KEEPS_CHANNELS | GRADIENT, .types = DT_FLOAT,
+   .native = DT(ARIL_F32) | DT(ARIL_F64), .infer = conv_dgrad_add_infer, .ref = conv_dgrad_add_ref,
+   .decompose = conv_dgrad_add_decompose, .flops = conv_dgrad_flops,
+   .samples = conv_dgrad_add_samples, WITH_ATTRS(conv));
 
 static const aril__sample conv_wgrad_samples[] = {
     { .in = { "[2,2,3,3]", "[2,3,5,4]", "[2,3,3,2]" }, .attrs = PLAIN },

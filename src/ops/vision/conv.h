@@ -1,7 +1,9 @@
 /* Convolution over one to three spatial dimensions, and the two products that are its gradients:
  *
  *     conv(x, w, b)          x [N,C,in...], w [K,C/groups,kernel...], b [K] -> y [N,K,out...]
+ *     conv_add(x, w, b, r)   conv(x, w, b) + r, then the activation; r like y
  *     conv_dgrad(g, w, x)    g like y -> like x; only the shape of x is read
+ *     conv_dgrad_add(g, w, x, h)    the same plus h, another part of the gradient
  *     conv_wgrad(g, x, w)    g like y -> like w; only the shape of w is read
  *
  * All three are linear in each of their first two inputs, and the gradient of each is expressed by
@@ -13,8 +15,8 @@
 #include "ops/vision/slide.h"
 
 /* Ops that other files name. */
-extern const aril__op aril__op_conv, aril__op_conv_dgrad, aril__op_conv_transpose,
-    aril__op_conv_wgrad;
+extern const aril__op aril__op_conv, aril__op_conv_add, aril__op_conv_dgrad,
+    aril__op_conv_dgrad_add, aril__op_conv_transpose, aril__op_conv_wgrad;
 
 /* One number per spatial dimension; padding in pairs: before and after. `same` computes the padding
  * from the input's size instead (ARIL__SAME_...). `activation` applies to a forward op's result;
@@ -47,11 +49,19 @@ typedef struct aril__conv {
     void *x, *w, *y;
     const void *bias; /* one per output channel, or NULL */
     int64_t bias_stride;
+    const void *added; /* to y before the activation, or NULL */
+    int64_t added_stride[5];
     int64_t activation; /* of the result */
 } aril__conv;
 
-/* Describes a run of conv, conv_dgrad, conv_wgrad or conv_transpose. */
+/* Describes a run of conv, conv_add, conv_dgrad, conv_wgrad or conv_transpose. */
 void aril__conv_describe(const aril__run *r, aril__conv *d);
+
+/* Whether y is computed, by conv or conv_add. */
+static inline bool aril__conv_is_forward(const aril__op *op)
+{
+    return op == &aril__op_conv || op == &aril__op_conv_add;
+}
 
 /* Along one dimension: position p of the result (of x if `data`, else of y) reads position *at of
  * the other image through kernel position q; returns false if that is out of bounds. */

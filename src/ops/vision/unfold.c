@@ -10,16 +10,11 @@
 #include "ops/table/apply.h"
 #include "ops/table/sample.h"
 #include "ops/vision/slide.h"
+#include "ops/vision/unfold.h"
 
 #include <inttypes.h>
 #include <string.h>
 
-#define UNFOLD_ATTRS(A)                     \
-    A(unfold, I64, 2, kernel, 1, NULL)      \
-    A(unfold, I64, 2, stride, 1, "strides") \
-    A(unfold, I64, 4, pad, 0, "pads")       \
-    A(unfold, I64, 2, dilation, 1, "dilations") A(unfold, I64, 2, size, 0, NULL)
-ATTRS(unfold, UNFOLD_ATTRS)
 ATTR_LIST(unfold, UNFOLD_ATTRS)
 
 /* ---- shapes ---- */

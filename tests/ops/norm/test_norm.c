@@ -8,6 +8,8 @@
 #include "support/ops.h"
 #include "support/test.h"
 
+#include <math.h>
+
 static aril_tensor *normal(aril_shape shape)
 {
     return aril_randn(shape, ARIL_F64, test_device());
@@ -77,6 +79,43 @@ TEST(batch_norm_rows_agree_with_the_reference)
     check_batch_norm(ARIL_SHAPE(3, 5, 9, 11), false, ARIL_RELU);
     check_batch_norm(ARIL_SHAPE(2, 70, 15, 17), true, ARIL_RELU);
     check_batch_norm(ARIL_SHAPE(2, 3, 31, 33), true, 0);
+}
+
+/* An infinite weight gives infinities of the sign of (x - mean) * weight, and none becomes NaN by
+ * the corrections of a kernel. */
+static void check_infinite_weights(aril_dtype type, bool last, bool training)
+{
+    ARIL_SCOPE;
+    aril_seed(7);
+    const double weights[3] = { -INFINITY, INFINITY, -INFINITY };
+    aril_tensor *x = aril_randn(ARIL_SHAPE(4, 3, 5, 5), type, test_device());
+    if (last) x = aril_channels_last(x);
+    aril_set_requires_grad(x, true);
+    aril_tensor *w = aril_from(weights, ARIL_SHAPE(3), ARIL_F64, test_device());
+    aril_tensor *mean = aril_full(ARIL_SHAPE(3), 0.1, ARIL_F64, test_device());
+    aril_tensor *var = aril_full(ARIL_SHAPE(3), 2, ARIL_F64, test_device());
+    aril_dtype stat = type == ARIL_F64 ? ARIL_F64 : ARIL_F32;
+    aril_tensor *y =
+        aril_batch_norm(x, aril_cast(w, stat), NULL, aril_cast(mean, stat), aril_cast(var, stat),
+                        (aril_batch_norm_opts){ .eval = !training });
+    aril_tensor *wide = aril_cast(aril_detach(x), ARIL_F64);
+    if (training) mean = aril_mean(wide, ARIL_AXES(0, 2, 3));
+    aril_tensor *want = aril_mul(aril_sub(wide, aril_reshape(mean, ARIL_SHAPE(1, 3, 1, 1))),
+                                 aril_reshape(w, ARIL_SHAPE(1, 3, 1, 1)));
+    CHECK_MSG(aril_equal(aril_cast(aril_detach(y), ARIL_F64), want), "%s%s%s: other infinities",
+              aril_dtype_name(type), last ? ", channels-last" : "", training ? ", training" : "");
+    aril_tensor *g = aril_randn(ARIL_SHAPE(4, 3, 5, 5), type, test_device());
+    aril_backward_with(y, g, (aril_grad_opts){ 0 });
+    CHECK_MSG(!aril_item(aril_any(aril_isnan(aril_grad(x)), ARIL_ALL)),
+              "%s%s%s: NaN in the gradient", aril_dtype_name(type), last ? ", channels-last" : "",
+              training ? ", training" : "");
+    CHECK_MSG(aril_ok(), "%s", aril_error());
+}
+
+TEST(batch_norm_takes_infinite_weights)
+{
+    const aril_dtype types[] = { ARIL_F32, ARIL_F64, ARIL_BF16 };
+    for (int i = 0; i < 12; i++) check_infinite_weights(types[i / 4], i & 1, i & 2);
 }
 
 TEST(local_response_norm_rows_agree_with_the_reference)

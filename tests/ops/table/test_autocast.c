@@ -232,6 +232,22 @@ TEST(f16_regions_compute_sums_and_powers_in_f32)
     CHECK_MSG(aril_ok(), "%s", aril_error());
 }
 
+/* The class is a property of the op's row, which the table shows. */
+TEST(the_table_shows_ops_that_are_wide_in_f16)
+{
+    const char *const wide[] = { "exp", "log", "pow", "softplus", "sum", "softmax", "group_norm" };
+    int found = 0, all = 0;
+    for (int i = 0; i < aril_op_count(); i++) {
+        aril_op_info info = aril_op_at(i);
+        bool is_wide = info.autocast && strcmp(info.autocast, "f32 in f16 regions") == 0;
+        all += is_wide;
+        for (size_t k = 0; k < sizeof wide / sizeof *wide; k++)
+            found += is_wide && strcmp(info.name, wide[k]) == 0;
+    }
+    CHECK_INT(found, (int)(sizeof wide / sizeof *wide));
+    CHECK_INT(all, 26);
+}
+
 TEST(regions_nest_and_can_be_disabled)
 {
     CHECK_INT(product(), ARIL_F32);

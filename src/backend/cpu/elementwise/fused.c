@@ -4,6 +4,7 @@
 #include "core/loops.h"
 #include "core/parallel.h"
 #include "core/stream.h"
+#include "ops/random/random.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -122,6 +123,64 @@ static void accumulate(const job *j, const aril__tile_step *s, int64_t at, int64
     }
 }
 
+/* ---- rows ---- */
+
+static void reduce_rows(const job *j, const aril__tile_step *s, const char *from, int64_t rows,
+                        char *to)
+{
+    bool is_wide = s->ctype == ARIL__C_F64;
+    ARIL__PICK(rows_to, is_wide)(s->index, from, rows, j->p->inner, to);
+}
+
+static void repeat_rows(const aril__tile_program *p, const aril__tile_step *s, const char *from,
+                        int64_t rows, char *to)
+{
+    int64_t n = p->inner;
+    for (int64_t r = 0; r < rows; r++) {
+        if (s->ctype == ARIL__C_F32)
+            for (int64_t i = 0; i < n; i++)
+                ((float *)(void *)to)[r * n + i] = ((const float *)(const void *)from)[r];
+        else
+            for (int64_t i = 0; i < n; i++)
+                ((uint64_t *)(void *)to)[r * n + i] = ((const uint64_t *)(const void *)from)[r];
+    }
+}
+
+static void take_firsts(const aril__tile_program *p, const aril__tile_step *s, const char *from,
+                        int64_t rows, char *to)
+{
+    size_t size = s->ctype == ARIL__C_F32 ? 4 : 8;
+    for (int64_t r = 0; r < rows; r++)
+        memcpy(to + (size_t)r * size, from + (size_t)(r * p->inner) * size, size);
+}
+
+static void draw(const job *j, const aril__tile_step *s, int64_t at, int64_t m, char *to)
+{
+    aril__rng_key key;
+    memcpy(&key, aril__ptr(j->r->in[s->index]), sizeof key);
+    aril__rng_uniform_f32(key, at, at + m, (float *)(void *)to);
+}
+
+static void drop(const aril__tile_step *s, const char *u, const char *x, int64_t m, char *to)
+{
+    bool is_wide = s->ctype == ARIL__C_F64;
+    ARIL__PICK(drop_some, is_wide)((const float *)(const void *)u, x, s->p, m, to);
+}
+
+/* Writes values by rows to output `index`. */
+static void set_rows(const job *j, const aril__tile_step *s, int64_t at, int64_t rows,
+                     const char *from)
+{
+    const aril_tensor *t = j->r->out[s->index];
+    aril__store_fn *store = aril__dtypes[t->dtype].store[s->ctype];
+    size_t size = s->ctype == ARIL__C_F32 ? 4 : 8;
+    walk w = walk_from(j->p, j->p->n_in + s->index, at, t->offset);
+    for (int64_t r = 0; r < rows; r++) {
+        store(aril__base(t), w.at.offset[0], 1, from + (size_t)r * size, 1);
+        if (r + 1 < rows) aril__loops_move(&w.loops, &w.at, j->p->inner);
+    }
+}
+
 /* ---- a tile ---- */
 
 /* A thread's view of the places. */
@@ -230,9 +289,11 @@ static inline __attribute__((always_inline)) void prefetch(const job *j, const v
 
 static void run_tile(const job *j, view *v, int64_t at, int64_t m, bool more)
 {
+    int64_t all = m, rows = j->p->rows ? m / j->p->inner : m;
     for (int i = 0; i < j->p->n_steps; i++) {
         const aril__tile_step *s = &j->p->step[i];
         if (more) prefetch(j, v, i);
+        m = s->by_row ? rows : all;
         switch (s->kind) {
         case ARIL__TILE_GATHER: gather(j, s, at, m, v->at[s->to]); break;
         case ARIL__TILE_KERNEL: run_kernel(s, v, m); break;
@@ -241,6 +302,12 @@ static void run_tile(const job *j, view *v, int64_t at, int64_t m, bool more)
         case ARIL__TILE_WRITE: write_out(j, s, at, m, v->at[s->in[0]]); break;
         case ARIL__TILE_SPREAD: spread(j, s, at, m, v->at[s->in[0]]); break;
         case ARIL__TILE_REDUCE: accumulate(j, s, at, m, v->at[s->in[0]], v->accumulators); break;
+        case ARIL__TILE_ROWS: reduce_rows(j, s, v->at[s->in[0]], rows, v->at[s->to]); break;
+        case ARIL__TILE_REPEAT: repeat_rows(j->p, s, v->at[s->in[0]], rows, v->at[s->to]); break;
+        case ARIL__TILE_FIRST: take_firsts(j->p, s, v->at[s->in[0]], rows, v->at[s->to]); break;
+        case ARIL__TILE_DRAW: draw(j, s, at, m, v->at[s->to]); break;
+        case ARIL__TILE_DROP: drop(s, v->at[s->in[0]], v->at[s->in[1]], m, v->at[s->to]); break;
+        case ARIL__TILE_SET: set_rows(j, s, at, rows, v->at[s->in[0]]); break;
         }
     }
 }
@@ -347,6 +414,7 @@ const char *aril__cpu_fused_prepare(const aril__run *r, aril_plan *plan)
 {
     aril_fused f;
     if (!aril__fused_of(r, &f)) return "the recipe does not fit the inputs";
+    if (f.rows && f.ndim && f.dim[f.ndim - 1] == 1) return "rows of one element";
     for (int s = 0; s < f.n_steps; s++) {
         const aril__op *op = aril__fused_recipe(r->attrs)->step[s].op;
         if (op->formula &&

@@ -28,9 +28,11 @@ enum aril__place_fill {
     ARIL__FILL_ROW,    /* a row of input `index`, repeated */
 };
 
-/* m elements of one dtype, contiguous: a value of the recipe in one of its forms. */
+/* m elements of one dtype, contiguous: a value of the recipe in one of its forms. By rows: an
+ * element for each row of the tile. */
 typedef struct aril__place {
     uint8_t kind, dtype, index, fill;
+    bool by_row;
     uint32_t offset;
 } aril__place;
 
@@ -43,6 +45,12 @@ enum aril__tile_kind {
     ARIL__TILE_WRITE,  /* copies in[0] to output `index`, which is contiguous */
     ARIL__TILE_SPREAD, /* writes in[0], in a compute type, to output `index`, with any strides */
     ARIL__TILE_REDUCE, /* adds in[0], float or double, to the accumulators of output `index` */
+    ARIL__TILE_ROWS,   /* to = each row of in[0], float or double, reduced as `index` says */
+    ARIL__TILE_REPEAT, /* to = in[0], which is by rows, for each element */
+    ARIL__TILE_FIRST,  /* to = the first element of each row of in[0] */
+    ARIL__TILE_DRAW,   /* to = random numbers from 0 to 1, f32, by the key that is input `index` */
+    ARIL__TILE_DROP,   /* to = in[1] * p1 + p2 where in[0] >= p0, else 0 */
+    ARIL__TILE_SET,    /* writes in[0], which is by rows, to output `index` */
 };
 
 enum { ARIL__NO_PLACE = 0xffff };
@@ -50,6 +58,7 @@ enum { ARIL__NO_PLACE = 0xffff };
 typedef struct aril__tile_step {
     uint8_t kind, ctype, index, n_in;
     uint8_t step; /* of the recipe, for errors */
+    bool by_row;  /* computes an element for each row */
     uint16_t to, in[ARIL_FUSED_OPERANDS];
     union {
         aril__ew_fn *kernel;
@@ -84,6 +93,7 @@ typedef struct aril__tile_program {
     size_t accumulators;    /* doubles for each chunk */
     bool streams;           /* outputs are so large that they bypass the caches */
     bool prefetches;        /* inputs are so large that they come from memory */
+    bool rows;              /* tiles are whole rows of the innermost dimension */
     int ndim;
     int64_t dim[ARIL_MAX_DIMS];
     /* Of inputs, then outputs; of a reduced output, the strides of its accumulators. */

@@ -5,6 +5,7 @@
 #include "core/loops.h"
 #include "core/parallel.h"
 #include "core/stream.h"
+#include "ops/shape/copy.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -12,7 +13,7 @@
 enum {
     VALUES = ARIL_FUSED_STEPS + ARIL_FUSED_INPUTS + ARIL_FUSED_CONSTANTS,
     FORMS = 1 + ARIL__C_COUNT, /* of a value: its dtype, and each compute type */
-    PLACES = VALUES * FORMS + ARIL_FUSED_STEPS,
+    PLACES = VALUES * (2 * FORMS + 1) + 2 * ARIL_FUSED_STEPS,
     TILE_STEPS = PLACES + 2 * ARIL_FUSED_OUTPUTS,
     BUFFERS = PLACES,
     PREFETCH_FROM = 2048 * 1024, /* elements: beyond the caches */
@@ -34,7 +35,9 @@ typedef struct maker {
     aril__tile_step step[TILE_STEPS];
     int last[PLACES];                    /* the last step that reads a place */
     uint16_t form[VALUES][FORMS];        /* places of values; 0 is none, k is place k - 1 */
-    uint16_t raw[ARIL_FUSED_STEPS];      /* the same of results that are not rounded yet */
+    uint16_t raw[ARIL_FUSED_STEPS];      /* the same of results that are not rounded yet, */
+    uint16_t repeated[VALUES][FORMS];    /* of values by rows, for each element, */
+    uint16_t firsts[VALUES][FORMS];      /* and of inputs by rows, for each row */
     uint8_t output_of[ARIL_FUSED_STEPS]; /* 1 + the output that a step may be written to as it is */
 } maker;
 
@@ -62,6 +65,7 @@ static aril__tile_step *new_step(maker *m, int kind, uint16_t to)
     memset(s, 0, sizeof *s);
     s->kind = (uint8_t)kind;
     s->to = to;
+    s->by_row = to != ARIL__NO_PLACE && m->place[to].by_row;
     return s;
 }
 
@@ -73,7 +77,9 @@ static void read_place(maker *m, aril__tile_step *s, uint16_t place)
 
 static uint16_t loaded(maker *m, uint16_t from, aril__ctype c)
 {
-    aril__place like = { .kind = ARIL__PLACE_BUFFER, .dtype = native_dtype[c] };
+    aril__place like = { .kind = ARIL__PLACE_BUFFER,
+                         .dtype = native_dtype[c],
+                         .by_row = m->place[from].by_row };
     uint16_t to = new_place(m, like);
     aril__tile_step *s = new_step(m, ARIL__TILE_LOAD, to);
     s->fn.load = aril__dtypes[m->place[from].dtype].load[c];
@@ -129,7 +135,9 @@ static uint16_t step_place(maker *m, int s, aril__ctype c)
     aril__store_fn *round = aril__tile_round((aril_dtype)step->dtype, c);
     if (!m->raw[s] || m->form[s][0] || !round || aril__dtypes[step->type].ctype != c)
         return loaded(m, in_dtype(m, s), c);
-    aril__place like = { .kind = ARIL__PLACE_BUFFER, .dtype = native_dtype[c] };
+    aril__place like = { .kind = ARIL__PLACE_BUFFER,
+                         .dtype = native_dtype[c],
+                         .by_row = step->by_row };
     uint16_t to = new_place(m, like);
     aril__tile_step *t = new_step(m, ARIL__TILE_STORE, to);
     t->fn.store = round;
@@ -159,6 +167,24 @@ static uint16_t in_ctype(maker *m, int operand, aril__ctype c)
     return place;
 }
 
+/* The same of a value by rows for a step of elements, which gets it for each of them; or of an
+ * input by rows for a step by rows. */
+static uint16_t operand_place(maker *m, int operand, aril__ctype c, bool by_row)
+{
+    uint16_t from = in_ctype(m, operand, c);
+    if (from == ARIL__NO_PLACE || m->place[from].by_row == by_row ||
+        (m->place[from].kind == ARIL__PLACE_FIXED && m->place[from].fill != ARIL__FILL_ROW))
+        return from;
+    uint16_t *done = &(by_row ? m->firsts : m->repeated)[value_of(operand)][1 + c];
+    if (*done) return (uint16_t)(*done - 1);
+    aril__place like = { .kind = ARIL__PLACE_BUFFER, .dtype = native_dtype[c], .by_row = by_row };
+    uint16_t to = new_place(m, like);
+    read_place(m, new_step(m, by_row ? ARIL__TILE_FIRST : ARIL__TILE_REPEAT, to), from);
+    m->step[m->p->n_steps - 1].ctype = (uint8_t)c;
+    *done = (uint16_t)(to + 1);
+    return to;
+}
+
 /* ---- the steps of the recipe ---- */
 
 /* The place for the final form of a step: the memory of an output, or a buffer. */
@@ -167,7 +193,8 @@ static aril__place final_place(const maker *m, int s)
     int output = m->output_of[s];
     return (aril__place){ .kind = output ? ARIL__PLACE_OUTPUT : ARIL__PLACE_BUFFER,
                           .dtype = m->f->step[s].dtype,
-                          .index = (uint8_t)(output ? output - 1 : 0) };
+                          .index = (uint8_t)(output ? output - 1 : 0),
+                          .by_row = m->f->step[s].by_row };
 }
 
 /* Rounds a result in compute type c to the dtype of step s. */
@@ -207,8 +234,23 @@ static void add_cast(maker *m, int s)
 {
     const aril_fused_step *step = &m->f->step[s];
     aril__ctype c = aril__dtypes[step->type].ctype;
-    add_store(m, s, in_ctype(m, step->in[0], c), c);
+    add_store(m, s, operand_place(m, step->in[0], c, step->by_row), c);
     note_native(m, s);
+}
+
+/* The draws of a step, for each element. */
+static uint16_t drawn(maker *m, int key)
+{
+    aril__place like = { .kind = ARIL__PLACE_BUFFER, .dtype = ARIL_F32 };
+    uint16_t to = new_place(m, like);
+    new_step(m, ARIL__TILE_DRAW, to)->index = (uint8_t)ARIL_FUSED_INDEX(key);
+    return to;
+}
+
+static bool is_key(const maker *m, int operand)
+{
+    return operand != ARIL_FUSED_NONE && ARIL_FUSED_KIND(operand) == ARIL_FUSED_INPUT(0) &&
+           m->f->is_key[ARIL_FUSED_INDEX(operand)];
 }
 
 static void add_kernel(maker *m, int s, const aril__op *op)
@@ -216,13 +258,19 @@ static void add_kernel(maker *m, int s, const aril__op *op)
     const aril_fused_step *step = &m->f->step[s];
     aril__ctype c = aril__dtypes[step->type].ctype;
     uint16_t in[ARIL_FUSED_OPERANDS];
-    for (int k = 0; k < step->n_in; k++) in[k] = in_ctype(m, step->in[k], c);
+    for (int k = 0; k < step->n_in; k++)
+        in[k] = is_key(m, step->in[k])
+                    ? drawn(m, step->in[k])
+                    : operand_place(m, step->in[k], c, step->by_row && !step->reduce);
     uint8_t gives = step->compares ? ARIL_BOOL : native_dtype[c];
     bool final = gives == step->dtype;
-    aril__place like = { .kind = ARIL__PLACE_BUFFER, .dtype = gives };
+    aril__place like = { .kind = ARIL__PLACE_BUFFER, .dtype = gives, .by_row = step->by_row };
     uint16_t to = new_place(m, final ? final_place(m, s) : like);
-    aril__tile_step *k = new_step(m, ARIL__TILE_KERNEL, to);
-    k->fn.kernel = aril__ew_kernel(op->formula->number, c);
+    int kind = step->reduce ? ARIL__TILE_ROWS : op->formula ? ARIL__TILE_KERNEL : ARIL__TILE_DROP;
+    aril__tile_step *k = new_step(m, kind, to);
+    if (kind == ARIL__TILE_KERNEL) k->fn.kernel = aril__ew_kernel(op->formula->number, c);
+    k->index = step->reduce;
+    k->ctype = (uint8_t)c;
     k->step = (uint8_t)s;
     memcpy(k->p, step->p, sizeof k->p);
     for (int i = 0; i < step->n_in; i++) read_place(m, k, in[i]);
@@ -264,9 +312,10 @@ static void add_output(maker *m, int k)
 {
     const aril_fused_output *o = &m->f->out[k];
     aril__ctype c = aril__dtypes[o->dtype].ctype;
-    int kind = o->reduce                ? ARIL__TILE_REDUCE
-               : is_linear_output(m, k) ? ARIL__TILE_WRITE
-                                        : ARIL__TILE_SPREAD;
+    int kind = o->reduce == ARIL_FUSED_EACH_ROW ? ARIL__TILE_SET
+               : o->reduce                      ? ARIL__TILE_REDUCE
+               : is_linear_output(m, k)         ? ARIL__TILE_WRITE
+                                                : ARIL__TILE_SPREAD;
     if (kind == ARIL__TILE_WRITE && m->output_of[o->step] == k + 1) return;
     uint16_t from =
         kind == ARIL__TILE_WRITE ? in_dtype(m, o->step) : in_ctype(m, ARIL_FUSED_STEP(o->step), c);
@@ -379,28 +428,40 @@ static int leader(const aril_fused *f, const aril__run *r, int64_t n)
     return 0;
 }
 
+/* Strides of a result by rows: 0 along rows. */
+static void row_strides(const aril_fused *f, const aril_tensor *t, int64_t *stride)
+{
+    for (int d = 0; d < f->ndim; d++)
+        stride[d] = d < f->ndim - 1 && d < t->ndim && f->dim[d] > 1 ? t->stride[d] : 0;
+}
+
 static void set_loop(aril__tile_program *p, const aril__run *r, const aril_fused *f)
 {
     p->n = 1;
+    p->rows = f->rows;
     for (int d = 0; d < f->ndim; d++) p->n *= p->dim[d] = f->dim[d];
     for (int i = 0; i < f->n_in; i++)
-        aril__broadcast_strides(f->ndim, f->dim, r->in[i], p->stride[i]);
+        if (!f->is_key[i]) aril__broadcast_strides(f->ndim, f->dim, r->in[i], p->stride[i]);
     for (int k = 0; k < f->n_out; k++) {
         int64_t *stride = p->stride[f->n_in + k];
-        if (f->out[k].reduce)
+        if (f->out[k].reduce == ARIL_FUSED_EACH_ROW)
+            row_strides(f, r->out[k], stride);
+        else if (f->out[k].reduce)
             accumulator_strides(f, &f->out[k], stride);
         else
             aril__broadcast_strides(f->ndim, f->dim, r->out[k], stride);
     }
-    p->ndim =
-        aril__strides_merge(f->ndim, p->dim, f->n_in + f->n_out, p->stride, leader(f, r, p->n));
+    p->ndim = f->ndim;
+    if (!f->rows) /* those are taken in order */
+        p->ndim =
+            aril__strides_merge(f->ndim, p->dim, f->n_in + f->n_out, p->stride, leader(f, r, p->n));
     p->inner = p->ndim ? p->dim[p->ndim - 1] : 1;
 }
 
 static void set_reduces(aril__tile_program *p, const aril__run *r, const aril_fused *f)
 {
     for (int k = 0; k < f->n_out; k++) {
-        if (!f->out[k].reduce) continue;
+        if (!f->out[k].reduce || f->out[k].reduce == ARIL_FUSED_EACH_ROW) continue;
         int64_t n = r->out[k]->numel;
         p->reduce[k] = (aril__tile_reduce){ .reduce = f->out[k].reduce,
                                             .wide = f->out[k].dtype == ARIL_F64,
@@ -421,11 +482,13 @@ static void set_grain(aril__tile_program *p)
     if (p->n_reduces == 0) pieces *= 2;
     p->grain = ((p->n + pieces - 1) / pieces + 255) & ~(int64_t)255;
     if (p->grain > MAX_CHUNK && p->n_reduces == 0) p->grain = MAX_CHUNK;
+    if (p->rows) p->grain = (p->grain + p->inner - 1) / p->inner * p->inner;
 }
 
 /* Whether outputs are better written past the caches. */
 static bool is_streamed(const aril__run *r, const aril_fused *f)
 {
+    if (f->rows) return false;
     const aril__recipe *recipe = aril__fused_recipe(r->attrs);
     for (int s = 0; s < f->n_steps; s++)
         if (recipe->step[s].op->formula && !aril__formula_is_quick(recipe->step[s].op))
@@ -438,13 +501,15 @@ static bool is_streamed(const aril__run *r, const aril_fused *f)
     return false;
 }
 
-/* Elements of a tile: a buffer has 4 KB, so that several stay in L1. */
-static int64_t choose_tile(const aril_fused *f)
+/* Elements of a tile: a buffer has 4 KB, so that several stay in L1; or it has a whole row. */
+static int64_t choose_tile(const aril__tile_program *p, const aril_fused *f)
 {
     bool wide = false; /* some step computes in 64 bits */
     for (int s = 0; s < f->n_steps; s++)
         wide = wide || aril__dtypes[f->step[s].type].ctype != ARIL__C_F32;
-    return ARIL__TILE_BYTES / (wide ? 8 : 4);
+    int64_t tile = ARIL__TILE_BYTES / (wide ? 8 : 4);
+    if (!p->rows || p->inner == 0) return tile;
+    return tile < p->inner ? p->inner : tile / p->inner * p->inner;
 }
 
 /* Lists the inputs that are read where they are. */
@@ -490,16 +555,16 @@ aril__tile_program *aril__tile_program_new(const aril__run *r, const aril_fused 
     set_loop(&program, r, f);
     set_reduces(&program, r, f);
     set_grain(&program);
-    program.tile = choose_tile(f);
+    program.tile = choose_tile(&program, f);
     program.streams = is_streamed(r, f);
     program.prefetches = program.n >= PREFETCH_FROM;
     choose_outputs(m);
     for (int s = 0; s < f->n_steps; s++) {
         program.name[s] = recipe->step[s].op->name;
-        if (recipe->step[s].op->formula)
-            add_kernel(m, s, recipe->step[s].op);
-        else
+        if (recipe->step[s].op == &aril__op_cast)
             add_cast(m, s);
+        else
+            add_kernel(m, s, recipe->step[s].op);
     }
     for (int k = 0; k < f->n_out; k++) add_output(m, k);
     place_buffers(m);

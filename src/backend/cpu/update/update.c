@@ -108,9 +108,10 @@ static void run_staged(const part *u, update_fn *update, norms_fn *norms, int64_
             norms(&b, 0, n, ways);
         else
             update(&b, 0, n);
-        for (int k = norms ? ARIL__ITEM_SLOT : 0; k < ARIL__ITEM_MASTER; k++)
+        if (norms) continue;
+        for (int k = 0; k < ARIL__ITEM_MASTER; k++)
             if (k != ARIL__ITEM_GRAD && u->staged >> k & 1) put_block(u->item[k], at, n, block[k]);
-        if (master && !norms) put_block(master, at, n, b.p);
+        if (master) put_block(master, at, n, b.p);
     }
 }
 

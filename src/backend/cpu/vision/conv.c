@@ -164,27 +164,35 @@ static void choose_channels(job *j, int64_t others)
     j->c_blocks = pieces(j->d.c, j->cb);
 }
 
-static void activate_range(void *ctx, int64_t begin, int64_t end)
+/* Adds what conv_add adds, and applies the activation; all images have the same order. */
+static void finish_range(void *ctx, int64_t begin, int64_t end)
 {
     const aril__run *r = ctx;
-    const aril_tensor *y = r->out[0];
-    int64_t act = r->op == &aril__op_conv
-                      ? ((const struct conv_attrs *)r->attrs)->activation[0]
-                      : ((const struct conv_transpose_attrs *)r->attrs)->activation[0];
-    aril__activation_run(r->type, act, end - begin,
-                         (char *)aril__ptr(y) + aril__dtype_bytes(r->type, begin));
+    size_t at = aril__dtype_bytes(r->type, begin);
+    char *y = (char *)aril__ptr(r->out[0]) + at;
+    int64_t act = r->op == &aril__op_conv_transpose
+                      ? ((const struct conv_transpose_attrs *)r->attrs)->activation[0]
+                      : ((const struct conv_attrs *)r->attrs)->activation[0];
+    const char *added = r->op == &aril__op_conv_add ? (const char *)aril__ptr(r->in[3]) + at : NULL;
+    if (added && r->type == ARIL_F64)
+        for (int64_t i = 0; i < end - begin; i++)
+            ((double *)(void *)y)[i] += ((const double *)(const void *)added)[i];
+    else if (added)
+        for (int64_t i = 0; i < end - begin; i++)
+            ((float *)(void *)y)[i] += ((const float *)(const void *)added)[i];
+    if (act) aril__activation_run(r->type, act, end - begin, y);
 }
 
-static void activate(aril__run *r)
+static void finish(aril__run *r, const aril__conv *d)
 {
-    aril__parallel_for(r->out[0]->numel, UNIT_WORK, activate_range, r);
+    if (d->activation || d->added) aril__parallel_for(r->out[0]->numel, UNIT_WORK, finish_range, r);
 }
 
 /* Sizes and the cut into units and blocks, which do not depend on the memory order of the images.
  */
 static void cut_job(const aril__run *r, job *j)
 {
-    bool forward = r->op == &aril__op_conv, weights = r->op == &aril__op_conv_wgrad;
+    bool forward = aril__conv_is_forward(r->op), weights = r->op == &aril__op_conv_wgrad;
     aril__conv_describe(r, &j->d);
     const aril__conv *d = &j->d;
     j->taps = d->kernel[0] * d->kernel[1] * d->kernel[2];
@@ -212,7 +220,7 @@ static void cut_job(const aril__run *r, job *j)
 /* One channel of x per group, contiguous: without matrix products. */
 static void run_planes(const aril__run *r, job *j)
 {
-    bool forward = r->op == &aril__op_conv, weights = r->op == &aril__op_conv_wgrad;
+    bool forward = aril__conv_is_forward(r->op), weights = r->op == &aril__op_conv_wgrad;
     bool wide = r->type == ARIL_F64;
     const aril__conv *d = &j->d;
     int64_t work = j->area * j->taps * d->k;
@@ -234,7 +242,7 @@ static void run_planes(const aril__run *r, job *j)
 static aril_status run_ready(aril__run *r, bool last)
 {
     job j = { .last = last, .scratch = r->workspace };
-    bool forward = r->op == &aril__op_conv, weights = r->op == &aril__op_conv_wgrad;
+    bool forward = aril__conv_is_forward(r->op), weights = r->op == &aril__op_conv_wgrad;
     bool wide = r->type == ARIL_F64;
     cut_job(r, &j);
     const aril__conv *d = &j.d;
@@ -254,7 +262,7 @@ static aril_status run_ready(aril__run *r, bool last)
                                  : wide    ? run_data_f64
                                            : run_data_f32,
                                  &j);
-    if (d->activation) activate(r);
+    finish(r, d);
     return ARIL_OK;
 }
 
@@ -263,7 +271,7 @@ static aril_status run_depth(aril__run *r)
     aril__conv d;
     aril__conv_describe(r, &d);
     aril__cpu_conv_depth(r->op, r->type, &d, r->workspace);
-    if (d.activation) activate(r);
+    finish(r, &d);
     return ARIL_OK;
 }
 
@@ -309,6 +317,7 @@ const char *aril__cpu_conv_prepare(const aril__run *r, aril__plan *plan)
     plan->in[0] = image;
     plan->in[1].order = plan->in[2].order = plan->out[0].order = ARIL_ORDER_CONTIGUOUS;
     *(o.weights ? &plan->in[1] : &plan->out[0]) = image;
+    if (r->op == &aril__op_conv_add) plan->in[3] = image;
     plan->workspace = scratch_for(r, &o, image.order == ARIL_ORDER_CONTIGUOUS);
     return NULL;
 }

@@ -9,6 +9,8 @@
 const aril__row aril__cpu_vision_rows[] = {
     KERNEL(conv, cpu_conv, .dtypes = DT_FLOAT, .native = F32_F64, .strided = true,
            .prepare = aril__cpu_conv_prepare),
+    KERNEL(conv_add, cpu_conv, .dtypes = DT_FLOAT, .native = F32_F64, .strided = true,
+           .prepare = aril__cpu_conv_prepare),
     KERNEL(conv_dgrad, cpu_conv, .dtypes = DT_FLOAT, .native = F32_F64, .strided = true,
            .prepare = aril__cpu_conv_prepare),
     KERNEL(conv_wgrad, cpu_conv, .dtypes = DT_FLOAT, .native = F32_F64, .strided = true,

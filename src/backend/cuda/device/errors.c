@@ -6,11 +6,36 @@
 
 enum { MAX_OPS = 2048 };
 
+/* ---- after fork ---- */
+
+static bool forked; /* this process is a child of one that used a GPU */
+
+static void in_child(void)
+{
+    forked = true;
+}
+
+static void watch_forks(void)
+{
+    static bool watched;
+    if (!watched) pthread_atfork(NULL, NULL, in_child);
+    watched = true;
+}
+
+/* CUDA does not survive a fork, and calls it an initialization error. */
+static const char *text_of(cudaError_t e)
+{
+    return forked
+               ? "a GPU that was used before fork() cannot be used in the child; fork before the "
+                 "first use, or run another program"
+               : cudaGetErrorString(e);
+}
+
 aril_status aril_cuda_expect(cudaError_t e, const char *what)
 {
     if (e == cudaSuccess) return ARIL_OK;
     return aril_cuda_host->fail(e == cudaErrorMemoryAllocation ? ARIL_ERR_MEMORY : ARIL_ERR_DEVICE,
-                                "cuda: %s: %s", what, cudaGetErrorString(e));
+                                "cuda: %s: %s", what, text_of(e));
 }
 
 /* ---- names ---- */
@@ -62,6 +87,7 @@ enum { KINDS = sizeof kinds / sizeof *kinds };
 aril_status aril_cuda_errors_new(aril_cuda_device *d)
 {
     void *word = NULL, *claim = NULL;
+    watch_forks();
     aril_status s = aril_cuda_expect(cudaHostAlloc(&word, sizeof *d->word,
                                                    cudaHostAllocMapped | cudaHostAllocPortable),
                                      "cudaHostAlloc");
@@ -155,9 +181,10 @@ aril_status aril_cuda_late(aril_cuda_device *d, cudaError_t e)
         const char *op = d->last_op;
         d->late.code = ARIL_ERR_DEVICE;
         snprintf(d->late.op, sizeof d->late.op, "%s", op ? op : "");
-        snprintf(d->late.text, sizeof d->late.text, "%s%s%s", cudaGetErrorString(e),
-                 aril_cuda_sync ? ""
-                                : " (in this op, or in an earlier one: ARIL_SYNC=1 finds which)",
+        snprintf(d->late.text, sizeof d->late.text, "%s%s%s", text_of(e),
+                 aril_cuda_sync || forked
+                     ? ""
+                     : " (in this op, or in an earlier one: ARIL_SYNC=1 finds which)",
                  is_fatal(e) ? ": the GPU cannot be used until the program starts again" : "");
     }
     pthread_mutex_unlock(&d->lock);
@@ -182,7 +209,7 @@ aril_status aril_cuda_check_launch(aril_cuda_device *d, aril_queue *queue, const
     }
     if (e != cudaSuccess)
         return aril_cuda_host->fail(
-            ARIL_ERR_DEVICE, "%s: %s: %s%s", op ? op : "cuda", when, cudaGetErrorString(e),
+            ARIL_ERR_DEVICE, "%s: %s: %s%s", op ? op : "cuda", when, text_of(e),
             is_fatal(e) ? "; the GPU cannot be used until the program starts again" : "");
     aril_late_error late;
     if (!aril_cuda_sync || aril_cuda_poll(d, &late) == ARIL_OK) return ARIL_OK;

@@ -4,7 +4,7 @@
 
 static aril_status run_formula(aril_run *r, int number)
 {
-    const void *kernel = nullptr;
+    const void *kernel = nullptr, *small;
     int n_in = aril_cuda_host->n_in(r);
     aril_status s = ARIL_OK;
     switch (aril_cuda_host->type(r)) {
@@ -12,6 +12,8 @@ static aril_status run_formula(aril_run *r, int number)
     case ARIL_BF16:
     case ARIL_F32:
         kernel = aril_cuda_ew_f32[number];
+        small = kernel ? aril_cuda_ew_f32_small[number] : aril_cuda_ew_f32_grads_small[number];
+        if (aril_cuda_ew_run_small(r, small, n_in, &s)) return s;
         if (!kernel) kernel = aril_cuda_ew_f32_grads[number];
         if (kernel) s = aril_cuda_ew_run<float>(r, number, kernel, n_in);
         break;

@@ -3,6 +3,7 @@
 #define ARIL_CUDA_ELEMENTWISE_RUN_CUH
 
 #include "backend/cuda/elementwise/elementwise.cuh"
+#include "backend/cuda/elementwise/small.cuh"
 #include "backend/cuda/launch.cuh"
 #include "backend/cuda/number.cuh"
 
@@ -128,6 +129,39 @@ static aril_status aril_cuda_ew_flat(const aril_run *r, const void *kernel, int 
             a->vectors = false;
     }
     return aril_cuda_ew_start(r, kernel, n_in, a);
+}
+
+/* Runs a small call of float by its kernel, if it has one; false: it is not such a call. */
+static inline bool aril_cuda_ew_run_small(aril_run *r, const void *kernel, int n_in,
+                                          aril_status *status)
+{
+    const aril_tensor *out = aril_cuda_out(r, 0);
+    int64_t n = aril_cuda_host->numel(out);
+    int dtype = aril_cuda_host->dtype(out);
+    if (!kernel || n < 1 || n > ARIL_CUDA_EW_SMALL || dtype != aril_cuda_host->type(r) ||
+        !aril_cuda_ew_is_contiguous(out))
+        return false;
+    aril_cuda_ew_small_args a = {};
+    for (int i = 0; i < n_in; i++) {
+        const aril_tensor *t = aril_cuda_in(r, i);
+        if (!t || aril_cuda_number<float>(r, i, &a.value[1 + i])) continue;
+        if (aril_cuda_host->dtype(t) != dtype || aril_cuda_host->numel(t) != n ||
+            !aril_cuda_ew_is_contiguous(t))
+            return false;
+        a.base[1 + i] = aril_cuda_data(t);
+        a.tensors |= (uint8_t)(2u << i);
+    }
+    const double *p = aril_cuda_host->attr_f64(r, "p");
+    for (int k = 0; k < 3 && p; k++) a.p[k] = (float)p[k];
+    a.base[0] = aril_cuda_data(out);
+    a.dtype = (uint8_t)dtype;
+    a.n = (uint16_t)n;
+    unsigned threads = n <= 32 ? 32 : ARIL_CUDA_EW_THREADS;
+    void *args[] = { &a };
+    cudaLaunchKernel(kernel, dim3(((unsigned)n + threads - 1) / threads), dim3(threads), args, 0,
+                     aril_cuda_stream(r));
+    *status = aril_cuda_launched(r);
+    return true;
 }
 
 /* Runs the kernel of a formula on the first `n_in` inputs of the run, broadcast to its result. */

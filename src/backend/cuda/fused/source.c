@@ -1,19 +1,18 @@
-#include "backend/cuda/fused/source.h"
+#include "backend/cuda/fused/parts.h"
 
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+typedef aril_cuda_text text;
+#define append aril_cuda_text_append
+#define print  aril_cuda_text_print
+#define types  aril_cuda_fused_type
+
 /* ---- text ---- */
 
-typedef struct text {
-    char *at;
-    size_t n, room;
-    bool failed;
-} text;
-
-static void append(text *t, const char *from, size_t n)
+void aril_cuda_text_append(text *t, const char *from, size_t n)
 {
     if (t->failed) return;
     if (t->n + n + 1 > t->room) {
@@ -29,7 +28,7 @@ static void append(text *t, const char *from, size_t n)
     t->at[t->n] = '\0';
 }
 
-__attribute__((format(printf, 2, 3))) static void print(text *t, const char *format, ...)
+void aril_cuda_text_print(text *t, const char *format, ...)
 {
     char line[1024];
     va_list ap;
@@ -47,7 +46,8 @@ __attribute__((format(printf, 2, 3))) static void print(text *t, const char *for
 /* Files of the source tree, as the build put them into the plug-in. */
 extern const char aril_cuda_fused_prelude_text[], aril_cuda_convert_text[],
     aril_cuda_special_text[], aril_cuda_special_inc_text[], aril_cuda_formulas_text[],
-    aril_cuda_fused_arguments_text[], aril_cuda_fused_loop_text[];
+    aril_cuda_fused_arguments_text[], aril_cuda_fused_loop_text[], aril_cuda_fused_row_text[],
+    aril_cuda_block_text[], aril_cuda_philox_text[];
 
 /* Appends a file: an #include of `inner` becomes that text, and others are left out. */
 static void append_file(text *t, const char *file, const char *inner, const char *inner_text)
@@ -64,22 +64,21 @@ static void append_file(text *t, const char *file, const char *inner, const char
     }
 }
 
-static const struct type {
-    const char *storage, *compute;
-    int size;
-} types[] = { [ARIL_BOOL] = { "aril_cuda_bool", "int64_t", 1 },
-              [ARIL_U8] = { "uint8_t", "int64_t", 1 },
-              [ARIL_U16] = { "uint16_t", "int64_t", 2 },
-              [ARIL_U32] = { "uint32_t", "int64_t", 4 },
-              [ARIL_U64] = { "uint64_t", "uint64_t", 8 },
-              [ARIL_I8] = { "int8_t", "int64_t", 1 },
-              [ARIL_I16] = { "int16_t", "int64_t", 2 },
-              [ARIL_I32] = { "int32_t", "int64_t", 4 },
-              [ARIL_I64] = { "int64_t", "int64_t", 8 },
-              [ARIL_F16] = { "aril_cuda_f16", "float", 2 },
-              [ARIL_BF16] = { "aril_cuda_bf16", "float", 2 },
-              [ARIL_F32] = { "float", "float", 4 },
-              [ARIL_F64] = { "double", "double", 8 } };
+const aril_cuda_type_names aril_cuda_fused_type[] = {
+    [ARIL_BOOL] = { "aril_cuda_bool", "int64_t", 1 },
+    [ARIL_U8] = { "uint8_t", "int64_t", 1 },
+    [ARIL_U16] = { "uint16_t", "int64_t", 2 },
+    [ARIL_U32] = { "uint32_t", "int64_t", 4 },
+    [ARIL_U64] = { "uint64_t", "uint64_t", 8 },
+    [ARIL_I8] = { "int8_t", "int64_t", 1 },
+    [ARIL_I16] = { "int16_t", "int64_t", 2 },
+    [ARIL_I32] = { "int32_t", "int64_t", 4 },
+    [ARIL_I64] = { "int64_t", "int64_t", 8 },
+    [ARIL_F16] = { "aril_cuda_f16", "float", 2 },
+    [ARIL_BF16] = { "aril_cuda_bf16", "float", 2 },
+    [ARIL_F32] = { "float", "float", 4 },
+    [ARIL_F64] = { "double", "double", 8 }
+};
 enum { TYPES = sizeof types / sizeof *types };
 
 static bool is_known(int dtype)
@@ -87,12 +86,12 @@ static bool is_known(int dtype)
     return dtype >= 0 && dtype < TYPES && types[dtype].storage;
 }
 
-static bool is_float(int dtype)
+bool aril_cuda_is_float(int dtype)
 {
     return dtype == ARIL_F16 || dtype == ARIL_BF16 || dtype == ARIL_F32 || dtype == ARIL_F64;
 }
 
-static void append_prelude(text *t)
+void aril_cuda_append_prelude(text *t)
 {
     append_file(t, aril_cuda_fused_prelude_text, NULL, NULL);
     print(t, "enum aril_dtype {\n");
@@ -118,18 +117,45 @@ static void append_prelude(text *t)
     print(t, "#define K(x) ((T)(x))\n#define NOGRAD K(0)\n");
 }
 
+void aril_cuda_append_rows(text *t, bool draws)
+{
+    append_file(t, aril_cuda_block_text, NULL, NULL);
+    append_file(t, aril_cuda_fused_row_text, NULL, NULL);
+    if (!draws) return;
+    append_file(t, aril_cuda_philox_text, NULL, NULL);
+    print(t,
+          "template <int W>\n"
+          "static __device__ __forceinline__ void draw(aril_cuda_key key, uint64_t i, float *u)\n"
+          "{\n"
+          "    if (W %% 4 == 0) {\n"
+          "#pragma unroll\n"
+          "        for (int k = 0; k < W; k += 4) {\n"
+          "            uint4 w = aril_cuda_philox(key, i / 4 + k / 4);\n"
+          "            u[k] = aril_cuda_uniform_f32(w.x);\n"
+          "            u[k + 1] = aril_cuda_uniform_f32(w.y);\n"
+          "            u[k + 2] = aril_cuda_uniform_f32(w.z);\n"
+          "            u[k + 3] = aril_cuda_uniform_f32(w.w);\n"
+          "        }\n"
+          "    } else {\n"
+          "        for (int k = 0; k < W; k++)\n"
+          "            u[k] = aril_cuda_uniform_f32(aril_cuda_u32(key, i + k));\n"
+          "    }\n"
+          "}\n");
+}
+
 /* ---- a recipe ---- */
 
 /* Whether a formula may fail midway: then single ops run, which report the element. */
 static bool may_fail(const aril_fused_step *s)
 {
     static const char *const functions[] = { "k_fmod(", "k_remainder(", "k_floor_div(", "k_pow(" };
-    for (size_t i = 0; i < sizeof functions / sizeof *functions && !is_float(s->type); i++)
-        if (strstr(s->formula, functions[i])) return true;
+    for (size_t i = 0; i < sizeof functions / sizeof *functions && !aril_cuda_is_float(s->type);
+         i++)
+        if (s->formula && strstr(s->formula, functions[i])) return true;
     return false;
 }
 
-static bool is_used(const aril_fused *f, int input)
+bool aril_cuda_fused_uses(const aril_fused *f, int input)
 {
     for (int s = 0; s < f->n_steps; s++)
         for (int k = 0; k < f->step[s].n_in; k++)
@@ -141,38 +167,40 @@ const char *aril_cuda_fused_refuses(const aril_fused *f, const aril_cuda_fused_t
 {
     for (int i = 0; i < f->n_in; i++)
         if (!is_known(t->dtype[i])) return "a dtype that only stores";
+    const char *why = aril_cuda_fused_by_rows(f) ? aril_cuda_rows_refuse(f) : NULL;
+    if (why) return why;
     for (int s = 0; s < f->n_steps; s++) {
         if (!is_known(f->step[s].type) || !is_known(f->step[s].dtype))
             return "a dtype that only stores";
         if (may_fail(&f->step[s])) return "a formula that may fail";
     }
-    for (int k = 0; k < f->n_out; k++)
-        if (f->out[k].reduce != ARIL_FUSED_EACH) return "a reduction";
     return NULL;
+}
+
+/* Whether an input is read from memory, by elements. */
+static bool is_read(const aril_fused *f, const aril_cuda_fused_types *t, int input)
+{
+    return !t->number[input] && !f->is_key[input] && aril_cuda_fused_uses(f, input);
 }
 
 int aril_cuda_fused_width(const aril_fused *f, const aril_cuda_fused_types *t)
 {
     int most = 2; /* of the sizes of elements: 8 of them at the most */
     for (int i = 0; i < f->n_in; i++)
-        if (!t->number[i] && is_used(f, i) && types[t->dtype[i]].size > most)
+        if (is_read(f, t, i) && !f->by_row[i] && types[t->dtype[i]].size > most)
             most = types[t->dtype[i]].size;
     for (int k = 0; k < f->n_out; k++)
-        if (types[f->out[k].dtype].size > most) most = types[f->out[k].dtype].size;
+        if (f->out[k].reduce == ARIL_FUSED_EACH && types[f->out[k].dtype].size > most)
+            most = types[f->out[k].dtype].size;
     return 16 / most;
-}
-
-static bool is_read(const aril_fused *f, const aril_cuda_fused_types *t, int input)
-{
-    return !t->number[input] && is_used(f, input);
 }
 
 /* A constant, rounded to its dtype, in that dtype's compute type. */
 static void print_constant(text *t, const aril_fused_constant *k)
 {
-    const struct type *type = &types[k->dtype];
+    const aril_cuda_type_names *type = &types[k->dtype];
     uint64_t bits;
-    if (is_float(k->dtype)) {
+    if (aril_cuda_is_float(k->dtype)) {
         memcpy(&bits, &k->f64, sizeof bits);
         print(t, "aril_cuda_to<%s>(aril_cuda_from<%s>(__longlong_as_double(0x%llxLL)))",
               type->compute, type->storage, (unsigned long long)bits);
@@ -182,8 +210,8 @@ static void print_constant(text *t, const aril_fused_constant *k)
     }
 }
 
-static void print_operand(text *t, const aril_fused *f, const aril_cuda_fused_types *of,
-                          int operand)
+void aril_cuda_print_operand(text *t, const aril_fused *f, const aril_cuda_fused_types *of,
+                             int operand)
 {
     int i = ARIL_FUSED_INDEX(operand);
     if (operand == ARIL_FUSED_NONE) {
@@ -192,8 +220,10 @@ static void print_operand(text *t, const aril_fused *f, const aril_cuda_fused_ty
         print(t, "s%d", i);
     } else if (ARIL_FUSED_KIND(operand) == ARIL_FUSED_CONSTANT(0)) {
         print_constant(t, &f->constant[i]);
+    } else if (f->is_key[i]) {
+        print(t, "u%d[k]", i);
     } else {
-        const struct type *type = &types[of->dtype[i]];
+        const aril_cuda_type_names *type = &types[of->dtype[i]];
         print(t, "aril_cuda_to<%s>(", type->compute);
         if (of->number[i])
             print(t, "number<%s>(args.number[%d]))", type->storage, i);
@@ -202,15 +232,15 @@ static void print_operand(text *t, const aril_fused *f, const aril_cuda_fused_ty
     }
 }
 
-static void print_step(text *t, const aril_fused *f, const aril_cuda_fused_types *of, int s)
+void aril_cuda_print_step(text *t, const aril_fused *f, const aril_cuda_fused_types *of, int s)
 {
     const aril_fused_step *step = &f->step[s];
-    const struct type *type = &types[step->dtype];
+    const aril_cuda_type_names *type = &types[step->dtype];
     print(t, "    %s s%d; /* %s */\n    {\n        typedef %s T;\n", type->compute, s, step->op,
           types[step->type].compute);
     for (int k = 0; k < step->n_in; k++) {
         print(t, "        T %c = aril_cuda_as<T>::of(", step->names[k]);
-        print_operand(t, f, of, step->in[k]);
+        aril_cuda_print_operand(t, f, of, step->in[k]);
         print(t, ");\n");
     }
     for (int k = 0; k < 3; k++) {
@@ -234,7 +264,7 @@ static void print_compute(text *t, const aril_fused *f, const aril_cuda_fused_ty
         if (is_read(f, of, i)) print(t, ", %s x%d", types[of->dtype[i]].storage, i);
     for (int k = 0; k < f->n_out; k++) print(t, ", %s &y%d", types[f->out[k].dtype].storage, k);
     print(t, ")\n{\n");
-    for (int s = 0; s < f->n_steps; s++) print_step(t, f, of, s);
+    for (int s = 0; s < f->n_steps; s++) aril_cuda_print_step(t, f, of, s);
     for (int k = 0; k < f->n_out; k++)
         print(t, "    y%d = aril_cuda_from<%s>(s%d);\n", k, types[f->out[k].dtype].storage,
               f->out[k].step);
@@ -304,10 +334,14 @@ static void print_kernels(text *t, const aril_fused *f, const aril_cuda_fused_ty
 char *aril_cuda_fused_source(const aril_fused *f, const aril_cuda_fused_types *t)
 {
     text source = { 0 };
-    append_prelude(&source);
-    print_compute(&source, f, t);
-    print_one(&source, f, t);
-    print_kernels(&source, f, t);
+    aril_cuda_append_prelude(&source);
+    if (aril_cuda_fused_by_rows(f)) {
+        aril_cuda_print_rows(&source, f, t);
+    } else {
+        print_compute(&source, f, t);
+        print_one(&source, f, t);
+        print_kernels(&source, f, t);
+    }
     if (!source.failed) return source.at;
     free(source.at);
     return NULL;

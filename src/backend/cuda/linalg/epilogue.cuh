@@ -1,4 +1,4 @@
-/* What follows a product or a convolution: the bias of each channel, and an activation. */
+/* What follows a product or a convolution: the bias of each channel, a residual, an activation. */
 #ifndef ARIL_CUDA_EPILOGUE_CUH
 #define ARIL_CUDA_EPILOGUE_CUH
 
@@ -34,11 +34,11 @@ static __device__ __forceinline__ int64_t aril_cuda_activate(int, int64_t x)
     return x;
 }
 
-/* y [outer, channels, inner], contiguous, in place: y = act(y + bias). `clear`: y is not read, as
- * if it were 0. A bias of NULL adds nothing. */
+/* y [outer, channels, inner], contiguous, in place: y = act(y + bias + z), z being like y.
+ * `clear`: y is not read, as if it were 0. A bias or z of NULL adds nothing. */
 struct aril_cuda_epilogue {
     void *y;
-    const void *bias;
+    const void *bias, *z;
     int64_t bias_stride;
     int64_t outer, channels, inner;
     int dtype, activation;

@@ -29,12 +29,15 @@ static __device__ __forceinline__ double k_abs(double x)
     const T FIRST(constant) = (T)k_->FIRST(constant); \
     (void)FIRST(constant);
 
-#define READ(i, slot)             BY_KIND(READ, i, slot)
-#define READ_SLOT(i, name, value) T name = s_[i];
+#define READ(i, slot) BY_KIND(READ, i, slot)
+#define READ_SLOT(i, name, value) \
+    T name = s_[i];               \
+    (void)name;
 #define READ_OPTIONAL(i, name, value, option)  \
     const bool has_##name = present_ >> i & 1; \
     (void)has_##name;                          \
-    T name = s_[i];
+    T name = s_[i];                            \
+    (void)name;
 #define READ_SCALAR(i, ...)
 #define READ_NONE(i, ...)
 
@@ -45,32 +48,31 @@ static __device__ __forceinline__ double k_abs(double x)
 #define WRITE_NONE(i, ...)
 
 /* One element: returns the new x, or the direction; changes the slots. */
-#define RULE_ROW(rule, facts_, slots, let, constants, direction_, formula)                \
-    template <typename T> struct aril_cuda_rule_##rule {                                  \
-        static const unsigned facts = facts_;                                             \
-        static __device__ __forceinline__ T update(const aril__update_constants &all_,    \
-                                                   unsigned present_, T x, T g, T *s_)    \
-        {                                                                                 \
-            const struct update_##rule *k_ = &all_.of.rule;                               \
-            EACH(CONSTANT, PART(constants))                                               \
-            EACH(READ, PART(slots))                                                       \
-            (void)present_, (void)g, (void)s_;                                            \
-            PART(formula)                                                                 \
-            EACH(WRITE, PART(slots))                                                      \
-            return x;                                                                     \
-        }                                                                                 \
-        static __device__ __forceinline__ T direction(const aril__update_constants &all_, \
-                                                      unsigned present_, T x, T g, T *s_) \
-        {                                                                                 \
-            const struct update_##rule *k_ = &all_.of.rule;                               \
-            T d = 0;                                                                      \
-            EACH(CONSTANT, PART(constants))                                               \
-            EACH(READ, PART(slots))                                                       \
-            (void)present_, (void)x, (void)g, (void)s_;                                   \
-            PART(direction_)                                                              \
-            EACH(WRITE, PART(slots))                                                      \
-            return d;                                                                     \
-        }                                                                                 \
+#define RULE_ROW(rule, facts_, slots, let, constants, direction_, formula)                      \
+    template <typename T> struct aril_cuda_rule_##rule {                                        \
+        static const unsigned facts = facts_;                                                   \
+        static __device__ __forceinline__ T update(const aril__update_constants &all_,          \
+                                                   unsigned present_, T x, T g, T *s_)          \
+        {                                                                                       \
+            const struct update_##rule *k_ = &all_.of.rule;                                     \
+            EACH(CONSTANT, PART(constants))                                                     \
+            EACH(READ, PART(slots))                                                             \
+            (void)present_, (void)g, (void)s_;                                                  \
+            PART(formula)                                                                       \
+            EACH(WRITE, PART(slots))                                                            \
+            return x;                                                                           \
+        }                                                                                       \
+        static __device__ __forceinline__ T direction(const aril__update_constants &all_,       \
+                                                      unsigned present_, T x, T g, const T *s_) \
+        {                                                                                       \
+            const struct update_##rule *k_ = &all_.of.rule;                                     \
+            T d = 0;                                                                            \
+            EACH(CONSTANT, PART(constants))                                                     \
+            EACH(READ, PART(slots))                                                             \
+            (void)present_, (void)x, (void)g, (void)s_;                                         \
+            PART(direction_)                                                                    \
+            return d;                                                                           \
+        }                                                                                       \
     };
 #include "ops/update/optimizers.def"
 
@@ -194,12 +196,12 @@ static __device__ __forceinline__ void aril_cuda_update_some(const aril_cuda_upd
 #pragma unroll
         for (int i = 0; i < ARIL__RULE_SLOTS; i++) s[i][e] = v[i];
     }
+    if (Norms) return;
 #pragma unroll
     for (int i = 0; i < ARIL__RULE_SLOTS; i++) {
         const int j = ARIL__ITEM_SLOT + i;
         if (u.present >> i & 1) cells::template store<N>(u.at[j], at[j], u.dtype[j], s[i]);
     }
-    if (Norms) return;
     cells::template store<N>(u.at[ARIL__ITEM_P], at[ARIL__ITEM_P], low, x);
     if (u.at[ARIL__ITEM_MASTER])
         cells::template store<N>(u.at[ARIL__ITEM_MASTER], at[ARIL__ITEM_MASTER],

@@ -53,6 +53,8 @@ aril_cuda_conv aril_cuda_conv_of(const aril_run *r, aril_cuda_conv_role role, bo
     d.k = d.w.dim[0] / d.groups;
     d.has_bias = bias != nullptr;
     d.bias_stride = bias ? aril_cuda_host->strides(bias)[0] : 0;
+    d.has_z = aril_cuda_host->n_in(r) > 3; /* ops that add have so many inputs */
+    if (d.has_z) d.z = aril_cuda_image_of(aril_cuda_in(r, 3));
     d.activation = forward ? (int)a.activation[0] : 0;
     for (int i = 0; i < 3; i++) {
         int at = i - (3 - d.spatial);
@@ -75,6 +77,7 @@ void aril_cuda_conv_addresses(const aril_run *r, aril_cuda_conv *d)
     d->w.data = d->role == ARIL_CUDA_CONV_W ? out : in1;
     d->y.data = d->role == ARIL_CUDA_CONV_Y ? out : in0;
     if (d->has_bias) d->bias = aril_cuda_data(aril_cuda_in(r, 2));
+    if (d->has_z) d->z.data = aril_cuda_data(aril_cuda_in(r, 3));
 }
 
 /* ---- kernels ---- */
@@ -143,6 +146,7 @@ static __global__ void __launch_bounds__(ARIL_CUDA_THREADS)
             sum += part;
         }
         if (d.bias) sum += aril_cuda_to<C>(static_cast<const S *>(d.bias)[k * d.bias_stride]);
+        if (d.has_z) sum += aril_cuda_to<C>(static_cast<const S *>(d.z.data)[place(d.z, n, k, o)]);
         static_cast<S *>(d.y.data)[place(d.y, n, k, o)] =
             aril_cuda_from<S>(aril_cuda_activate(d.activation, sum));
     }
@@ -191,6 +195,7 @@ static __global__ void __launch_bounds__(ARIL_CUDA_THREADS)
             }
         }
         if (d.bias) sum += aril_cuda_to<C>(static_cast<const S *>(d.bias)[c * d.bias_stride]);
+        if (d.has_z) sum += aril_cuda_to<C>(static_cast<const S *>(d.z.data)[place(d.z, n, c, p)]);
         static_cast<S *>(d.x.data)[place(d.x, n, c, p)] =
             aril_cuda_from<S>(aril_cuda_activate(d.activation, sum));
     }

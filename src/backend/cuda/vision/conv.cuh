@@ -18,11 +18,14 @@ struct aril_cuda_conv {
     const void *bias; /* in run only */
     int64_t bias_stride;
     bool has_bias;
+    aril_cuda_image z; /* what conv_add adds to y, and conv_dgrad_add to x */
+    bool has_z;
     int activation;
     int spatial; /* dimensions of the op */
 };
 
-/* Describes a run of conv, conv_dgrad, conv_wgrad or conv_transpose, without addresses. */
+/* Describes a run of conv, its gradients and conv_transpose, with or without addition, without
+ * addresses. */
 aril_cuda_conv aril_cuda_conv_of(const aril_run *r, aril_cuda_conv_role role, bool transposed);
 void aril_cuda_conv_addresses(const aril_run *r, aril_cuda_conv *d);
 

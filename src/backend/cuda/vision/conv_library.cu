@@ -1,5 +1,5 @@
 /* Rows of convolutions through libraries. `prepare` chooses a way for the shapes, `run` follows it;
- * an activation, and a bias that the way does not add, follow in one pass over the result. */
+ * what the way leaves of bias, residual and activation follows in one pass over the result. */
 #include "backend/cuda/vision/conv_library.cuh"
 
 #include "backend/cuda/vision/conv_way.cuh"
@@ -92,6 +92,7 @@ static void choose_orders(const aril_run *r, prepared *q, aril_plan *plan)
     uint8_t order = q->task.last ? ARIL_ORDER_CHANNELS_LAST : ARIL_ORDER_CONTIGUOUS;
     plan->in[0].order = plan->in[1].order = plan->out[0].order = order;
     if (q->task.d.has_bias) plan->in[2].order = ARIL_ORDER_CONTIGUOUS;
+    if (q->task.d.has_z) plan->in[3].order = order;
     if (!wgrad || !q->task.last) return;
     /* The gradient of contiguous weights is contiguous, as everything that follows expects. */
     bool same = q->task.d.w.dim[1] == 1 || aril_cuda_area(q->task.d.w) == 1;
@@ -133,6 +134,9 @@ static const char *ask_cudnn(prepared *q)
 #ifdef ARIL_CUDA_CUDNN
     if (aril_cuda_dnn_library(&why)) why = nullptr;
 #endif
+    /* In 16 bits, what such an activation gets must not be rounded before. */
+    if (q->task.d.has_z && aril_cuda_conv_activates(q->task.d.activation))
+        why = "a residual before this activation";
     for (int i = 0; i < 3 && !why; i++) {
         if (!end_of(q->task.d, i, &q->task.end[i])) why = "negative padding";
         /* cuDNN takes it, but some engines then give wrong gradients of the weights. */
@@ -152,7 +156,10 @@ static const char *describe(const aril_run *r, prepared *q, aril_cuda_conv_role 
     t->spatial = t->d.spatial < 2 ? 2 : t->d.spatial;
     const char *why = ask_cudnn(q);
     t->library = !why;
-    if (why && !aril_cuda_conv_is_product(t->d)) return why;
+    if (role == ARIL_CUDA_CONV_X && t->d.has_z && !aril_cuda_conv_is_product(t->d))
+        return "not a product";
+    bool acts = t->d.has_z && aril_cuda_conv_activates(t->d.activation);
+    if (why && (acts || !aril_cuda_conv_is_product(t->d))) return why;
     choose_orders(r, q, plan);
     int image = role == ARIL_CUDA_CONV_W ? 1 : 0; /* the input that x is, if it is one */
     t->x_first = t->last && role != ARIL_CUDA_CONV_X && is_contiguous(t->d.x);
@@ -266,8 +273,9 @@ aril_status aril_cuda_conv_library_run(aril_run *r)
     prepared *q = static_cast<prepared *>(aril_cuda_host->prepared(r));
     aril_cuda_conv d = q->task.d;
     aril_cuda_conv_addresses(r, &d);
-    const variant *v = variant_of(q, (uintptr_t)d.x.data | (uintptr_t)d.w.data |
-                                         (uintptr_t)d.y.data | (uintptr_t)d.bias);
+    const variant *v =
+        variant_of(q, (uintptr_t)d.x.data | (uintptr_t)d.w.data | (uintptr_t)d.y.data |
+                          (uintptr_t)d.bias | (uintptr_t)d.z.data);
     if (v->way.kind == ARIL_CUDA_CONV_NONE) return run_plain(r, q);
     char *memory = static_cast<char *>(aril_cuda_host->workspace(r));
     void *weights = d.w.data;

@@ -10,9 +10,11 @@ struct aril_cuda_conv_product {
     const aril_cuda_blas *lt;
     cublasLtHandle_t handle;
     aril_dtype type;
-    bool last;      /* channels-last: one product. Else one per sample */
-    bool strided;   /* windows are apart: elements of x between them are skipped */
-    int64_t images; /* of one call of cuBLASLt */
+    bool last;              /* channels-last: one product. Else one per sample */
+    bool strided;           /* windows are apart: elements of x between them are skipped */
+    int64_t images;         /* of one call of cuBLASLt */
+    bool biased, activated; /* by the product: the bias is added, and ReLU applied */
+    bool added;             /* and z */
     cublasLtMatmulDescOpaque_t task;
     cublasLtMatrixLayoutOpaque_t first, second, result;
     cublasLtMatmulAlgo_t algorithm;
@@ -27,7 +29,9 @@ enum { ARIL_CUDA_CONV_ALGORITHMS = 6 }; /* that are worth timing */
 bool aril_cuda_conv_is_product(const aril_cuda_conv &d);
 
 /* The product by the heuristic's algorithm number `choice`; false if there is none. Channels-last
- * pixels are x_pitch and y_pitch elements apart. Addresses must be multiples of 16 bytes. */
+ * pixels are x_pitch and y_pitch elements apart. Addresses must be multiples of 16 bytes. It adds
+ * z, and with channels last the bias, and applies ReLU where nothing has to be added before: p says
+ * what is done. */
 bool aril_cuda_conv_product_make(aril_cuda_device *device, const aril_cuda_conv &d, aril_dtype type,
                                  bool last, int64_t x_pitch, int64_t y_pitch, int choice,
                                  aril_cuda_conv_product *p);

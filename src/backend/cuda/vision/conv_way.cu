@@ -30,20 +30,36 @@ bool aril_cuda_conv_activates(int activation)
     return activation == ARIL_SIGMOID || activation == ARIL_TANH;
 }
 
-/* The bias, unless it was added, and the activation. */
+/* What a way leaves to be done after it. */
+struct rest {
+    bool bias, z, activation;
+};
+
+static rest rest_of(const aril_cuda_conv_way *way, const aril_cuda_conv &d)
+{
+    bool acts = d.activation != ARIL_NO_ACTIVATION;
+    const aril_cuda_conv_product &p = way->product;
+    if (d.role == ARIL_CUDA_CONV_W) return {};
+    if (way->kind == ARIL_CUDA_CONV_PRODUCT)
+        return { d.has_bias && !p.biased, d.has_z && !p.added, acts && !p.activated };
+    bool activated = way->fused && aril_cuda_conv_activates(d.activation);
+    return { d.has_bias && !way->fused, d.has_z, acts && !activated };
+}
+
 static aril_status follow(const aril_run *r, const aril_cuda_conv_task *t, const aril_cuda_conv &d,
-                          bool added)
+                          const rest &todo)
 {
     const aril_cuda_image &to = d.role == ARIL_CUDA_CONV_Y ? d.y : d.x;
     aril_cuda_epilogue e = {};
     e.y = to.data;
-    e.bias = added ? nullptr : d.bias;
+    e.bias = todo.bias ? d.bias : nullptr;
+    e.z = todo.z ? d.z.data : nullptr;
     e.bias_stride = 1;
     e.outer = t->last ? to.dim[0] * aril_cuda_area(to) : to.dim[0];
     e.channels = to.dim[1];
     e.inner = t->last ? 1 : aril_cuda_area(to);
     e.dtype = t->type;
-    e.activation = d.activation;
+    e.activation = todo.activation ? d.activation : ARIL_NO_ACTIVATION;
     return aril_cuda_epilogue_run(r, &e);
 }
 
@@ -100,9 +116,8 @@ const char *aril_cuda_conv_way_run(const aril_run *r, const aril_cuda_conv_task 
     case ARIL_CUDA_CONV_IMPLICIT: aril_cuda_conv_implicit_run(r, d, workspace); break;
     default: why = run_engine(r, t, way, d, workspace);
     }
-    bool done = way->fused && (!d.activation || aril_cuda_conv_activates(d.activation));
-    if (why || d.role == ARIL_CUDA_CONV_W || done) return why;
-    return follow(r, t, d, way->fused) == ARIL_OK ? nullptr : "the bias cannot be added";
+    if (why) return why;
+    return follow(r, t, d, rest_of(way, d)) == ARIL_OK ? nullptr : "the bias cannot be added";
 }
 
 /* ---- making ---- */
@@ -352,13 +367,16 @@ static bool likes_own(const aril_cuda_conv_task *t)
 }
 
 /* Whether a product is likely to be faster than cuDNN: it is in f32, unless many small products are
- * summed, and in f16 and bf16 unless elements are copied first or a bias is added afterwards. */
+ * summed, and in f16 and bf16 unless elements are copied first or something follows that cuBLASLt
+ * does not do. */
 static bool likes_product(const aril_cuda_conv_task *t)
 {
     const aril_cuda_conv &d = t->d;
     bool near = d.stride[0] * d.stride[1] * d.stride[2] == 1;
     if (t->type == ARIL_F32 && aril_cuda_tf32()) return false;
-    if (is_low(t)) return near && !d.has_bias && !d.activation;
+    bool simple = !d.activation || d.activation == ARIL_RELU;
+    bool plain = !d.has_bias && !d.has_z && !d.activation;
+    if (is_low(t)) return near && (plain || (t->last && d.role == ARIL_CUDA_CONV_Y && simple));
     return t->last || d.role != ARIL_CUDA_CONV_W || aril_cuda_area(d.y) >= 100;
 }
 
@@ -406,10 +424,11 @@ static bool key_of(const aril_run *r, const aril_cuda_conv_task *t, char *key, s
         n += snprintf(key + n, size - (size_t)n, " %lld/%lld/%lld", (long long)d.stride[i],
                       (long long)d.begin[i], (long long)d.dilation[i]);
     if (n < (int)size)
-        n += snprintf(key + n, size - (size_t)n, " b%d a%d tf32=%d order=%d %s %d.%d %zu %zu %s",
-                      d.has_bias, d.activation, t->type == ARIL_F32 && aril_cuda_tf32(),
-                      aril_cuda_host->deterministic(), t->device->name, t->device->major,
-                      t->device->minor, dnn, blas, aril_cuda_host->aril_version);
+        n +=
+            snprintf(key + n, size - (size_t)n, " b%d z%d a%d tf32=%d order=%d %s %d.%d %zu %zu %s",
+                     d.has_bias, d.has_z, d.activation, t->type == ARIL_F32 && aril_cuda_tf32(),
+                     aril_cuda_host->deterministic(), t->device->name, t->device->major,
+                     t->device->minor, dnn, blas, aril_cuda_host->aril_version);
     return n < (int)size;
 }
 
@@ -425,6 +444,12 @@ struct scratch {
 static size_t bytes_of(const aril_cuda_conv_task *t, const aril_cuda_image &m, int64_t pitch)
 {
     return (size_t)(m.dim[0] * pitch * aril_cuda_area(m) * aril_cuda_size(t->type));
+}
+
+static size_t bytes_of_result(const aril_cuda_conv_task *t)
+{
+    return t->d.role == ARIL_CUDA_CONV_X ? bytes_of(t, t->d.x, t->x_pitch)
+                                         : bytes_of(t, t->d.y, t->y_pitch);
 }
 
 /* Bits of floats from 0.5 to 1 of both signs, as one f32 or two bf16: what is computed from other
@@ -462,7 +487,8 @@ static bool begin_scratch(const aril_run *r, const aril_cuda_conv_task *t, scrat
         allocate(r, &s->d.x.data, bytes_of(t, t->d.x, t->x_pitch), true) &&
         allocate(r, &s->d.w.data, bytes_of(t, t->d.w, t->d.w.dim[1]), true) &&
         allocate(r, &s->d.y.data, bytes_of(t, t->d.y, t->y_pitch), true) &&
-        (!t->d.has_bias || allocate(r, &bias, (size_t)(t->d.w.dim[0] * t->d.w.dim[1] * 8), true));
+        (!t->d.has_bias || allocate(r, &bias, (size_t)(t->d.w.dim[0] * t->d.w.dim[1] * 8), true)) &&
+        (!t->d.has_z || allocate(r, &s->d.z.data, bytes_of_result(t), true));
     s->d.bias = bias;
     return ok;
 }
@@ -476,6 +502,7 @@ static void end_scratch(scratch *s)
     cudaFree(s->d.w.data);
     cudaFree(s->d.y.data);
     cudaFree(const_cast<void *>(s->d.bias));
+    cudaFree(s->d.z.data);
     cudaFree(s->workspace);
     cudaGetLastError();
 }

@@ -50,8 +50,12 @@ enum {
 const aril_row aril_cuda_vision_rows[] = {
     DNN("conv", CONV, aril_cuda_conv_library_prepare),
     DIRECT("conv", CONV, aril_cuda_conv_run),
+    DNN("conv_add", CONV, aril_cuda_conv_library_prepare),
+    DIRECT("conv_add", CONV, aril_cuda_conv_run),
     DNN("conv_dgrad", CONV, aril_cuda_conv_dgrad_library_prepare),
     DIRECT("conv_dgrad", CONV, aril_cuda_conv_dgrad_run),
+    DNN("conv_dgrad_add", CONV, aril_cuda_conv_dgrad_library_prepare),
+    DIRECT("conv_dgrad_add", CONV, aril_cuda_conv_dgrad_run),
     DNN("conv_wgrad", CONV, aril_cuda_conv_wgrad_library_prepare),
     DIRECT("conv_wgrad", CONV, aril_cuda_conv_wgrad_run),
     DNN("conv_transpose", CONV_TRANSPOSE, aril_cuda_conv_transpose_library_prepare),

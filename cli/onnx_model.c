@@ -1,0 +1,279 @@
+/* Commands on whole models, of ONNX or of Aril: convert, draw and time. */
+#include "commands.h"
+#include "model_file.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+/* A model that can be run: a program, and an input for it. */
+typedef struct runnable {
+    model_file file;       /* of Aril; net is NULL for ONNX */
+    aril_program *program; /* NULL until it is needed */
+    aril_tensor *in[16];
+    int n_in;
+} runnable;
+
+static void close_runnable(runnable *r)
+{
+    aril_program_free(r->program);
+    model_close(&r->file);
+}
+
+static void forward(void *ctx, aril_tensor *const *in, aril_tensor **out)
+{
+    out[0] = aril_forward(ctx, in[0]);
+}
+
+/* Zeros for one input: sizes that the model leaves open are `batch` if first, else 1. */
+static aril_tensor *zeros_for(aril_shape shape, aril_dtype dtype, int64_t batch)
+{
+    for (int d = 0; d < shape.ndim; d++)
+        if (shape.dim[d] < 0) shape.dim[d] = d == 0 ? batch : 1;
+    return aril_zeros(shape, dtype, aril_cpu());
+}
+
+static bool open_onnx(const char *path, int64_t batch, runnable *r)
+{
+    r->program = aril_program_load(path, (aril_load_opts){ 0 });
+    r->n_in = r->program ? aril_program_inputs(r->program) : 0;
+    if (r->n_in > 16)
+        return aril_fail(ARIL_ERR_UNSUPPORTED, "%s has more than 16 inputs", path), false;
+    for (int i = 0; i < r->n_in; i++)
+        r->in[i] = zeros_for(aril_program_input_shape(r->program, i),
+                             aril_program_input_dtype(r->program, i), batch);
+    return aril_ok();
+}
+
+static bool open_aril(const char *path, int64_t batch, runnable *r)
+{
+    model_file *m = &r->file;
+    bool by_name = model_is_name(path);
+    if (by_name ? !model_create(path, (aril_shape){ 0 }, 0, m) || !model_scale(m)
+                : !model_open(path, m))
+        return false;
+    const aril_zoo_entry *e = aril_zoo_find(m->name);
+    aril_shape shape = { .ndim = m->input.ndim + 1, .dim = { -1 } };
+    memcpy(shape.dim + 1, m->input.dim, (size_t)m->input.ndim * sizeof *shape.dim);
+    aril_module_eval(m->scaled);
+    r->program = aril_jit(forward, m->scaled, (aril_jit_opts){ .name = m->name });
+    r->n_in = 1;
+    r->in[0] = zeros_for(shape, e && e->dtype ? e->dtype : ARIL_F32, batch);
+    return aril_ok();
+}
+
+static bool open_runnable(const char *path, int64_t batch, runnable *r)
+{
+    return model_is_onnx(path) ? open_onnx(path, batch, r) : open_aril(path, batch, r);
+}
+
+/* ---- convert ---- */
+
+typedef struct convert_options {
+    int64_t opset;
+    bool fixed, external;
+} convert_options;
+
+static int run_convert(void *values, int n, char **argument)
+{
+    (void)n;
+    ARIL_SCOPE;
+    ARIL_NO_GRAD;
+    const convert_options *o = values;
+    runnable r = { 0 };
+    if (!model_is_onnx(argument[1])) {
+        fprintf(stderr, "aril convert: expected a file .onnx to write, got '%s'\n", argument[1]);
+        return EXIT_USAGE;
+    }
+    aril_export_opts opts = { .opset = (int)o->opset, .external_data = o->external };
+    if (open_runnable(argument[0], 1, &r)) {
+        opts.batch = !o->fixed;
+        if (!r.file.net) { /* what the model leaves open stays so */
+            opts.batch = false;
+            for (int i = 0; i < r.n_in && !o->fixed; i++) {
+                aril_shape s = aril_program_input_shape(r.program, i);
+                opts.batch |= s.ndim && s.dim[0] < 0;
+            }
+            aril_program_export(r.program, (aril_list){ r.n_in, r.in }, argument[1], opts);
+        } else {
+            aril_module_export(r.file.scaled, (aril_list){ r.n_in, r.in }, argument[1], opts);
+        }
+    }
+    close_runnable(&r);
+    return aril_ok() ? EXIT_DONE : report("convert");
+}
+
+typedef convert_options options;
+
+static const option convert_table[] = {
+    { .name = "opset",
+      .value = "N",
+      .kind = OPTION_INTEGER,
+      OPTION_AT(opset),
+      .min = 13,
+      .max = 28,
+      .help = "version of the operator set" },
+    { .name = "fixed", OPTION_AT(fixed), .help = "a batch of one sample, instead of any size" },
+    { .name = "external",
+      OPTION_AT(external),
+      .help = "write the parameters to a file OUT.data beside the model" },
+    { 0 },
+};
+
+static const example convert_examples[] = {
+    { "aril convert lenet5-mnist lenet5.onnx", "a trained network, for other programs" },
+    { "aril convert old.onnx new.onnx --opset 21", "another operator set" },
+    { 0 },
+};
+
+const command command_convert = {
+    .name = "convert",
+    .summary = "write a model as ONNX",
+    .arguments = "MODEL OUT.onnx",
+    .about = "MODEL is a file or folder written by `aril train`, the name of a network (`aril zoo` "
+             "lists them), or a model of ONNX, which is written in another operator set.",
+    .options = convert_table,
+    .examples = convert_examples,
+    .size = sizeof(convert_options),
+    .defaults = &(const convert_options){ .opset = 18 },
+    .min = 2,
+    .max = 2,
+    .choices = model_names,
+    .run = run_convert
+};
+
+/* ---- draw ---- */
+
+static int run_draw(void *values, int n, char **argument)
+{
+    (void)values, (void)n;
+    ARIL_SCOPE;
+    ARIL_NO_GRAD;
+    runnable r = { 0 };
+    aril_tensor *out[64];
+    if (open_runnable(argument[0], 1, &r)) {
+        aril_program_run(r.program, (aril_list){ r.n_in, r.in }, out);
+        if (aril_ok()) aril_program_draw(r.program, argument[1], (aril_list){ 0 });
+    }
+    close_runnable(&r);
+    return aril_ok() ? EXIT_DONE : report("draw");
+}
+
+static const example draw_examples[] = {
+    { "aril draw resnet18 resnet18.svg", "by modules, as it has more than 60 operations" },
+    { "aril draw model.onnx model.dot", "in Graphviz's language" },
+    { 0 },
+};
+
+const command command_draw = {
+    .name = "draw",
+    .summary = "draw the graph of a model",
+    .arguments = "MODEL OUT",
+    .about =
+        "MODEL is as for `aril convert`. OUT ends in .dot, or in .svg, .png or .pdf, for which "
+        "Graphviz must be installed.",
+    .examples = draw_examples,
+    .min = 2,
+    .max = 2,
+    .choices = model_names,
+    .run = run_draw
+};
+
+/* ---- time ---- */
+
+typedef struct time_options {
+    int64_t batch, threads;
+    double seconds;
+    bool nodes;
+} time_options;
+
+static double now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+static int by_value(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return x < y ? -1 : x > y;
+}
+
+/* The median of runs that take `seconds` in all, after one that prepares. */
+static void time_runs(runnable *r, const time_options *o)
+{
+    enum { MOST = 10000 };
+    static double took[MOST];
+    int n = 0;
+    for (double end = now() + o->seconds; aril_ok() && n < MOST && (n < 3 || now() < end); n++) {
+        ARIL_SCOPE;
+        aril_tensor *out[64];
+        double start = now();
+        aril_program_run(r->program, (aril_list){ r->n_in, r->in }, out);
+        took[n] = now() - start;
+    }
+    if (!aril_ok()) return;
+    qsort(took, (size_t)n, sizeof *took, by_value);
+    printf("%.3f ms (median of %d runs, fastest %.3f ms), batch %lld\n", took[n / 2] * 1e3, n,
+           took[0] * 1e3, (long long)o->batch);
+}
+
+static int run_time(void *values, int n, char **argument)
+{
+    (void)n;
+    ARIL_SCOPE;
+    ARIL_INFERENCE;
+    const time_options *o = values;
+    runnable r = { 0 };
+    aril_tensor *out[64];
+    if (o->threads) aril_set_threads((int)o->threads);
+    if (open_runnable(argument[0], o->batch, &r))
+        aril_program_run(r.program, (aril_list){ r.n_in, r.in }, out);
+    if (aril_ok()) time_runs(&r, o);
+    if (aril_ok() && o->nodes) aril_program_costs(r.program, (aril_list){ r.n_in, r.in }, stdout);
+    close_runnable(&r);
+    return aril_ok() ? EXIT_DONE : report("time");
+}
+
+#undef OPTION_AT
+#define OPTION_AT(field) .at = offsetof(time_options, field)
+
+static const option time_table[] = {
+    { .name = "batch",
+      .value = "N",
+      .kind = OPTION_INTEGER,
+      OPTION_AT(batch),
+      .min = 1,
+      .help = "batch size, where the model leaves it open" },
+    { .name = "seconds",
+      .value = "S",
+      .kind = OPTION_FLOAT,
+      OPTION_AT(seconds),
+      .help = "how long to run" },
+    { .name = "nodes", OPTION_AT(nodes), .help = "also list what each operation costs" },
+    OPTION_THREADS,
+    { 0 },
+};
+
+static const example time_examples[] = {
+    { "aril time resnet50", "one image at a time" },
+    { "aril time model.onnx --batch 8 --nodes", "with the most expensive operations first" },
+    { 0 },
+};
+
+const command command_time = {
+    .name = "time",
+    .summary = "measure how long a model runs",
+    .arguments = "MODEL",
+    .about = "MODEL is as for `aril convert`. It runs on zeros, compiled; the time is that of a "
+             "whole run.",
+    .options = time_table,
+    .examples = time_examples,
+    .size = sizeof(time_options),
+    .defaults = &(const time_options){ .batch = 1, .seconds = 1 },
+    .min = 1,
+    .max = 1,
+    .choices = model_names,
+    .run = run_time
+};

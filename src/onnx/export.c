@@ -1,0 +1,488 @@
+/* Modules, programs and graphs as files of ONNX. */
+#include "onnx/export.h"
+
+#include "autograd/node.h"
+#include "formats/atomic_file.h"
+#include "graph/program.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { OLDEST = 13, DEFAULT_OPSET = 18, NEWEST = 28 };
+
+/* What is being exported. */
+typedef struct job {
+    const char *what, *path, *name;
+    const aril_export_opts *opts;
+    const aril_program *program;
+    const aril_named *state; /* names of parameters, or NULL */
+    const uint32_t *inputs;  /* of a defined graph: which inputs, n_in of them; NULL: all */
+    int n_in;
+    aril_status status;
+} job;
+
+/* ---- sizes ---- */
+
+/* The name of an unknown size: that of the options for the number that stands for it. */
+static void name_sizes(export_model *m, const job *j, const aril__graph *g)
+{
+    const aril_export_opts *o = j->opts;
+    m->n_size_names = (int)g->sizes->n;
+    m->size_names = aril__onnx_alloc(&m->arena, g->sizes->n, sizeof *m->size_names);
+    if (!m->size_names) m->n_size_names = 0;
+    for (uint32_t i = 0; i < g->n_inputs && m->size_names; i++) {
+        aril__value_id v = g->inputs[i].value;
+        for (int d = 0; d < g->values[v].ndim; d++) {
+            int64_t u = aril__graph_dims(g, v)[d];
+            if (u >= 0 || !aril__size_is_named(u)) continue;
+            const char **name = &m->size_names[aril__size_index(u)];
+            int64_t given = o->batch ? -2 : (int)i < o->n_sizes ? o->sizes[i].dim[d] : -1;
+            int64_t k = -2 - given;
+            if (*name) continue;
+            if (o->batch)
+                *name = "batch";
+            else if (k >= 0 && k < o->n_size_names)
+                *name = o->size_names[k];
+            else
+                *name = aril__export_text(m, "size_%zu", aril__size_index(u));
+        }
+    }
+}
+
+static void describe(const export_model *m, const aril__graph *g, aril__value_id v, export_port *p)
+{
+    const int64_t *dim = aril__graph_dims(g, v);
+    p->dtype = (aril_dtype)g->values[v].dtype;
+    p->ndim = g->values[v].ndim;
+    for (int d = 0; d < p->ndim; d++) {
+        p->dim[d] = dim[d];
+        size_t k = dim[d] < 0 && aril__size_is_named(dim[d]) ? aril__size_index(dim[d]) : SIZE_MAX;
+        p->dim_name[d] = k < (size_t)m->n_size_names ? m->size_names[k] : NULL;
+    }
+}
+
+/* ---- inputs ---- */
+
+static export_value *add_input(export_graph *g, aril__value_id v, const char *name)
+{
+    export_port *p = aril__export_port(g->model, &g->model->main, false);
+    export_value *x = p ? aril__export_value(g->model, name) : NULL;
+    if (!x) return NULL;
+    describe(g->model, g->g, v, p);
+    return p->value = g->value[v] = x;
+}
+
+static const char *input_name(export_graph *g, const job *j, int i, uint32_t input)
+{
+    const char *own = aril_program_input_name(j->program, i);
+    if (j->opts->inputs) return j->opts->inputs[i];
+    if (own) return own;
+    if (g->g->inputs[input].name) return g->g->inputs[input].name;
+    return j->n_in == 1 ? "input" : aril__export_text(g->model, "input_%d", i);
+}
+
+/* The tensor as it is now is the default of an input. */
+static void add_default(export_model *m, export_value *x, aril_tensor *t)
+{
+    export_weight *w = aril__onnx_alloc(&m->arena, 1, sizeof *w);
+    aril_tensor *host = aril_contiguous(aril_to(aril_detach(t), aril_cpu()));
+    aril_status s = aril_tensor_status(host);
+    if (!w || s < 0 || !aril__onnx_keep(&m->arena, host)) {
+        m->status = s < 0 ? s : ARIL_ERR_MEMORY;
+        return;
+    }
+    *w = (export_weight){ .value = x, .tensor = host };
+    *m->last_weight = w;
+    m->last_weight = &w->next;
+}
+
+static const char *state_name(export_model *m, const aril__graph *g, uint32_t state)
+{
+    const char *name = g->states[state].name;
+    return name ? name : aril__export_text(m, "state.%u", state);
+}
+
+/* The name of a parameter that a gradient belongs to. */
+static const char *leaf_name(export_model *m, const aril__graph *g, uint32_t grad)
+{
+    for (uint32_t i = 0; i < g->n_states; i++)
+        if (g->states[i].tensor && g->states[i].tensor->node == g->grads[grad].leaf)
+            return state_name(m, g, i);
+    return aril__export_text(m, "leaf.%u", grad);
+}
+
+static void add_inputs(export_graph *g, const job *j)
+{
+    export_model *m = g->model;
+    for (int i = 0; i < j->n_in; i++) {
+        uint32_t input = j->inputs ? j->inputs[i] : (uint32_t)i;
+        add_input(g, g->g->inputs[input].value, input_name(g, j, i, input));
+    }
+    for (uint32_t i = 0; i < g->g->n_effects; i++) {
+        const aril__effect *e = &g->g->effects[i];
+        const aril__state *s = e->kind == ARIL__WRITE_STATE ? &g->g->states[e->to] : NULL;
+        if (!s || g->value[s->value]) continue;
+        export_value *x = add_input(g, s->value, state_name(m, g->g, e->to));
+        if (x && s->tensor) add_default(m, x, s->tensor);
+    }
+    for (uint32_t i = 0; i < g->g->n_grads; i++)
+        if (g->g->grads[i].had)
+            add_input(g, g->g->grads[i].value,
+                      aril__export_text(m, "%s.grad", leaf_name(m, g->g, i)));
+}
+
+/* ---- results ---- */
+
+/* An output has a value of its own, so that it can have its name. */
+static void add_output(export_graph *g, aril__value_id v, const char *name)
+{
+    export_model *m = g->model;
+    export_value *x = g->value[v];
+    export_port *p = aril__export_port(m, &m->main, true);
+    if (!x || !p) return;
+    describe(m, g->g, v, p);
+    bool own = x->from && !x->name && strcmp(x->from->type, "Constant") != 0;
+    if (!own) aril__export_node(g, "Identity", VALUES(x), NO_ATTRS, 1, &x);
+    p->value = x;
+    if (x) x->name = aril__export_text(m, "%s", name);
+}
+
+static void add_outputs(export_graph *g, const job *j)
+{
+    export_model *m = g->model;
+    for (uint32_t i = 0; i < g->g->n_outputs; i++) {
+        const char *own = aril_program_output_name(j->program, (int)i);
+        const char *name = j->opts->outputs       ? j->opts->outputs[i]
+                           : own                  ? own
+                           : g->g->n_outputs == 1 ? "output"
+                                                  : aril__export_text(m, "output_%u", i);
+        add_output(g, g->g->outputs[i], name);
+    }
+    for (uint32_t i = 0; i < g->g->n_effects; i++) {
+        const aril__effect *e = &g->g->effects[i];
+        if (!e->value) continue; /* a gradient that is cleared */
+        const char *name = e->kind == ARIL__WRITE_STATE ? state_name(m, g->g, e->to)
+                           : e->kind == ARIL__WRITE_INPUT
+                               ? g->value[g->g->inputs[e->to].value]->name
+                               : leaf_name(m, g->g, e->to);
+        add_output(g, e->value,
+                   aril__export_text(m, "%s.%s", name,
+                                     e->kind == ARIL__WRITE_GRAD ? "grad" : "next"));
+    }
+}
+
+/* ---- files ---- */
+
+enum { ALIGNED = 64, SMALL = 1024 };
+static const uint64_t most = 0x7ff00000; /* of a model's file, with room for the nodes */
+
+static uint64_t weight_bytes(const export_model *m)
+{
+    uint64_t n = 0;
+    for (const export_weight *w = m->weights; w; w = w->next)
+        n += aril__dtype_bytes((aril_dtype)w->tensor->dtype, w->tensor->numel);
+    return n;
+}
+
+static void add_entry(aril__message *tensor, const char *key, const char *value)
+{
+    aril__message *e = aril__message_add_sub(tensor, "external_data");
+    aril__message_set_text(e, "key", key);
+    aril__message_set_text(e, "value", value);
+}
+
+/* Moves the large tensors of a model to a file beside it. */
+static aril_status write_data(aril__message *graph, aril__file *f, const char *location)
+{
+    static const char zeros[ALIGNED];
+    aril_status s = ARIL_OK;
+    for (size_t i = 0; i < aril__message_count(graph, "initializer") && s == ARIL_OK; i++) {
+        aril__message *t = aril__message_sub_at(graph, "initializer", i);
+        aril__slice data = aril__message_bytes(t, "raw_data");
+        char number[32];
+        if (data.n < SMALL) continue;
+        uint64_t at = aril__file_size(f), gap = (ALIGNED - at % ALIGNED) % ALIGNED;
+        s = aril__file_write(f, zeros, gap);
+        if (s == ARIL_OK) s = aril__file_write(f, data.at, data.n);
+        add_entry(t, "location", location);
+        snprintf(number, sizeof number, "%" PRIu64, at + gap);
+        add_entry(t, "offset", number);
+        snprintf(number, sizeof number, "%zu", data.n);
+        add_entry(t, "length", number);
+        aril__message_set_int(t, "data_location", 1);
+        aril__message_clear(t, "raw_data");
+    }
+    return s;
+}
+
+static aril_status write_both(aril__message *model, aril__file *data, aril__file *f,
+                              const char *location)
+{
+    aril__bytes b = { 0 };
+    aril_status s = write_data(aril__message_set_sub(model, "graph"), data, location);
+    if (s == ARIL_OK) s = aril__message_write(model, &b);
+    if (s == ARIL_OK) s = aril__file_write(f, b.at, b.n);
+    aril__bytes_free(&b);
+    return s;
+}
+
+/* The data come first: a model is never there without them. */
+static aril_status save_beside(export_model *m, aril__message *model, const char *path)
+{
+    const char *beside = aril__export_text(m, "%s.data", path), *slash = strrchr(beside, '/');
+    bool new = access(beside, F_OK) != 0;
+    aril__file *data = aril__file_begin(beside), *f = data ? aril__file_begin(path) : NULL;
+    aril_status s =
+        f ? write_both(model, data, f, slash ? slash + 1 : beside) : aril__latest_status();
+    if (s == ARIL_OK)
+        s = aril__file_commit(data);
+    else
+        aril__file_abandon(data);
+    if (s == ARIL_OK) {
+        s = aril__file_commit(f);
+        if (s < 0 && new) unlink(beside);
+    } else {
+        aril__file_abandon(f);
+    }
+    return s;
+}
+
+static aril_status save(export_model *m, const job *j)
+{
+    aril__message *model = aril__export_message(m, j->name);
+    if (!model) return m->status != ARIL_OK ? m->status : aril__latest_status();
+    bool beside = j->opts->external_data || weight_bytes(m) > most;
+    aril_status s = beside ? save_beside(m, model, j->path) : aril__message_save(model, j->path);
+    aril__message_free(model);
+    return s;
+}
+
+/* ---- a graph ---- */
+
+/* States have the names of the module's tensors, also where the trace did not learn them. */
+static void name_states(aril__graph *g, export_model *m, const aril_named *names)
+{
+    for (uint32_t i = 0; names && i < g->n_states; i++)
+        for (int k = 0; k < names->n; k++)
+            if (g->states[i].tensor && names->at[k]->storage == g->states[i].tensor->storage)
+                g->states[i].name = (char *)(uintptr_t)aril__export_text(m, "%s", names->name[k]);
+}
+
+static void export_it(const aril__graph *of, void *ctx)
+{
+    job *j = ctx;
+    export_model m = { .opset = j->opts->opset ? j->opts->opset : DEFAULT_OPSET, .what = j->what };
+    ARIL_SCOPE;
+    ARIL_NO_GRAD;
+    m.main.last = &m.main.first;
+    m.last_weight = &m.weights;
+    aril__graph named = *of; /* with other names of states */
+    named.states = aril__onnx_alloc(&m.arena, (size_t)of->n_states + 1, sizeof *named.states);
+    export_graph g = { .model = &m, .to = &m.main, .g = &named };
+    g.value = aril__onnx_alloc(&m.arena, (size_t)of->n_values + 1, sizeof *g.value);
+    if (!named.states || !g.value) m.status = ARIL_ERR_MEMORY;
+    if (m.status == ARIL_OK) {
+        if (of->n_states) memcpy(named.states, of->states, of->n_states * sizeof *of->states);
+        name_states(&named, &m, j->state);
+        name_sizes(&m, j, &named);
+        if (!j->inputs) j->n_in = (int)of->n_inputs;
+        add_inputs(&g, j);
+        aril__export_walk(&g);
+    }
+    if (m.status == ARIL_OK) add_outputs(&g, j);
+    j->status = m.status != ARIL_OK ? m.status : save(&m, j);
+    aril__onnx_arena_free(&m.arena);
+}
+
+static void export_part(const aril__graph *g, const uint32_t *inputs, void *ctx)
+{
+    job *j = ctx;
+    j->inputs = inputs;
+    export_it(g, j);
+}
+
+/* ---- the functions ---- */
+
+static aril_status check(const char *what, const void *of, aril_list in, const char *path,
+                         const aril_export_opts *o)
+{
+    if (!of || !path || in.n < 0 || (in.n && !in.at))
+        return aril__fail(ARIL_ERR_ARG, "%s: the %s is NULL", what,
+                          !of    ? "module, program or list"
+                          : path ? "list"
+                                 : "path");
+    if (o->opset && (o->opset < OLDEST || o->opset > NEWEST))
+        return aril__fail(ARIL_ERR_ARG, "%s: operator set %d, expected %d to %d", what, o->opset,
+                          OLDEST, NEWEST);
+    return ARIL_OK;
+}
+
+/* One shape for each input whose first size is open. */
+static aril_shape *open_batch(aril_list in)
+{
+    aril_shape *sizes = aril__calloc(((size_t)in.n + 1) * sizeof *sizes);
+    for (int i = 0; sizes && i < in.n; i++) {
+        sizes[i] = aril_shape_of(in.at[i]);
+        if (sizes[i].ndim) sizes[i].dim[0] = -2;
+    }
+    if (!sizes) aril__fail(ARIL_ERR_MEMORY, "export: out of memory");
+    return sizes;
+}
+
+/* Copies do not share memory, so that each is an input of its own. */
+static aril_status copy_inputs(const char *what, aril_list in, aril_tensor **to)
+{
+    for (int i = 0; i < in.n; i++) {
+        aril_status s = aril__check_value(what, in.at[i]);
+        if (s < 0) return s;
+        to[i] = aril_copy(aril_detach(in.at[i]));
+        if ((s = aril_tensor_status(to[i])) < 0) return s;
+    }
+    return ARIL_OK;
+}
+
+static aril_status export_program(job *j, aril_list in)
+{
+    ARIL_SCOPE;
+    const aril_export_opts *o = j->opts;
+    aril_tensor **copy = aril__calloc(((size_t)in.n + 1) * sizeof *copy);
+    aril_shape *batch = o->batch ? open_batch(in) : NULL;
+    aril_status s = copy && (batch || !o->batch) ? copy_inputs(j->what, in, copy)
+                                                 : aril__fail(ARIL_ERR_MEMORY, "out of memory");
+    if (s == ARIL_OK)
+        s = aril__program_look_sized(j->program, (aril_list){ in.n, copy },
+                                     batch ? batch : o->sizes, batch ? in.n : o->n_sizes, export_it,
+                                     j);
+    free(copy);
+    free(batch);
+    return s == ARIL_OK ? j->status : s;
+}
+
+/* A loaded program has the name of its file. */
+static const char *base_name(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash ? slash + 1 : path;
+}
+
+aril_status aril_program_export(const aril_program *p, aril_list inputs, const char *path,
+                                aril_export_opts opts)
+{
+    aril_status s = check("program_export", p, inputs, path, &opts);
+    if (s < 0) return s;
+    job j = { .what = "program_export",
+              .path = path,
+              .name = opts.name ? opts.name : base_name(aril__program_name(p)),
+              .opts = &opts,
+              .program = p };
+    return export_program(&j, inputs);
+}
+
+/* ---- modules ---- */
+
+typedef struct forward_call {
+    aril_module *m;
+    int n_in;
+} forward_call;
+
+enum { MAX_RESULTS = 64 };
+
+static void forward(void *ctx, aril_tensor *const *in, aril_tensor **out)
+{
+    forward_call *c = ctx;
+    aril_list all = { c->n_in, (aril_tensor **)(uintptr_t)in };
+    if (aril_forward_all(c->m, all, MAX_RESULTS, out) < 0)
+        memset(out, 0, MAX_RESULTS * sizeof *out);
+}
+
+/* The modes of a module and its descendants. */
+typedef struct modes {
+    aril_module **module;
+    bool *training;
+    size_t n, capacity;
+    bool failed;
+} modes;
+
+static void note_mode(aril_module *m, const char *path, void *ctx)
+{
+    (void)path;
+    modes *s = ctx;
+    if (s->n == s->capacity) {
+        size_t more = 2 * s->capacity + 16;
+        aril_module **module = aril__realloc(s->module, more * sizeof *module);
+        if (module) s->module = module;
+        bool *training = module ? aril__realloc(s->training, more * sizeof *training) : NULL;
+        if (training) s->training = training;
+        s->failed |= !training;
+        if (!training) return;
+        s->capacity = more;
+    }
+    s->module[s->n] = m;
+    s->training[s->n++] = aril_module_training(m);
+}
+
+static void restore_modes(modes *s)
+{
+    while (s->n-- > 0) /* parents first, as children follow them */
+        if (s->training[s->n])
+            aril_module_train(s->module[s->n]);
+        else
+            aril_module_eval(s->module[s->n]);
+    free(s->module);
+    free(s->training);
+}
+
+static aril_status export_module(job *j, aril_module *m, aril_list inputs)
+{
+    ARIL_NO_GRAD;
+    forward_call c = { .m = m, .n_in = inputs.n };
+    aril_jit_opts opts = { .name = j->name, .max_results = MAX_RESULTS };
+    aril_program *p = aril_jit(forward, &c, opts);
+    if (!p) return aril__latest_status();
+    modes before = { 0 };
+    aril_status s = aril_module_visit(m, note_mode, &before);
+    if (s == ARIL_OK && before.failed)
+        s = aril__fail(ARIL_ERR_MEMORY, "module_export: out of memory");
+    j->program = p;
+    if (s == ARIL_OK) {
+        aril_module_eval(m);
+        s = export_program(j, inputs);
+    }
+    restore_modes(&before);
+    aril_program_free(p);
+    return s;
+}
+
+aril_status aril_module_export(aril_module *m, aril_list inputs, const char *path,
+                               aril_export_opts opts)
+{
+    aril_status s = check("module_export", m, inputs, path, &opts);
+    if (s == ARIL_OK && !aril_module_built(m)) s = aril_module_build_n(m, inputs);
+    if (s < 0) return s;
+    job j = { .what = "module_export",
+              .path = path,
+              .name = opts.name ? opts.name : aril_module_type(m),
+              .opts = &opts,
+              .state = aril_state(m) };
+    return j.state ? export_module(&j, m, inputs) : aril__latest_status();
+}
+
+aril_status aril_graph_export(aril_list inputs, aril_list outputs, aril_list updates,
+                              const char *path, aril_export_opts opts)
+{
+    aril_status s =
+        check("graph_export", outputs.n > 0 || updates.n > 0 ? &opts : NULL, inputs, path, &opts);
+    if (s < 0) return s;
+    opts.sizes = NULL;
+    opts.n_sizes = 0;
+    opts.batch = false;
+    job j = { .what = "graph_export",
+              .path = path,
+              .name = opts.name ? opts.name : "graph",
+              .opts = &opts,
+              .n_in = inputs.n };
+    s = aril__graph_look_part(inputs, outputs, updates, export_part, &j);
+    return s == ARIL_OK ? j.status : s;
+}

@@ -1,0 +1,252 @@
+/* The finished model in the form of its file: names, and messages. */
+#include "core/dtype.h"
+#include "formats/schemas.h"
+#include "onnx/export.h"
+
+#include <ctype.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- what is not used ---- */
+
+static void keep_used(export_body *b);
+
+static bool use_inputs(export_node *n)
+{
+    bool used = false;
+    for (int i = 0; i < n->n_out; i++) used |= n->out[i]->used;
+    for (int i = 0; i < n->n_in && used; i++)
+        if (n->in[i]) n->in[i]->used = true;
+    for (int i = 0; i < n->n_attrs && used; i++)
+        if (n->attr[i].kind == EXPORT_GRAPH) keep_used(n->attr[i].body);
+    return used;
+}
+
+static void forget_uses(export_body *b)
+{
+    for (export_node *n = b->first; n; n = n->next) {
+        for (int i = 0; i < n->n_out; i++) n->out[i]->used = false;
+        for (int i = 0; i < n->n_attrs; i++)
+            if (n->attr[i].kind == EXPORT_GRAPH) forget_uses(n->attr[i].body);
+    }
+}
+
+static export_node *reversed(export_node *n)
+{
+    export_node *before = NULL;
+    while (n) {
+        export_node *next = n->next;
+        n->next = before;
+        before = n;
+        n = next;
+    }
+    return before;
+}
+
+/* Removes the nodes that no output depends on. */
+static void keep_used(export_body *b)
+{
+    for (int i = 0; i < b->n_out; i++) b->out[i].value->used = true;
+    export_node *kept = NULL, *next;
+    for (export_node *n = reversed(b->first); n; n = next) {
+        next = n->next;
+        if (!use_inputs(n)) continue;
+        n->next = kept;
+        kept = n;
+    }
+    b->first = kept;
+}
+
+/* ---- names ---- */
+
+typedef struct names {
+    export_model *m;
+    const char **at; /* a hash table */
+    size_t n, slots;
+} names;
+
+static size_t slot_of(const names *s, const char *name)
+{
+    uint64_t hash = 0xcbf29ce484222325u;
+    for (const char *c = name; *c; c++) hash = (hash ^ (unsigned char)*c) * 0x100000001b3u;
+    size_t i = hash % s->slots;
+    while (s->at[i] && strcmp(s->at[i], name) != 0) i = (i + 1) % s->slots;
+    return i;
+}
+
+static bool make_room(names *s)
+{
+    if (2 * s->n < s->slots) return true;
+    names more = { .m = s->m, .slots = 4 * s->slots + 1024 };
+    more.at = aril__onnx_alloc(&s->m->arena, more.slots, sizeof *more.at);
+    if (!more.at) return false;
+    for (size_t i = 0; i < s->slots; i++)
+        if (s->at[i]) more.at[slot_of(&more, s->at[i])] = s->at[i];
+    more.n = s->n;
+    *s = more;
+    return true;
+}
+
+/* The name, or with a number if it is taken. */
+static const char *unique(names *s, const char *name)
+{
+    if (!make_room(s)) return name;
+    size_t at = slot_of(s, name);
+    for (int k = 1; s->at[at]; k++) {
+        const char *other = aril__export_text(s->m, "%s_%d", name, k);
+        at = slot_of(s, other);
+        if (!s->at[at]) name = other;
+    }
+    s->at[at] = name;
+    s->n++;
+    return name;
+}
+
+/* "layer1.0" as "/layer1/0/". */
+static const char *path_of(export_model *m, const char *scope)
+{
+    if (!scope || !*scope) return "";
+    char *text = (char *)(uintptr_t)aril__export_text(m, "/%s/", scope);
+    for (char *c = text; *c; c++)
+        if (*c == '.') *c = '/';
+    return text;
+}
+
+static void name_nodes(names *s, export_body *b)
+{
+    for (int i = 0; i < b->n_in; i++)
+        if (!b->in[i].value->name) b->in[i].value->name = unique(s, "arg");
+    for (export_node *n = b->first; n; n = n->next) {
+        n->name = unique(s, aril__export_text(s->m, "%s%s", path_of(s->m, n->scope), n->type));
+        for (int i = 0; i < n->n_out; i++)
+            if (!n->out[i]->name)
+                n->out[i]->name = unique(s, aril__export_text(s->m, "%s_output_%d", n->name, i));
+        for (int i = 0; i < n->n_attrs; i++)
+            if (n->attr[i].kind == EXPORT_GRAPH) name_nodes(s, n->attr[i].body);
+    }
+}
+
+static void name_all(export_model *m)
+{
+    names s = { .m = m };
+    export_body *b = &m->main;
+    for (int i = 0; i < b->n_in; i++) b->in[i].value->name = unique(&s, b->in[i].value->name);
+    for (int i = 0; i < b->n_out; i++) b->out[i].value->name = unique(&s, b->out[i].value->name);
+    for (export_weight *w = m->weights; w; w = w->next) {
+        bool input = false; /* the initial value of an input has its name */
+        for (int i = 0; i < b->n_in && !input; i++) input = b->in[i].value == w->value;
+        if (!input) w->value->name = unique(&s, w->value->name);
+    }
+    name_nodes(&s, b);
+}
+
+/* ---- messages ---- */
+
+void aril__export_tensor(aril__message *to, const aril_tensor *t, const char *name)
+{
+    for (int d = 0; d < t->ndim; d++) aril__message_add_int(to, "dims", t->dim[d]);
+    aril__message_set_int(to, "data_type", aril__onnx_dtype_number((aril_dtype)t->dtype));
+    if (name) aril__message_set_text(to, "name", name);
+    aril__message_refer_bytes(to, "raw_data", t->numel ? aril__ptr(t) : "",
+                              aril__dtype_bytes((aril_dtype)t->dtype, t->numel));
+}
+
+static void write_body(aril__message *to, const export_body *b);
+
+static void write_attr(aril__message *to, const export_attr *a)
+{
+    /* The kinds, and ONNX's numbers for them. */
+    static const int type[] = {
+        [EXPORT_INT] = 2,   [EXPORT_INTS] = 7,   [EXPORT_FLOAT] = 1, [EXPORT_TEXT] = 3,
+        [EXPORT_TEXTS] = 8, [EXPORT_TENSOR] = 4, [EXPORT_GRAPH] = 5
+    };
+    aril__message_set_text(to, "name", a->name);
+    aril__message_set_int(to, "type", type[a->kind]);
+    switch (a->kind) {
+    case EXPORT_INT: aril__message_set_int(to, "i", a->i); break;
+    case EXPORT_INTS: aril__message_set_ints(to, "ints", a->ints, (size_t)a->n); break;
+    case EXPORT_FLOAT: aril__message_set_number(to, "f", a->f); break;
+    case EXPORT_TEXT: aril__message_set_bytes(to, "s", a->text, strlen(a->text)); break;
+    case EXPORT_TEXTS: aril__message_add_bytes(to, "strings", a->text, strlen(a->text)); break;
+    case EXPORT_TENSOR: aril__export_tensor(aril__message_set_sub(to, "t"), a->tensor, NULL); break;
+    case EXPORT_GRAPH: write_body(aril__message_set_sub(to, "g"), a->body); break;
+    }
+}
+
+static void write_node(aril__message *to, const export_node *n)
+{
+    for (int i = 0; i < n->n_in; i++)
+        aril__message_add_text(to, "input", n->in[i] ? n->in[i]->name : "");
+    bool bodies = n->n_attrs && n->attr[0].kind == EXPORT_GRAPH; /* which have as many results */
+    int n_out = n->n_out; /* results at the end that are not used are not listed */
+    while (n_out > 1 && !n->out[n_out - 1]->used && !bodies) n_out--;
+    for (int i = 0; i < n_out; i++)
+        aril__message_add_text(to, "output",
+                               n->out[i]->used || i == 0 || bodies ? n->out[i]->name : "");
+    aril__message_set_text(to, "name", n->name);
+    aril__message_set_text(to, "op_type", n->type);
+    for (int i = 0; i < n->n_attrs; i++)
+        write_attr(aril__message_add_sub(to, "attribute"), &n->attr[i]);
+}
+
+static void write_port(aril__message *to, const export_port *p)
+{
+    aril__message_set_text(to, "name", p->value->name);
+    aril__message *type = aril__message_set_sub(aril__message_set_sub(to, "type"), "tensor_type");
+    aril__message_set_int(type, "elem_type", aril__onnx_dtype_number(p->dtype));
+    aril__message *shape = aril__message_set_sub(type, "shape");
+    for (int d = 0; d < p->ndim; d++) {
+        aril__message *dim = aril__message_add_sub(shape, "dim");
+        if (p->dim[d] >= 0)
+            aril__message_set_int(dim, "dim_value", p->dim[d]);
+        else if (p->dim_name[d])
+            aril__message_set_text(dim, "dim_param", p->dim_name[d]);
+    }
+}
+
+static void write_body(aril__message *to, const export_body *b)
+{
+    for (const export_node *n = b->first; n; n = n->next)
+        write_node(aril__message_add_sub(to, "node"), n);
+    aril__message_set_text(to, "name", b->name);
+    for (int i = 0; i < b->n_in; i++) write_port(aril__message_add_sub(to, "input"), &b->in[i]);
+    for (int i = 0; i < b->n_out; i++) write_port(aril__message_add_sub(to, "output"), &b->out[i]);
+}
+
+/* The lowest version of the format that has an operator set. */
+static int ir_version(int opset)
+{
+    static const struct {
+        int opset, ir;
+    } first[] = {
+        { 28, 14 }, { 25, 13 }, { 24, 12 }, { 23, 11 }, { 21, 10 }, { 19, 9 }, { 15, 8 }
+    };
+    for (size_t i = 0; i < sizeof first / sizeof *first; i++)
+        if (opset >= first[i].opset) return first[i].ir;
+    return 7;
+}
+
+aril__message *aril__export_message(export_model *m, const char *name)
+{
+    aril__message *model = m->status == ARIL_OK ? aril__message_new(&aril__onnx_ModelProto) : NULL;
+    if (!model) return NULL;
+    forget_uses(&m->main);
+    for (export_weight *w = m->weights; w; w = w->next) w->value->used = false;
+    for (int i = 0; i < m->main.n_in; i++) m->main.in[i].value->used = true;
+    keep_used(&m->main);
+    name_all(m);
+    m->main.name = name;
+    aril__message_set_int(model, "ir_version", ir_version(m->opset));
+    aril__message_set_text(model, "producer_name", "aril");
+    aril__message_set_text(model, "producer_version", aril_version());
+    aril__message *graph = aril__message_set_sub(model, "graph");
+    write_body(graph, &m->main);
+    for (export_weight *w = m->weights; w; w = w->next)
+        if (w->value->used)
+            aril__export_tensor(aril__message_add_sub(graph, "initializer"), w->tensor,
+                                w->value->name);
+    aril__message *set = aril__message_add_sub(model, "opset_import");
+    aril__message_set_text(set, "domain", "");
+    aril__message_set_int(set, "version", m->opset);
+    return model;
+}
