@@ -162,6 +162,20 @@ static aril_status trace_body(const char *what, aril__tracing *outer, aril_fn *f
     return s == ARIL_OK ? describe_outputs(what, b, n_out) : s;
 }
 
+/* The thread's generator before a body is traced, and how many numbers were drawn since. */
+static void note_draws(struct control_attrs *a, int k)
+{
+    aril_rng_state now = aril_generator_state(&aril__self()->generator);
+    a->seed[0] = (int64_t)now.seed;
+    a->calls[k] = (int64_t)now.calls;
+}
+
+static int64_t draws_since(const struct control_attrs *a, int k)
+{
+    aril_rng_state now = aril_generator_state(&aril__self()->generator);
+    return now.seed == (uint64_t)a->seed[0] ? (int64_t)now.calls - a->calls[k] : 0;
+}
+
 static void free_body(body *b)
 {
     aril__tracing_free(b->t);
@@ -276,8 +290,11 @@ static aril_status traced_cond(aril__tracing *t, aril_tensor *pred, aril_fn *con
                                .ctx = { (intptr_t)ctx } };
     aril_status s = ARIL_OK;
     if (n_out < 1) s = aril__fail(ARIL_ERR_ARG, "cond: expected at least one result");
-    for (int i = 0; i < 2 && s == ARIL_OK; i++)
+    for (int i = 0; i < 2 && s == ARIL_OK; i++) {
+        note_draws(&a, i);
         s = trace_body("cond", t, fn[i], ctx, in, in.n, n_out, &b[i]);
+    }
+    a.draws[0] = draws_since(&a, 0);
     for (int i = 0; i < n_out && s == ARIL_OK; i++)
         s = common_meta(i, &b[0].out[i], &b[1].out[i], &meta[i]);
     if (s == ARIL_OK) s = add_node(t, &a, pred, in, 2, b, n_out, meta, out);
@@ -316,6 +333,8 @@ typedef struct grad_call {
     void *ctx;
     int n_args, n_out;
     int n_captured, n_stops;
+    int64_t draws;           /* of a trip, */
+    aril_rng_state rng[2];   /* and where the trace of each function began with them */
     bool has[ARIL__MAX_OUT]; /* results with a gradient */
     bool wants[MAX_ARGS];    /* arguments whose gradient is wanted */
     aril_tensor **captured;  /* borrowed: of which a gradient is wanted, */
@@ -388,8 +407,12 @@ static aril_status walk(const grad_call *q, aril_fn *fn, aril_tensor *const *arg
 {
     aril_tensor *x[MAX_ARGS], *y[ARIL__MAX_OUT], *root[ARIL__MAX_OUT], *start[ARIL__MAX_OUT];
     int n_roots = 0, g = 0;
+    aril__thread *th = aril__self();
     aril_status s = list_targets(q, arg, x, t);
+    aril_generator now = th->generator; /* the numbers of the function itself */
+    aril_generator_set_state(&th->generator, q->rng[fn == q->fn[1]]);
     if (s == ARIL_OK) s = call_fn("gradient", fn, q->ctx, x, q->n_out, y);
+    th->generator = now;
     for (int i = 0; i < q->n_out && s == ARIL_OK; i++) {
         if (!q->has[i]) continue;
         if (aril_requires_grad(y[i])) {
@@ -457,6 +480,9 @@ static grad_call *new_grad_call(aril__tracing *t, const struct control_attrs *a,
     q->ctx = (void *)(intptr_t)a->ctx[0];
     q->n_args = (int)a->n_args[0];
     q->n_out = n_out;
+    q->draws = a->draws[0];
+    for (int i = 0; i < 2; i++)
+        q->rng[i] = (aril_rng_state){ (uint64_t)a->seed[0], (uint64_t)a->calls[i] };
     q->captured = (aril_tensor **)(q + 1);
     q->stops = q->captured + n;
     for (int i = 0; i < n; i++) {
@@ -535,9 +561,11 @@ static aril_status same_state(const char *what, int i, const aril_tensor *x, con
                       aril__shape_text(b, m->ndim, m->dim));
 }
 
-/* The traced form; in: state, then sequences. out: final state, then sequences of results. */
+/* The traced form; in: state, then sequences. out: final state, then sequences of results. `of`:
+ * the scan whose gradient it is, or NULL. */
 static aril_status traced_scan(aril__tracing *t, aril_fn *fn, void *ctx, aril_list in, int n_state,
-                               int n_ys, bool reverse, int64_t trips, aril_tensor **out)
+                               int n_ys, bool reverse, int64_t trips, const grad_call *of,
+                               aril_tensor **out)
 {
     body b = { 0 };
     aril__meta meta[ARIL__MAX_OUT];
@@ -549,7 +577,11 @@ static aril_status traced_scan(aril__tracing *t, aril_fn *fn, void *ctx, aril_li
                                .fn = { (intptr_t)fn },
                                .ctx = { (intptr_t)ctx } };
     int n_out = n_state + n_ys;
+    note_draws(&a, 0);
     aril_status s = trace_body("scan", t, fn, ctx, in, n_state, n_out, &b);
+    a.draws[0] = of ? of->draws : draws_since(&a, 0);
+    a.repeats[0] = of != NULL;
+    a.kept[0] = !of && a.draws[0] && !aril__tracing_defines(t);
     for (int i = 0; i < n_out && s == ARIL_OK; i++) {
         meta[i] = b.out[i];
         if (i < n_state) {
@@ -617,15 +649,17 @@ static bool wants_gradient(aril_list in)
 
 /* In a trace with gradients, the states before each trip are results too. */
 static aril_status saving_scan(aril__tracing *t, aril_fn *fn, void *ctx, aril_list in, int n_state,
-                               int n_ys, bool reverse, int64_t trips, aril_tensor **out)
+                               int n_ys, bool reverse, int64_t trips, const grad_call *of,
+                               aril_tensor **out)
 {
     if (!wants_gradient(in) || n_ys + 2 * n_state > ARIL__MAX_OUT)
-        return traced_scan(t, fn, ctx, in, n_state, n_ys, reverse, trips, out);
+        return traced_scan(t, fn, ctx, in, n_state, n_ys, reverse, trips, of, out);
     saving_call *q = aril__malloc(sizeof *q);
     aril_tensor *all[ARIL__MAX_OUT];
     if (!aril__tracing_own(t, q)) return aril__fail(ARIL_ERR_MEMORY, "scan: out of memory");
     *q = (saving_call){ fn, ctx, n_state, n_state + n_ys };
-    aril_status s = traced_scan(t, saving_fn, q, in, n_state, n_ys + n_state, reverse, trips, all);
+    aril_status s =
+        traced_scan(t, saving_fn, q, in, n_state, n_ys + n_state, reverse, trips, of, all);
     for (int i = 0; i < n_state + n_ys && s == ARIL_OK; i++) out[i] = all[i];
     return s;
 }
@@ -636,7 +670,7 @@ static aril_status scan(aril_fn *fn, void *ctx, aril_list in, int n_state, int n
     aril__tracing *t = aril__tracing_now(in.n, in.at);
     if (!t || !(aril__self()->tracer || any_symbolic(in)))
         return eager_scan(fn, ctx, in, n_state, n_ys, trips, out);
-    return saving_scan(t, fn, ctx, in, n_state, n_ys, false, trips, out);
+    return saving_scan(t, fn, ctx, in, n_state, n_ys, false, trips, NULL, out);
 }
 
 aril_status aril_scan(aril_fn *fn, void *ctx, aril_list state, aril_list xs, int n_ys,
@@ -748,7 +782,7 @@ static aril_status scan_backward(aril__grad *c)
         return aril__fail(ARIL_ERR_UNSUPPORTED,
                           "scan: gradients of more than %d tensors in a trace", ARIL__MAX_OUT);
     aril_status s = saving_scan(t, scan_back, b, (aril_list){ n, in }, n_carry, n_ys,
-                                !a->reverse[0], c->x[n_state]->dim[0], out);
+                                !a->reverse[0], c->x[n_state]->dim[0], q, out);
     if (s < 0) return s;
     for (int i = 0; i < n_state; i++)
         if (c->wants[i]) c->dx[i] = out[i];
@@ -785,8 +819,12 @@ static aril_status traced_while(aril__tracing *t, aril_fn *const fn[2], void *ct
                                .n_state = { in.n },
                                .fn = { (intptr_t)fn[0], (intptr_t)fn[1] },
                                .ctx = { (intptr_t)ctx } };
+    note_draws(&a, 0);
     aril_status s = trace_body("while", t, fn[0], ctx, in, in.n, 1, &b[0]);
+    a.condition_draws[0] = draws_since(&a, 0);
     if (s == ARIL_OK) s = trace_body("while", t, fn[1], ctx, in, in.n, in.n, &b[1]);
+    a.draws[0] = draws_since(&a, 0);
+    a.kept[0] = a.draws[0] && !aril__tracing_defines(t);
     for (int i = 0; i < in.n && s == ARIL_OK; i++)
         s = same_state("while", i, in.at[i], &b[1].out[i]);
     if (s == ARIL_OK) s = add_node(t, &a, NULL, in, 2, b, in.n, b[1].out, out);

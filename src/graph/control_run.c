@@ -27,20 +27,49 @@ static void release_all(int n, aril_tensor **t)
     }
 }
 
-static aril_status run_cond(const aril__graph *g, const aril__graph_node *n, aril_tensor *const *in,
-                            const int64_t *size, aril_tensor **out)
+/* Copies of the keys of the thread's generator among in[n], `shift` calls later; owned by the
+ * scope. A run changes them. */
+static aril_status shift_keys(int n, aril_tensor *const *in, int64_t shift, aril_tensor **arg)
 {
+    aril__thread *th = aril__self();
+    for (int i = 0; i < n; i++) {
+        if (!in[i] || !(in[i]->flags & ARIL__KEY)) continue;
+        uint64_t key[2];
+        int64_t two = 2;
+        memcpy(key, aril__ptr(in[i]), sizeof key);
+        if (key[0] == th->generator.seed) key[1] += (uint64_t)shift;
+        aril_tensor *t = aril__tensor_new(th, ARIL_U64, 1, &two, aril__cpu_device);
+        if (!t) return aril__latest_status();
+        memcpy(t->storage->data, key, sizeof key);
+        t->flags |= ARIL__KEY;
+        arg[i] = aril__give(th, t);
+    }
+    return ARIL_OK;
+}
+
+static aril_status run_cond(const aril__graph *g, const aril__graph_node *n, aril_tensor *const *in,
+                            const int64_t *size, aril_tensor **out, aril__drawing *d)
+{
+    ARIL_SCOPE;
     bool yes = false;
+    aril_tensor **arg = aril__malloc(((size_t)n->n_in + 1) * sizeof *arg);
+    if (!arg) return aril__fail(ARIL_ERR_MEMORY, "cond: out of memory");
+    memcpy(arg, in, n->n_in * sizeof *arg);
     aril_status s = read_flag("cond", in[0], &yes);
     const aril__graph *taken = g->bodies[n->body + !yes];
-    return s < 0 ? s : aril__exec_run_body(taken->exec, in + 1, size, out);
+    if (s == ARIL_OK) s = shift_keys(n->n_in - 1, in + 1, 0, arg + 1);
+    if (s == ARIL_OK) s = aril__exec_run_body(taken->exec, arg + 1, size, out, d);
+    free(arg);
+    return s;
 }
 
 static aril_status run_while(const aril__graph *g, const aril__graph_node *n,
-                             aril_tensor *const *in, const int64_t *size, aril_tensor **out)
+                             aril_tensor *const *in, const int64_t *size, aril_tensor **out,
+                             aril__drawing *d)
 {
     const struct control_attrs *a = aril__graph_attrs(g, n);
     int n_state = (int)a->n_state[0];
+    int64_t shift = 0; /* numbers that were drawn in trips before */
     const aril__graph *cond = g->bodies[n->body], *trip = g->bodies[n->body + 1];
     aril_tensor **arg = aril__malloc(((size_t)n->n_in + 1) * sizeof *arg);
     aril_tensor *next[ARIL__MAX_OUT], *go[1];
@@ -49,16 +78,24 @@ static aril_status run_while(const aril__graph *g, const aril__graph_node *n,
     for (int i = 0; i < n_state; i++) aril__tensor_keep(arg[i]);
     aril_status s = ARIL_OK;
     for (bool yes = true; s == ARIL_OK;) {
-        s = aril__exec_run_body(cond->exec, arg, size, go);
+        ARIL_SCOPE;
+        aril__drawing inside = { d->known, d->shift + shift, 0 };
+        s = shift_keys(n->n_in - n_state, in + n_state, shift, arg + n_state);
+        if (s == ARIL_OK) s = aril__exec_run_body(cond->exec, arg, size, go, &inside);
         if (s < 0) break;
         s = read_flag("while", go[0], &yes);
         release_all(1, go);
+        shift += inside.more + (yes ? 0 : a->condition_draws[0]);
         if (s < 0 || !yes) break;
-        s = aril__exec_run_body(trip->exec, arg, size, next);
+        s = shift_keys(n->n_in - n_state, in + n_state, shift, arg + n_state);
+        inside = (aril__drawing){ d->known, d->shift + shift, 0 };
+        if (s == ARIL_OK) s = aril__exec_run_body(trip->exec, arg, size, next, &inside);
         if (s < 0) break;
+        shift += inside.more + a->draws[0];
         release_all(n_state, arg);
         memcpy(arg, next, (size_t)n_state * sizeof *arg);
     }
+    d->more += shift - a->draws[0];
     for (int i = 0; i < n_state && s == ARIL_OK; i++) {
         ARIL_SCOPE;
         out[i] = arg[i] == in[i] ? aril__tensor_keep(aril_copy(arg[i])) : aril__tensor_keep(arg[i]);
@@ -98,12 +135,12 @@ static aril_status empty_result(const aril__graph *g, aril__value_id v, aril_ten
 }
 
 static aril_status run_scan(const aril__graph *g, const aril__graph_node *n, aril_tensor *const *in,
-                            const int64_t *size, aril_tensor **out)
+                            const int64_t *size, aril_tensor **out, aril__drawing *d)
 {
     const struct control_attrs *a = aril__graph_attrs(g, n);
     int n_state = (int)a->n_state[0], n_args = (int)a->n_args[0], n_ys = (int)a->n_ys[0];
     const aril__graph *trip = g->bodies[n->body];
-    int64_t trips = in[n_state]->dim[0];
+    int64_t trips = in[n_state]->dim[0], shift = 0; /* numbers that were drawn in trips before */
     aril_tensor **arg = aril__malloc(((size_t)n->n_in + 1) * sizeof *arg);
     aril_tensor *step[ARIL__MAX_OUT];
     if (!arg) return aril__fail(ARIL_ERR_MEMORY, "scan: out of memory");
@@ -115,14 +152,19 @@ static aril_status run_scan(const aril__graph *g, const aril__graph_node *n, ari
         ARIL_SCOPE;
         int64_t at = a->reverse[0] ? trips - 1 - t : t;
         for (int i = n_state; i < n_args; i++) arg[i] = aril_select(in[i], 0, at);
-        s = aril__exec_run_body(trip->exec, arg, size, step);
+        if (a->repeats[0]) shift = at * a->draws[0];
+        s = shift_keys(n->n_in - n_args, in + n_args, shift, arg + n_args);
+        aril__drawing inside = { d->known, d->shift + shift, 0 };
+        if (s == ARIL_OK) s = aril__exec_run_body(trip->exec, arg, size, step, &inside);
         if (s < 0) break;
+        shift += inside.more + a->draws[0];
         release_all(n_state, arg);
         memcpy(arg, step, (size_t)n_state * sizeof *arg);
         for (int i = 0; i < n_ys && s == ARIL_OK; i++)
             s = put_result(&out[n_state + i], step[n_state + i], trips, at);
         release_all(n_ys, step + n_state);
     }
+    if (!a->repeats[0]) d->more += shift - a->draws[0];
     for (int i = 0; i < n_ys && s == ARIL_OK && trips == 0; i++)
         s = empty_result(g, n->out + (uint32_t)(n_state + i), &out[n_state + i]);
     for (int i = 0; i < n_state && s == ARIL_OK; i++) {
@@ -136,12 +178,13 @@ static aril_status run_scan(const aril__graph *g, const aril__graph_node *n, ari
 }
 
 aril_status aril__control_run(const aril__graph *g, const aril__graph_node *n,
-                              aril_tensor *const *in, const int64_t *size, aril_tensor **out)
+                              aril_tensor *const *in, const int64_t *size, aril_tensor **out,
+                              aril__drawing *d)
 {
     const struct control_attrs *a = aril__graph_attrs(g, n);
     switch (a->kind[0]) {
-    case ARIL__COND: return run_cond(g, n, in, size, out);
-    case ARIL__WHILE: return run_while(g, n, in, size, out);
-    default: return run_scan(g, n, in, size, out);
+    case ARIL__COND: return run_cond(g, n, in, size, out, d);
+    case ARIL__WHILE: return run_while(g, n, in, size, out, d);
+    default: return run_scan(g, n, in, size, out, d);
     }
 }

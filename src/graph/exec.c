@@ -1,5 +1,6 @@
 #include "autograd/node.h"
 #include "core/log.h"
+#include "graph/control.h"
 #include "graph/executor.h"
 #include "graph/prepare.h"
 #include "ops/shape/view.h"
@@ -39,8 +40,9 @@ static void find_needed(maker *m)
     const aril__exec *x = m->x;
     for (uint32_t i = 0; i < x->n_effects; i++) need(m, g->effects[x->effects[i]].value);
     for (aril__node_id n = g->n_nodes; n-- > 1;) {
-        if (!m->needed[n]) continue;
         const aril__graph_node *node = &g->nodes[n];
+        m->needed[n] |= aril__control_is_kept(g, node);
+        if (!m->needed[n]) continue;
         for (int i = 0; i < node->n_in; i++) need(m, aril__graph_in(g, node)[i]);
         m->n_ids += node->n_in + node->n_out;
         m->x->n_steps++;
@@ -692,11 +694,11 @@ aril__exec *aril__exec_within(aril__graph *g, aril_tensor *const *in, int64_t ma
 
 aril_status aril__exec_run(const aril__exec *x, aril_tensor *const *in, aril_tensor **out)
 {
-    return aril__exec_run_body(x, in, NULL, out);
+    return aril__exec_run_body(x, in, NULL, out, NULL);
 }
 
 aril_status aril__exec_run_body(const aril__exec *x, aril_tensor *const *in, const int64_t *known,
-                                aril_tensor **out)
+                                aril_tensor **out, aril__drawing *drawing)
 {
     enum { FEW = 32 };
     const aril__graph *g = x->g;
@@ -715,6 +717,12 @@ aril_status aril__exec_run_body(const aril__exec *x, aril_tensor *const *in, con
     aril__exec_state r = {
         .x = x, .g = g, .th = aril__self(), .size = size, .n_sizes = n_sizes, .in = in
     };
+    if (drawing) r.drawing = *drawing;
+    for (uint32_t i = 0; i < g->n_draws && !drawing; i++)
+        if (!g->draws[i].generator && g->draws[i].traced)
+            r.drawing =
+                (aril__drawing){ .known = true,
+                                 .shift = (int64_t)(r.th->generator.calls - g->draws[i].start) };
     aril__tracer *before = aril__trace(NULL);
     aril_status s;
     {
@@ -723,6 +731,7 @@ aril_status aril__exec_run_body(const aril__exec *x, aril_tensor *const *in, con
         s = run_instance(&r, got);
     }
     aril__trace(before);
+    if (drawing) drawing->more = r.drawing.more;
     for (uint32_t i = 0; i < x->n_outputs; i++) {
         if (s == ARIL_OK)
             out[i] = got[i];

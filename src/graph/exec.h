@@ -29,10 +29,18 @@ uint32_t aril__exec_steps(const aril__exec *x);
  * the program changes may have been changed, as in eager mode. */
 aril_status aril__exec_run(const aril__exec *x, aril_tensor *const *in, aril_tensor **out);
 
+/* Random numbers of the thread's generator in a run: where it is in comparison with the trace, and
+ * how many loops have drawn more than the trace did, which went through each body once. */
+typedef struct aril__drawing {
+    bool known;    /* otherwise the numbers of calls are not those of the trace */
+    int64_t shift; /* from a call of the trace to that of the run */
+    int64_t more;
+} aril__drawing;
+
 /* The same for a body: `size` has the unknown sizes that the run around it knows already (-1: not
- * known). */
+ * known). d->more is increased; keys among the inputs change with that. */
 aril_status aril__exec_run_body(const aril__exec *x, aril_tensor *const *in, const int64_t *size,
-                                aril_tensor **out);
+                                aril_tensor **out, aril__drawing *d);
 
 /* From now on, no memory stays allocated between runs: for runs that are recorded, whose memory
  * belongs to the recording. */

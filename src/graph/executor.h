@@ -170,6 +170,7 @@ typedef struct aril__exec_state {
     size_t n_sizes;
     aril_tensor *const *in;
     bool packs; /* kernels make forms of prepared values */
+    aril__drawing drawing;
 } aril__exec_state;
 
 /* What an unknown size is; itself if it is not known. For aril__size_value: ctx is the state. */

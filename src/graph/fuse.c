@@ -9,6 +9,7 @@
  *
  * Then the nodes are listed anew, a group as soon as its inputs are there. */
 #include "graph/fuse.h"
+#include "graph/control.h"
 
 #include "graph/passes.h"
 #include "ops/table/rows.h"
@@ -400,6 +401,9 @@ static aril_status list_nodes(pass *p)
 
 aril_status aril__pass_fuse(aril__graph *g)
 {
+    /* Numbers that are drawn after a loop depend on it: nodes stay in their order. */
+    for (aril__node_id id = 1; id < g->n_nodes; id++)
+        if (aril__control_is_kept(g, &g->nodes[id])) return ARIL_OK;
     size_t n = g->n_nodes;
     pass *p = aril__calloc(sizeof *p);
     aril_status s = ARIL_OK;

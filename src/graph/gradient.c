@@ -3,6 +3,7 @@
 #include "aril/create.h"
 #include "aril/view.h"
 #include "autograd/backward.h"
+#include "graph/control.h"
 #include "graph/passes.h"
 #include "graph/replay.h"
 #include "graph/tracing.h"
@@ -440,6 +441,19 @@ static void cut_forward(divider *d)
     while (f->n_inputs > (uint32_t)d->q->n_in) free(f->inputs[--f->n_inputs].name);
 }
 
+/* Keys after a loop depend on how many numbers that draws. */
+static aril_status check_loops(const divider *d)
+{
+    for (aril__node_id id = 1; id < d->g->n_nodes; id++) {
+        const aril__graph_node *n = &d->g->nodes[id];
+        const struct control_attrs *a = n->n_bodies ? aril__graph_attrs(d->g, n) : NULL;
+        if (a && a->kind[0] != ARIL__COND && a->draws[0] && !a->repeats[0])
+            return aril__fail(ARIL_ERR_UNSUPPORTED, "%s: draws random numbers in a loop (%s)",
+                              d->q->name, n->op->name);
+    }
+    return ARIL_OK;
+}
+
 /* An input that the function changes would have to be connected with its graph. */
 static aril_status check_effects(const divider *d)
 {
@@ -476,6 +490,7 @@ static aril_status divide(divider *d)
     d->like = aril__calloc(g->n_values * sizeof *d->like);
     if (s == ARIL_OK && (!d->ahead || !d->back || !d->written || !d->to || !d->like))
         s = no_memory(d->q->name);
+    if (s == ARIL_OK) s = check_loops(d);
     if (s == ARIL_OK) s = check_effects(d);
     if (s == ARIL_OK) s = find_forward(d);
     if (s == ARIL_OK && !(d->forward = aril__graph_copy(g))) s = ARIL_ERR_MEMORY;

@@ -91,7 +91,9 @@ typedef struct aril__draws {
     uint64_t calls;            /* a run advances it by as many, unless */
     bool reset;                /* the program seeds it: then it is in state `end` */
     aril_rng_state end;
-    bool ended; /* the traced code freed it: its keys are constants, and runs leave it alone */
+    bool ended;  /* the traced code freed it: its keys are constants, and runs leave it alone */
+    bool traced; /* it was at call `start` when the trace began */
+    uint64_t start;
 } aril__draws;
 
 /* What a run leaves behind. */

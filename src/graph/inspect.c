@@ -76,7 +76,8 @@ static aril_status run_node(const aril__graph *g, const aril__graph_node *n, ari
         if (i >= 0 && in[i]) in[i] = copied(in[i]);
     }
     if (ARIL__IS_VIEW(n->op->out[0]) && n->n_in && in[0]) in[0] = aril_contiguous(in[0]);
-    aril_status s = n->n_bodies ? aril__control_run(g, n, in, NULL, out)
+    aril__drawing drawing = { 0 };
+    aril_status s = n->n_bodies ? aril__control_run(g, n, in, NULL, out, &drawing)
                                 : aril__apply(n->op, n->n_in, in, aril__graph_attrs(g, n), out);
     for (int k = 0; k < n->n_out && s == ARIL_OK; k++) {
         int i = aril__graph_changed(g, n, k);

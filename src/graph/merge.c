@@ -45,8 +45,9 @@ typedef struct sum {
 typedef struct group {
     aril__node_id first; /* of its members in the graph */
     uint32_t n;
+    int64_t length;       /* of each part */
     aril__value_id whole; /* the product of all parts, when it is there */
-    int64_t low, high;    /* the indices of the parts */
+    int64_t low, high;    /* the indices of the parts, with the last */
 } group;
 
 /* Where a value is found in a tensor: at an index of an axis. */
@@ -54,6 +55,7 @@ typedef struct position {
     aril__value_id base; /* 0: nowhere */
     int axis;
     int64_t at;
+    int64_t length; /* of a slice, which begins there; 0: the index was selected */
 } position;
 
 typedef struct pass {
@@ -125,9 +127,21 @@ static bool selects(const pass *p, const aril__graph_node *n, position *at)
 {
     if (!is_op(n, &aril__op_select) || n->sized || !is_plain(p, input(p, n, 0))) return false;
     const struct select_attrs *a = aril__graph_attrs(p->g, n);
-    *at = (position){ input(p, n, 0), (int)a->axis[0], a->index[0] };
+    *at = (position){ input(p, n, 0), (int)a->axis[0], a->index[0], 0 };
     if (at->at < 0) at->at += size(p, at->base, at->axis);
     return true;
+}
+
+/* Whether a node is a part of a tensor: an index, or a slice without gaps. */
+static bool is_part(const pass *p, const aril__graph_node *n, position *at)
+{
+    if (!is_op(n, &aril__op_slice)) return selects(p, n, at);
+    const struct slice_attrs *a = aril__graph_attrs(p->g, n);
+    int axis = (int)a->axis[0];
+    if (n->sized || !is_plain(p, input(p, n, 0)) || a->step[0] != 1 || a->start[0] < 0)
+        return false;
+    *at = (position){ input(p, n, 0), axis, a->start[0], size(p, n->out, axis) };
+    return at->length > 0;
 }
 
 /* Whether a node transposes a matrix. */
@@ -289,11 +303,11 @@ static bool same_call(const pass *p, const aril__graph_node *a, const aril__grap
            memcmp(aril__graph_attrs(p->g, a), aril__graph_attrs(p->g, b), a->op->attr_size) == 0;
 }
 
-/* A product whose rows are those of a part of a tensor: linear(x[i], w, b), matmul(x[i], w). */
+/* A product whose rows are those of a part of a tensor: linear(x[i], w, b), matmul(x[i:j], w). */
 static bool is_part_product(const pass *p, const aril__graph_node *n, position *at)
 {
     if (!is_op(n, &aril__op_linear) && !is_op(n, &aril__op_matmul)) return false;
-    if (!selects(p, producer(p, input(p, n, 0)), at) || n->sized || !is_plain(p, n->out))
+    if (!is_part(p, producer(p, input(p, n, 0)), at) || n->sized || !is_plain(p, n->out))
         return false;
     if (is_op(n, &aril__op_matmul) && rank(p, input(p, n, 1)) != 2) return false;
     return at->axis < rank(p, at->base) - 1 && rank(p, n->out) == rank(p, input(p, n, 0));
@@ -304,6 +318,12 @@ static uint64_t hash_of(const pass *p, const aril__graph_node *n, const position
     uint64_t h = at->base * 31u + (uint64_t)at->axis;
     for (int i = 1; i < n->n_in; i++) h = (h ^ input(p, n, i)) * 0x9e3779b97f4a7c15u;
     return h ^ h >> 29;
+}
+
+/* The last index of a part. */
+static int64_t last_of(const position *at)
+{
+    return at->at + (at->length ? at->length - 1 : 0);
 }
 
 /* Adds a node to the group of its kind. `table` has the groups by hash: 1 + their number. */
@@ -317,15 +337,18 @@ static bool add_to_group(pass *p, aril__node_id id, const position *at, uint32_t
         const aril__graph_node *of = &p->r.old[q->first];
         position first;
         is_part_product(p, of, &first);
-        if (first.base != at->base || first.axis != at->axis || !same_call(p, of, n)) continue;
+        if (first.base != at->base || first.axis != at->axis || first.length != at->length ||
+            !same_call(p, of, n))
+            continue;
         q->n++;
         if (at->at < q->low) q->low = at->at;
-        if (at->at > q->high) q->high = at->at;
+        if (last_of(at) > q->high) q->high = last_of(at);
         p->group_of[id] = table[k];
         return true;
     }
     if (!aril__graph_grow(&p->groups, p->n_groups, &p->cap_groups, sizeof *p->groups)) return false;
-    p->groups[p->n_groups] = (group){ .first = id, .n = 1, .low = at->at, .high = at->at };
+    p->groups[p->n_groups] =
+        (group){ .first = id, .n = 1, .length = at->length, .low = at->at, .high = last_of(at) };
     table[k] = p->group_of[id] = ++p->n_groups;
     return true;
 }
@@ -346,7 +369,7 @@ static bool find_groups(pass *p)
 /* Whether the members of a group are two or more parts, and all from the first to the last. */
 static bool is_worth(const group *q)
 {
-    return q->n > 1 && q->high - q->low + 1 == (int64_t)q->n;
+    return q->n > 1 && q->high - q->low + 1 == (int64_t)q->n * (q->length ? q->length : 1);
 }
 
 /* ---- writing ---- */
@@ -412,7 +435,7 @@ static void note_stack(pass *p, const aril__graph_node *n)
         const struct unsqueeze_attrs *a = aril__graph_attrs(p->g, part);
         aril__value_id v = now(p, input(p, part, 0));
         if (a->mask[0] == 1 << axis && v < p->r.n_values)
-            p->stacked[v] = (position){ n->out, axis, i };
+            p->stacked[v] = (position){ n->out, axis, i, 0 };
     }
 }
 
@@ -473,7 +496,7 @@ static aril__value_id stack(pass *p, aril__node_id for_node, const leaf *l, uint
         fits ? add(p, for_node, &aril__op_cat, (int)n, in, &cat, like, ndim, dim) : 0;
     for (uint32_t i = 0; i < n && y; i++) {
         aril__value_id v = now(p, second ? l[i].b : l[i].a);
-        if (v < p->r.n_values && !p->stacked[v].base) p->stacked[v] = (position){ y, axis, i };
+        if (v < p->r.n_values && !p->stacked[v].base) p->stacked[v] = (position){ y, axis, i, 0 };
     }
     free(in);
     return y;
@@ -631,9 +654,14 @@ static bool add_part(pass *p, aril__node_id id)
         q->whole = add(p, id, n.op, n.n_in, in, n.has_attrs ? words : NULL, n.out, ndim, dim);
         if (!q->whole) return false;
     }
-    struct select_attrs a = { { at.axis }, { at.at - q->low } };
-    memcpy(dim, aril__graph_dims(p->g, n.out), (size_t)rank(p, n.out) * sizeof *dim);
-    aril__value_id y = add(p, id, &aril__op_select, 1, &q->whole, &a, n.out, rank(p, n.out), dim);
+    aril__value_id y = 0;
+    if (at.length) {
+        y = slice_of(p, id, q->whole, at.axis, at.at - q->low, last_of(&at) - q->low);
+    } else {
+        struct select_attrs a = { { at.axis }, { at.at - q->low } };
+        memcpy(dim, aril__graph_dims(p->g, n.out), (size_t)rank(p, n.out) * sizeof *dim);
+        y = add(p, id, &aril__op_select, 1, &q->whole, &a, n.out, rank(p, n.out), dim);
+    }
     if (y) aril__rewrite_value(&p->r, n.out, y);
     p->found = true;
     return y != 0;

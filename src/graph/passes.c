@@ -1,6 +1,7 @@
 #include "graph/passes.h"
 
 #include "core/log.h"
+#include "graph/control.h"
 #include "ops/table/apply.h"
 
 #include <stdlib.h>
@@ -120,6 +121,7 @@ aril_status aril__pass_dead(aril__graph *g)
     }
     for (aril__node_id n = g->n_nodes; n-- > 1;) {
         const aril__graph_node *node = &g->nodes[n];
+        keep[n] |= aril__control_is_kept(g, node);
         for (int i = 0; i < node->n_in && keep[n]; i++) {
             const aril__value *v = &g->values[aril__graph_in(g, node)[i]];
             if (v->kind == ARIL__FROM_NODE) keep[v->from] = true;

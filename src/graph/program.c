@@ -13,6 +13,7 @@
 #include <string.h>
 
 enum { MAX_RESULTS = 64, MAX_TRACES = 64, MAX_PARTS = 8 };
+enum { MAX_BY_VALUE = 16 }; /* traces of a program whose signatures contain values */
 
 /* What a run needs to find of a state as the trace found it. */
 typedef struct state_guard {
@@ -112,6 +113,11 @@ static void known_sizes(const aril_program *p, aril_list in, int i, int64_t *dim
         dim[d] = given && given->ndim == t->ndim && given->dim[d] < 0 ? given->dim[d] : t->dim[d];
 }
 
+static bool is_by_value(const aril_program *p)
+{
+    return p->kind && p->kind->by_value && p->kind->by_value(p->ctx);
+}
+
 /* Autograd's node of an input: one that records is met with a new one in each call. */
 static void describe_input(const aril_program *p, aril_list in, int i, bool recorded, int64_t *word)
 {
@@ -125,6 +131,9 @@ static void describe_input(const aril_program *p, aril_list in, int i, bool reco
     known_sizes(p, in, i, word + 5);
     if (!aril__is_dense(t) || is_shared(in, i))
         memcpy(word + 5 + ARIL_MAX_DIMS, t->stride, (size_t)t->ndim * sizeof *word);
+    if (is_by_value(p) && aril__is_small_input(t)) /* in place of a stride that it does not have */
+        aril__dtypes[t->dtype].load[ARIL__C_I64](&word[INPUT_WORDS - 1], aril__base(t), t->offset,
+                                                 1, 1);
 }
 
 static void describe_call(const aril_program *p, aril_list in, bool recorded, int64_t *word)
@@ -239,6 +248,11 @@ static aril_status make_inputs(const aril_program *p, aril__tracing *t, aril_lis
             symbol[i] = aril__give(th, aril__tracing_input(t, x, dim, NULL));
         }
         if (aril_tensor_status(symbol[i]) < 0) return aril_tensor_status(symbol[i]);
+        if (is_by_value(p) && aril__is_small_input(x)) {
+            aril__tracer *tracer = aril__trace(NULL);
+            symbol[i] = aril_copy(x); /* which nobody changes */
+            aril__trace(tracer);
+        }
         if (!x->node) continue;
         if (!recorded)
             aril__bind(th, symbol[i], x->node, x->node_out);
@@ -561,12 +575,19 @@ static aril_status run_function(aril_program *p, aril_list in, bool recorded, ar
         return aril__fail(ARIL_ERR_ARG, "%s: got %d inputs, expected %d", p->name, in.n, p->n_in);
     if (is_untraced(p)) return call_untraced(p, in, out, n_out);
     if (n > FEW && !(word = aril__malloc(n * sizeof *word))) return no_memory(p);
+    bool by_value = is_by_value(p);
     describe_call(p, in, recorded, word);
     const char *why;
     trace *t = find_trace(p, in, word, n, &why);
     if (!t) {
-        t = try_trace(p, in, recorded, word, n, &s, n_out, untraced);
-        if (is_untraced(p)) {
+        bool often = by_value && p->made >= MAX_BY_VALUE;
+        if (!often) t = try_trace(p, in, recorded, word, n, &s, n_out, untraced);
+        if (!by_value && is_by_value(p)) { /* it found that they matter: that was no trace */
+            release_trace(t);
+            describe_call(p, in, recorded, word);
+            t = try_trace(p, in, recorded, word, n, &s, n_out, untraced);
+        }
+        if (often || is_untraced(p)) {
             release_trace(t);
             if (word != few) free(word);
             return call_untraced(p, in, out, n_out);

@@ -56,6 +56,8 @@ typedef struct aril__program_kind {
     /* Runs it on values. Returns false, and does nothing, if inputs and results are tensors: then
      * it is run on those. NULL: they always are. */
     bool (*values)(void *ctx, aril_values in, aril_value **out, aril_status *status);
+    /* Whether traces are for values of small inputs (aril__is_small_input). NULL: they are not. */
+    bool (*by_value)(void *ctx);
     bool fixed; /* nobody changes the tensors that it reads besides its inputs */
 } aril__program_kind;
 
@@ -64,6 +66,15 @@ bool aril__program_takes_values(const aril_program *p, aril_values in, aril_valu
                                 aril_status *status);
 /* The number of results that a run has room for. */
 int aril__program_max_results(const aril_program *p);
+
+/* Whether an input is one integer on the CPU, such as a sample rate that decides what a model does.
+ * Its value can be part of a signature: then the function gets the tensor itself while it is
+ * traced. */
+static inline bool aril__is_small_input(const aril_tensor *t)
+{
+    return t->numel == 1 && t->ndim < ARIL_MAX_DIMS && t->storage && !t->node &&
+           t->storage->device == aril__cpu_device && (DT_INT | DT_BOOL) >> t->dtype & 1;
+}
 
 /* aril_jit of such a function, which takes n_in inputs and has n_out results. Owns ctx, also on
  * failure. */

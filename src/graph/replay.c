@@ -651,11 +651,16 @@ static aril_status replay(const aril__replay *r, recorded *c, aril_tensor *const
     return s == ARIL_OK ? take_outputs(r, c, from_host, out) : s;
 }
 
-/* The device's part as it is. */
+/* The device's part as it is, in as little memory as that takes: the recording may have failed for
+ * want of it. */
 static aril_status run_plainly(const aril__replay *r, recorded *c, aril_tensor *const *in,
                                aril_tensor **from_host, aril_tensor **out)
 {
-    aril_status s = aril__exec_run(c->x, c->in, c->out);
+    aril__exec *x = aril__exec_whole(&r->part);
+    if (!x) return aril__latest_status();
+    aril__exec_keep_nothing(x);
+    aril_status s = aril__exec_run(x, c->in, c->out);
+    aril__exec_free(x);
     if (s == ARIL_OK) s = copy_back(r, c, in);
     return s == ARIL_OK ? take_outputs(r, c, from_host, out) : s;
 }

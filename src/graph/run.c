@@ -284,11 +284,44 @@ static aril_status take_results(aril__exec_state *r, const aril__step *s, const 
     return status;
 }
 
+/* A key that was drawn from call `from` on. */
+static void move_key(aril_tensor *key, uint64_t seed, uint64_t from, int64_t more)
+{
+    uint64_t *at = aril__ptr(key);
+    if (at[0] == seed && at[1] >= from) at[1] += (uint64_t)more;
+}
+
+/* Numbers that the run draws after a loop are those after the last trip. */
+static void move_keys(aril__exec_state *r, const aril__graph_node *n, aril_tensor *const *in,
+                      int64_t more)
+{
+    const struct control_attrs *a = aril__graph_attrs(r->g, n);
+    uint64_t seed = r->th->generator.seed, from = 0; /* the first call after it */
+    for (int i = 0; i < n->n_in; i++) {
+        const uint64_t *at = in[i] && in[i]->flags & ARIL__KEY ? aril__ptr(in[i]) : NULL;
+        if (at && at[0] == seed && at[1] >= from) from = at[1] + 1;
+    }
+    if (r->drawing.known)
+        from = (uint64_t)(a->calls[0] + a->draws[0] + r->drawing.shift + r->drawing.more);
+    else if (!from)
+        return;
+    for (uint32_t i = 0; i < r->n->n_sources; i++) {
+        const aril__source *s = &r->n->sources[i];
+        aril_tensor *t = s->kind == ARIL__FROM_KEY     ? r->n->headers[s->header].t
+                         : s->kind == ARIL__FROM_INPUT ? s->t
+                                                       : NULL;
+        if (t && t->flags & ARIL__KEY) move_key(t, seed, from, more);
+    }
+    r->drawing.more += more;
+}
+
 /* The results belong to the scope, as those of an op. */
-static aril_status run_control(const aril__exec_state *r, const aril__graph_node *n,
+static aril_status run_control(aril__exec_state *r, const aril__graph_node *n,
                                aril_tensor *const *in, aril_tensor **out)
 {
-    aril_status s = aril__control_run(r->g, n, in, r->size, out);
+    aril__drawing inside = { r->drawing.known, r->drawing.shift + r->drawing.more, 0 };
+    aril_status s = aril__control_run(r->g, n, in, r->size, out, &inside);
+    if (s == ARIL_OK && inside.more) move_keys(r, n, in, inside.more);
     for (int k = 0; k < n->n_out && s == ARIL_OK; k++) out[k] = aril__give(r->th, out[k]);
     return s;
 }
@@ -603,7 +636,7 @@ static void advance_generators(aril__exec_state *r)
         if (d->reset)
             aril_generator_set_state(of, d->end);
         else
-            of->calls += d->calls;
+            of->calls += d->calls + (d->generator ? 0 : (uint64_t)r->drawing.more);
     }
 }
 

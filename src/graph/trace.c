@@ -781,6 +781,12 @@ aril__graph *aril__tracing_graph(aril__tracing *t)
     return t->g;
 }
 
+bool aril__tracing_defines(const aril__tracing *t)
+{
+    while (t->outer) t = t->outer;
+    return t->defines;
+}
+
 aril__traced_call aril__tracing_begin(aril__tracing *t)
 {
     aril__traced_call c = { .scope = aril_scope_begin() };

@@ -47,6 +47,8 @@ aril__tracing *aril__tracing_of(const aril_tensor *x);
 void aril__tracing_set_owner(aril__tracing *t, void *owner);
 void *aril__tracing_owner(const aril__tracing *t);
 aril__graph *aril__tracing_graph(aril__tracing *t);
+/* Whether the outermost trace is that of a defined graph. */
+bool aril__tracing_defines(const aril__tracing *t);
 
 /* A symbolic tensor for a new input like `like`; where dim[d] is negative, the size is unknown:
  * -1 a new unknown, and each other number below that the same unknown wherever it occurs. One

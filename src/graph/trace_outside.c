@@ -282,6 +282,8 @@ void aril__trace_finish_generators(aril__tracing *t)
         d->reset = now.seed != from.seed || now.calls < from.calls;
         d->end = now;
         d->calls = now.calls - from.calls;
+        d->start = from.calls;
+        d->traced = true;
         if (!t->tracer.drawn_outside) aril_generator_set_state(of, from);
     }
 }

@@ -261,6 +261,20 @@ static void name_initializers(const onnx_model *m)
     }
 }
 
+/* A rule needs a value. It may be that of an input of one integer: then traces are made for such
+ * values. Where that did not help, the model is interpreted. */
+static void note_dynamic(onnx_model *m, size_t n_in, const onnx_value *in)
+{
+    bool known = false, small = false;
+    for (size_t i = 0; i < n_in; i++) {
+        if (in[i].kind != ONNX_TENSOR) continue;
+        aril_dtype dtype = aril_dtype_of(in[i].tensor);
+        known |= in[i].known;
+        small |= aril_numel(in[i].tensor) == 1 && !aril_dtype_is_float(dtype);
+    }
+    atomic_store(small && !known ? &m->by_value : &m->dynamic, true);
+}
+
 aril_status aril__onnx_run(onnx_model *m, onnx_arena *a, size_t n_in, const onnx_value *in,
                            onnx_value *out)
 {
@@ -290,7 +304,7 @@ aril_status aril__onnx_run(onnx_model *m, onnx_arena *a, size_t n_in, const onnx
         return aril__fail(ARIL_ERR_STATE,
                           "%s: computes with sizes that are left open; they must be known",
                           m->path);
-    if (s == ARIL__ONNX_DYNAMIC) atomic_store(&m->dynamic, true);
+    if (s == ARIL__ONNX_DYNAMIC) note_dynamic(m, n_in, in);
     return s;
 }
 

@@ -151,11 +151,12 @@ typedef struct onnx_model {
     const char **name;   /* of each slot, for messages */
     bool *tracked;       /* of each slot: a Gradient node differentiates with respect to it */
     aril_device device;
-    bool parameters;     /* floating-point initializers may change: they are not known */
-    bool *borrowed;      /* of each slot: its initializer belongs to a module; NULL: none do */
-    atomic_bool dynamic; /* some rule needs values: no traces */
-    int64_t max_trips;   /* of a loop; 0: no limit */
-    size_t max_memory;   /* of a run for values on the host; 0: no limit */
+    bool parameters;      /* floating-point initializers may change: they are not known */
+    bool *borrowed;       /* of each slot: its initializer belongs to a module; NULL: none do */
+    atomic_bool dynamic;  /* some rule needs values: no traces, */
+    atomic_bool by_value; /* or traces for values of small inputs */
+    int64_t max_trips;    /* of a loop; 0: no limit */
+    size_t max_memory;    /* of a run for values on the host; 0: no limit */
 } onnx_model;
 
 /* Reads a model. NULL with an error; one error lists all operators that are not supported. */

@@ -11,10 +11,13 @@ static void run_model(void *ctx, aril_tensor *const *in, aril_tensor **out)
 {
     onnx_model *m = ctx;
     onnx_arena arena = { 0 };
+    bool tracing = aril__self()->tracer != NULL;
     onnx_value *v = aril__onnx_alloc(&arena, (size_t)(m->n_required + m->n_out), sizeof *v);
     if (!v) return;
     for (int i = 0; i < m->n_required; i++)
-        v[i] = (onnx_value){ .kind = ONNX_TENSOR, .tensor = in[i] };
+        v[i] = (onnx_value){ .kind = ONNX_TENSOR,
+                             .tensor = in[i],
+                             .known = tracing && !(in[i]->flags & ARIL__SYMBOLIC) };
     onnx_value *to = v + m->n_required;
     aril_status s = aril__onnx_run(m, &arena, (size_t)m->n_required, v, to);
     for (int i = 0; i < m->n_out && s == ARIL_OK; i++) {
@@ -36,6 +39,11 @@ static void free_model(void *ctx)
 static bool is_dynamic(void *ctx)
 {
     return atomic_load(&((onnx_model *)ctx)->dynamic);
+}
+
+static bool is_by_value(void *ctx)
+{
+    return atomic_load(&((onnx_model *)ctx)->by_value);
 }
 
 static bool is_tensor_type(const aril__message *type)
@@ -76,7 +84,7 @@ static bool run_values(void *ctx, aril_values in, aril_value **out, aril_status 
     return true;
 }
 
-static const aril__program_kind loaded = { free_model, is_dynamic, run_values, true };
+static const aril__program_kind loaded = { free_model, is_dynamic, run_values, is_by_value, true };
 
 aril_program *aril__onnx_program(onnx_model *m)
 {

@@ -176,6 +176,122 @@ TEST(a_scan_is_differentiated_twice)
     aril_release(w.w1);
 }
 
+/* ---- random numbers ---- */
+
+static aril_tensor *half(aril_tensor *x)
+{
+    return aril_dropout(x, 0.5, (aril_dropout_opts){ 0 });
+}
+
+static void drop_step(void *ctx, aril_tensor *const *in, aril_tensor **out)
+{
+    out[0] = aril_add(half(aril_mul(in[0], ((weights *)ctx)->w1)), half(in[1]));
+    out[1] = half(aril_tanh(out[0]));
+}
+
+/* Numbers before, in and after a loop, and the gradient, which needs those of the loop again. */
+static void drop_loop(void *ctx, aril_tensor *const *in, aril_tensor **out)
+{
+    weights *w = ctx;
+    aril_tensor *x = aril_detach(in[1]), *first = half(in[0]);
+    aril_set_requires_grad(x, true);
+    aril_scan(drop_step, w, ARIL_LIST(first), ARIL_LIST(x), 1, &out[0], &out[1]);
+    out[2] = half(aril_add_scalar(out[0], 3));
+    aril_gradients(aril_add(aril_sum(aril_square(out[2]), ARIL_ALL), aril_sum(out[1], ARIL_ALL)),
+                   ARIL_LIST(x, w->w1), out + 3, (aril_grad_opts){ 0 });
+}
+
+static void below_sum(void *ctx, aril_tensor *const *in, aril_tensor **out)
+{
+    (void)ctx;
+    aril_tensor *noise = aril_rand_like(in[0]);
+    out[0] = aril_lt_scalar(aril_sum(aril_add(in[0], noise), ARIL_ALL), 40);
+}
+
+static void drop_inside(void *ctx, aril_tensor *const *in, aril_tensor **out)
+{
+    (void)ctx;
+    out[0] = half(in[0]);
+}
+
+/* A loop in a loop: each row of noise is masked element by element. */
+static void grow_by_noise(void *ctx, aril_tensor *const *in, aril_tensor **out)
+{
+    aril_tensor *y;
+    aril_map(drop_inside, ctx, ARIL_LIST(aril_rand_like(in[0])), 1, &y);
+    out[0] = aril_add(aril_add(in[0], y), half(aril_full_like(in[0], 0.5)));
+}
+
+static void drop_while(void *ctx, aril_tensor *const *in, aril_tensor **out)
+{
+    aril_while(below_sum, grow_by_noise, ctx, ARIL_LIST(half(in[0])), (aril_while_opts){ 0 }, out);
+    out[1] = half(in[0]);
+}
+
+/* As plain C draws them, in each trip, and after the loop; twice, since runs go on. */
+static void check_draws(aril_fn *fn, weights *w, aril_list in, int n_out)
+{
+    aril_program *p = aril_jit(fn, w, (aril_jit_opts){ 0 });
+    for (int round = 0; round < 3; round++) {
+        aril_tensor *got[8] = { NULL }, *want[8] = { NULL };
+        aril_seed(11 + (uint64_t)round);
+        CHECK_INT(aril_program_run(p, in, got), ARIL_OK);
+        aril_tensor *next = aril_rand(ARIL_SHAPE(4), ARIL_F32, aril_cpu());
+        aril_seed(11 + (uint64_t)round);
+        fn(w, in.at, want);
+        check_near(next, aril_rand(ARIL_SHAPE(4), ARIL_F32, aril_cpu()), "the generator");
+        for (int i = 0; i < n_out; i++) check_near(got[i], want[i], "a result");
+    }
+    aril_program_free(p);
+}
+
+TEST(each_trip_draws_other_numbers)
+{
+    ARIL_SCOPE;
+    weights w = { aril_parameter(numbers(ARIL_SHAPE(3), 1)), NULL };
+    check_draws(drop_loop, &w, ARIL_LIST(numbers(ARIL_SHAPE(3), 2), numbers(ARIL_SHAPE(5, 3), 3)),
+                5);
+    check_draws(drop_loop, &w, ARIL_LIST(numbers(ARIL_SHAPE(3), 2), numbers(ARIL_SHAPE(1, 3), 3)),
+                5);
+    check_draws(drop_while, &w, ARIL_LIST(numbers(ARIL_SHAPE(6), 2)), 2);
+    aril_release(w.w1);
+}
+
+static void square_of(void *ctx, aril_tensor *const *in, aril_tensor **out)
+{
+    out[0] = half(aril_mul(aril_square(in[0]), ((weights *)ctx)->w1));
+}
+
+static void drop_branch(void *ctx, aril_tensor *const *in, aril_tensor **out)
+{
+    out[0] = half(aril_mul(in[0], ((weights *)ctx)->w1));
+}
+
+/* The gradient of a branch has its mask. */
+static void drop_choice(void *ctx, aril_tensor *const *in, aril_tensor **out)
+{
+    weights *w = ctx;
+    aril_cond(in[1], drop_branch, square_of, ctx, ARIL_LIST(in[0]), 1, out);
+    aril_gradients(aril_sum(out[0], ARIL_ALL), ARIL_LIST(w->w1), out + 1, (aril_grad_opts){ 0 });
+}
+
+TEST(gradients_of_branches_have_their_masks)
+{
+    ARIL_SCOPE;
+    weights w = { aril_parameter(numbers(ARIL_SHAPE(40), 1)), NULL };
+    aril_tensor *x = numbers(ARIL_SHAPE(40), 2),
+                *yes = aril_full(ARIL_SHAPE(), 1, ARIL_F32, aril_cpu());
+    aril_program *p = aril_jit(drop_choice, &w, (aril_jit_opts){ 0 });
+    for (int i = 0; i < 3; i++) {
+        aril_tensor *out[2];
+        CHECK_INT(aril_program_run(p, ARIL_LIST(x, yes), out), ARIL_OK);
+        /* y = mask x w, dy/dw = mask x */
+        check_near(aril_mul(out[1], w.w1), out[0], "a masked gradient");
+    }
+    aril_program_free(p);
+    aril_release(w.w1);
+}
+
 static void square_plus(void *ctx, aril_tensor *const *in, aril_tensor **out)
 {
     (void)ctx;

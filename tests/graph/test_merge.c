@@ -249,6 +249,25 @@ TEST(a_product_of_some_parts_is_one_of_a_slice)
     check(&l);
 }
 
+/* Slices of two rows, in any order. */
+FN(slices)
+{
+    (void)ctx;
+    aril_tensor *w = parameter(in[1]), *h = NULL;
+    for (int t = 2; t >= 0; t--) {
+        aril_tensor *y = aril_linear(aril_narrow(in[0], 0, 1 + 2 * t, 2), w, NULL);
+        h = aril_tanh(h ? aril_add(h, y) : y);
+    }
+    out[0] = h;
+    aril_gradients(aril_sum(h, ARIL_ALL), ARIL_LIST(w), out + 1, (aril_grad_opts){ 0 });
+}
+
+TEST(products_of_slices_are_one)
+{
+    static const loop l = { slices, 2, 2, { { 2, { 7, 3 } }, { 2, { 4, 3 } } }, NULL, NULL, 2 };
+    check(&l);
+}
+
 /* Parts with gaps between them stay single products. */
 FN(gaps)
 {

@@ -399,6 +399,10 @@ static void choose_axis(instruction *s, aril_tensor *a, bool *fits)
 }
 
 /* Fills in an instruction for the variables that there are; false: nothing fits. */
+/* Whether bodies may draw random numbers: those of scans. Branches draw only where they are taken,
+ * and a loop with a limit draws for all trips. */
+static bool draws;
+
 static bool choose(instruction *s, aril_tensor **v, int n, bool inside)
 {
     bool fits = true;
@@ -478,7 +482,7 @@ static bool choose(instruction *s, aril_tensor **v, int n, bool inside)
         s->k[1] = fits ? aril_size(a, (int)s->k[0]) : 1;
         return fits && s->k[1] > 0 && aril_ndim(v[s->b]) == 1 && aril_dtype_of(v[s->b]) == ARIL_I64;
     case DROPOUT:
-    case NOISE: return is_float && !inside;
+    case NOISE: return is_float && (!inside || draws);
     case COPY: return true;
     case WRITE:
     case ASSIGN:
@@ -550,7 +554,10 @@ static bool choose_bodies(program *p, execution *e, aril_tensor *const *outer, i
         }
         b->limit = s->k[0];
         int from = b->arg[0];
-        if (!generate(p, e, v, b->at, &b->n, 5, depth + 1)) return false;
+        draws = s->op == SCAN && depth == 0;
+        bool made = generate(p, e, v, b->at, &b->n, 5, depth + 1);
+        draws = false;
+        if (!made) return false;
         int out = close_with(p, e, v, b, from, first, b->arg[0]);
         if (out < 0) return false;
         b->out[b->n_out++] = out;

@@ -578,3 +578,28 @@ TEST(what_a_program_cannot_record_runs_as_it_is)
     CHECK(aril_module_eager_reason(m) && strstr(aril_module_eager_reason(m), "outside"));
     aril_module_release(m);
 }
+
+static void drop_step(void *ctx, aril_tensor *const *in, aril_tensor **out)
+{
+    (void)ctx;
+    out[0] = aril_add(in[0], aril_dropout(in[1], 0.5, (aril_dropout_opts){ 0 }));
+}
+
+static aril_tensor *drops(aril_module *self, aril_tensor *x)
+{
+    aril_tensor *y;
+    aril_scan(drop_step, NULL, ARIL_LIST(aril_module_tensor(self, "w")), ARIL_LIST(x), 0, &y, NULL);
+    return aril_dropout(y, 0.5, (aril_dropout_opts){ 0 });
+}
+
+TEST(loops_that_draw_numbers_run_as_they_are)
+{
+    ARIL_SCOPE;
+    aril_module *m = aril_module_new("Drops", 0, drops);
+    aril_module_parameter(m, "w", normal(3, ARIL_SHAPE(4)));
+    aril_module_jit(m);
+    CHECK_INT(aril_backward(aril_sum(aril_forward(m, normal(1, ARIL_SHAPE(3, 4))), ARIL_ALL)),
+              ARIL_OK);
+    CHECK(aril_module_eager_reason(m) && strstr(aril_module_eager_reason(m), "in a loop"));
+    aril_module_release(m);
+}

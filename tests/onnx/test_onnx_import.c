@@ -250,6 +250,34 @@ TEST(branches)
         CHECK_INT(aril_program_run(p, ARIL_LIST(cond, x), &y), ARIL_OK);
         CHECK(c ? is(y, ARIL_SHAPE(2), VALUES(0, 0)) : is(y, ARIL_SHAPE(4), VALUES(-1, -2, 1, 2)));
     }
+    CHECK_INT(aril_program_traces(p), 2); /* one for each value of the condition */
+    aril_program_free(p);
+}
+
+/* A number that decides what is computed has a trace for each value, up to a limit. */
+TEST(an_integer_input_decides)
+{
+    ARIL_SCOPE;
+    const char *graph =
+        "node { op_type: \"Range\" input: [\"zero\", \"k\", \"one\"] output: \"r\" } "
+        "node { op_type: \"Cast\" input: \"r\" output: \"f\" attribute { name: \"to\" i: 1 type: "
+        "INT } } "
+        "node { op_type: \"Mul\" input: [\"f\", \"x\"] output: \"m\" } "
+        "node { op_type: \"ReduceSum\" input: \"m\" output: \"y\" attribute { name: \"keepdims\" "
+        "i: 0 type: INT } } "
+        "initializer { name: \"zero\" data_type: 7 int64_data: 0 } "
+        "initializer { name: \"one\" data_type: 7 int64_data: 1 } "
+        "input " TYPED("k", 7) "input " ANY("x") "output " ANY("y");
+    aril_program *p = load_text(OPSET(13), graph);
+    CHECK(p != NULL);
+    aril_tensor *x = floats(ARIL_SHAPE(1), VALUES(2)), *y;
+    for (int round = 0; round < 2; round++)
+        for (int64_t k = 1; k <= 24; k++) {
+            aril_tensor *number = aril_from(&k, ARIL_SHAPE(), ARIL_I64, aril_cpu());
+            CHECK_INT(aril_program_run(p, ARIL_LIST(number, x), &y), ARIL_OK);
+            CHECK(is(y, ARIL_SHAPE(), VALUES((float)(k * (k - 1)))));
+        }
+    CHECK(aril_program_traces(p) >= 1 && aril_program_traces(p) <= 16);
     aril_program_free(p);
 }
 

@@ -325,6 +325,9 @@ int aril_cuda_small_describe(const aril_run *r, aril_cuda_small_step *to, int fi
     step *s = to + first;
     aril_fused f;
     bool known;
+    if (aril_cuda_host->n_out(r) < 1 || !aril_cuda_out(r, 0) ||
+        aril_cuda_host->numel(aril_cuda_out(r, 0)) > MOST_PRODUCTS)
+        return 0; /* as most runs of large networks */
     memset(s, 0, ARIL_CUDA_SMALL_STEPS * sizeof *s);
     if (strncmp(op, "fused", 5) == 0)
         return aril_cuda_host->fused(r, &f) ? describe_fused(r, f, s, shared) : 0;
