@@ -38,13 +38,16 @@ bool aril__is_fusible_tail(const aril__graph *g, const aril__uses *uses, const a
 /* The input of an op along rows that has the shape of the loop. */
 aril__value_id aril__row_loop(const aril__graph *g, const aril__graph_node *n);
 
-/* Whether kernels hold rows of that length. */
+/* Whether kernels hold rows of that length; and whether a value has enough elements, where unknown
+ * sizes count as 1. */
 bool aril__is_row_length(int64_t n);
+bool aril__has_many_rows(const aril__graph *g, aril__value_id v);
 
-/* From how many elements ops along rows are fused on the CPU, since what fits into a cache gains
- * nothing, and from which length of rows anywhere. Tests set them. */
+/* From how many elements ops along rows, and sums over rows on other devices, are fused, and from
+ * which length of rows. On the CPU, what fits into a cache gains nothing; small networks keep the
+ * bits of single ops everywhere. Tests set them. */
 typedef struct aril__row_limits {
-    int64_t elements, length;
+    int64_t on_cpu, elsewhere, length;
 } aril__row_limits;
 extern aril__row_limits aril__fuse_rows_from;
 

@@ -83,11 +83,10 @@ static int64_t count_of(const aril__graph *g, aril__value_id v)
  * holds. */
 static bool is_over_rows(const aril__graph *g, const aril__graph_node *n)
 {
-    enum { MANY_ROWS = 64 };
     aril__value_id x = aril__graph_in(g, n)[0];
     int ndim = g->values[x].ndim;
-    int64_t row = ndim ? aril__graph_dims(g, x)[ndim - 1] : -1, all = count_of(g, x);
-    if (ndim < 2 || !aril__is_row_length(row) || (all >= 0 && all < MANY_ROWS * row)) return false;
+    int64_t row = ndim ? aril__graph_dims(g, x)[ndim - 1] : -1;
+    if (ndim < 2 || !aril__is_row_length(row) || !aril__has_many_rows(g, x)) return false;
     if (n->op == &aril__op_sum_to_like) {
         int to = g->values[n->out].ndim;
         const int64_t *dims = aril__graph_dims(g, n->out);

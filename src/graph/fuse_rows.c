@@ -16,11 +16,22 @@ extern const aril__op aril__op_add, aril__op_exp, aril__op_log, aril__op_mul, ar
     aril__op_sqrt, aril__op_square, aril__op_sub;
 extern const aril__op aril__op_rms_norm, aril__op_rms_norm_grad;
 
-aril__row_limits aril__fuse_rows_from = { .elements = 1 << 20, .length = 64 };
+aril__row_limits aril__fuse_rows_from = { .on_cpu = 1 << 20, .elsewhere = 1 << 18, .length = 64 };
 
 bool aril__is_row_length(int64_t n)
 {
     return n >= aril__fuse_rows_from.length && n <= 16384;
+}
+
+bool aril__has_many_rows(const aril__graph *g, aril__value_id v)
+{
+    bool on_cpu = g->values[v].device == aril__cpu_device;
+    int64_t all = 1, least = on_cpu ? aril__fuse_rows_from.on_cpu : aril__fuse_rows_from.elsewhere;
+    for (int d = 0; d < g->values[v].ndim; d++) {
+        int64_t size = aril__graph_dims(g, v)[d];
+        if (size >= 0 && __builtin_mul_overflow(all, size, &all)) return true;
+    }
+    return all >= least;
 }
 
 /* ---- which nodes ---- */
@@ -62,11 +73,7 @@ bool aril__is_row_op(const aril__graph *g, const aril__graph_node *n)
         return false;
     for (uint32_t k = 0; k < n->n_out; k++)
         if (g->values[n->out + k].tensor_flags) return false;
-    if (x->device != aril__cpu_device) return true;
-    int64_t all = 1;
-    for (int d = 0; d < x->ndim; d++)
-        if (dim[d] < 0 || __builtin_mul_overflow(all, dim[d], &all)) return false;
-    return all >= aril__fuse_rows_from.elements;
+    return aril__has_many_rows(g, loop);
 }
 
 /* ---- steps ---- */

@@ -207,7 +207,7 @@ static void check_formula(const struct formula *f, int layout, int64_t rows, int
 
 static void with_small_rows(void)
 {
-    aril__fuse_rows_from = (aril__row_limits){ .elements = 0, .length = 2 };
+    aril__fuse_rows_from = (aril__row_limits){ .length = 2 };
 }
 
 TEST(rows_are_as_those_of_single_ops)
@@ -310,7 +310,7 @@ TEST(small_rows_stay_alone_on_the_cpu)
 {
     ARIL_SCOPE;
     static char text[8000];
-    aril__fuse_rows_from = (aril__row_limits){ .elements = 1 << 20, .length = 64 };
+    aril__fuse_rows_from = (aril__row_limits){ 1 << 20, 1 << 18, 64 };
     aril_tensor *in[4], *out[1];
     make_inputs(PLAIN, 3, 64, ARIL_F32, in);
     for (int i = 0; i < 4; i++) in[i] = aril_to(in[i], aril_cpu());
