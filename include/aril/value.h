@@ -15,9 +15,10 @@
 
 ARIL_C_BEGIN
 
+/* A value. Opaque. */
 typedef struct aril_value aril_value;
 
-/* What a value is. */
+/* The kinds of values. */
 typedef enum aril_value_kind {
     ARIL_VALUE_TENSOR,
     ARIL_VALUE_TEXT, /* a tensor of strings */
@@ -41,10 +42,11 @@ typedef struct aril_values {
  *
  * NULL, with an error, if an argument is wrong or memory runs out. */
 
-/* A tensor as a value, which holds a reference to it. */
+/* A tensor as a value. */
 ARIL_API aril_value *aril_value_of(aril_tensor *t);
 /* Strings in a shape, in row-major order. They are copied; equal ones are stored once. */
 ARIL_API aril_value *aril_value_text(aril_shape shape, const char *const *strings);
+/* A sequence of values. */
 ARIL_API aril_value *aril_value_sequence(aril_values items);
 /* Keys are strings or i64, in one dimension, as many as items and none twice. */
 ARIL_API aril_value *aril_value_map(aril_value *keys, aril_values items);
@@ -53,7 +55,7 @@ ARIL_API aril_value *aril_value_optional(aril_value *item);
 
 /* ---- reading ---- */
 
-/* What v is. ARIL_VALUE_OPTIONAL, with an error, if it is NULL. */
+/* The kind of a value. */
 ARIL_API aril_value_kind aril_value_kind_of(const aril_value *v);
 /* The tensor of a value, or of what an optional has; borrowed. Poisoned, with an error, if it is
  * none. */

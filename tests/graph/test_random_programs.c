@@ -555,9 +555,8 @@ static bool choose_bodies(program *p, execution *e, aril_tensor *const *outer, i
         b->limit = s->k[0];
         int from = b->arg[0];
         draws = s->op == SCAN && depth == 0;
-        bool made = generate(p, e, v, b->at, &b->n, 5, depth + 1);
+        if (!generate(p, e, v, b->at, &b->n, 5, depth + 1)) return false;
         draws = false;
-        if (!made) return false;
         int out = close_with(p, e, v, b, from, first, b->arg[0]);
         if (out < 0) return false;
         b->out[b->n_out++] = out;
