@@ -1,5 +1,5 @@
-/* Load a model and classify an image: any model of ONNX with one input [batch,channels,height,width]
- * and a score for each class. Without arguments, the digit that mnist-8 sees in a photograph.
+/* Load a model and classify an image: any model of ONNX with one input [N,C,H,W] and a score for
+ * each class. Without arguments, the digit that mnist-8 sees in a photograph.
  *
  *     classify MODEL.onnx IMAGE */
 #include <aril/aril.h>

@@ -1,4 +1,4 @@
-/* Train, export, run elsewhere: a network learns which side of a spiral a point is on, is written as
+/* Train, export, run elsewhere: a network learns on which of two spirals a point is, is written as
  * a model of ONNX, and read again as another program would read it. The training step is written,
  * too: its parameters are inputs and outputs, so that any program that runs ONNX can train on.
  *

@@ -346,14 +346,20 @@ static aril_status pad_grad(export_call *c)
 {
     const struct pad_attrs *a = c->attrs;
     int n = ndim_in(c, 0);
-    int64_t by[2 * ARIL_MAX_DIMS];
+    int64_t by[2 * ARIL_MAX_DIMS] = { 0 };
+    export_value *y = aril__export_in(c, 0);
+    bool wider = false; /* where the padding cropped */
     for (int d = 0; d < n; d++) {
-        by[d] = -a->before[d];
-        by[n + d] = -a->after[d];
+        int64_t before = a->before[d], after = a->after[d];
+        if (before > 0 || after > 0)
+            y = aril__export_slice(c, y, d, before > 0 ? before : 0, after > 0 ? -after : INT64_MAX,
+                                   1);
+        if (before < 0) by[d] = -before;
+        if (after < 0) by[n + d] = -after;
+        wider |= before < 0 || after < 0;
     }
-    return set_out(c, 0,
-                   put(c, "Pad", VALUES(aril__export_in(c, 0), aril__export_ints(c, 2 * n, by)),
-                       NO_ATTRS));
+    if (wider) y = put(c, "Pad", VALUES(y, aril__export_ints(c, 2 * n, by)), NO_ATTRS);
+    return y == c->in[0] ? identity(c) : set_out(c, 0, y);
 }
 
 static bool axis_known(const export_call *c)
@@ -490,7 +496,7 @@ const export_rule aril__export_shape_rules[] = {
     KNOWN("view_write", 13, "ScatterElements", write_at, writes_known),
     WRITE("pad", 13, "Pad", pad),
     KNOWN("pad", 13, "Gather", by_position, is_sized),
-    KNOWN("pad_grad", 13, "Pad", pad_grad, pads_constant),
+    KNOWN("pad_grad", 13, "Slice", pad_grad, pads_constant),
     KNOWN("pad_grad", 16, "ScatterElements", pad_grad_added, is_sized),
     KNOWN("narrow_like", 13, "Slice", narrow_like, axis_known),
     KNOWN("pad_like", 13, "Pad", pad_like, axis_known),

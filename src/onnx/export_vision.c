@@ -42,20 +42,35 @@ static bool pads_unknown(const export_call *c, int64_t same, int x)
     return same && !aril__export_known(ndim_in(c, x) - 2, dims_in(c, x) + 2);
 }
 
-/* Negative padding crops: by an operator of its own, which leaves padding that convolutions take.
- */
+/* Negative padding crops the input, by operators of their own; or, `back`, puts zeros around the
+ * result. The padding that is left is what convolutions take. */
 static export_value *cropped(export_call *c, export_value *x, int n, int64_t *pads, bool back)
 {
     int64_t by[2 * ARIL_MAX_DIMS] = { 0 };
     bool any = false;
     for (int i = 0; i < 2 * n; i++) {
         if (pads[i] >= 0) continue;
-        by[i < n ? 2 + i : 4 + i] = back ? -pads[i] : pads[i];
+        by[i < n ? 2 + i : 4 + i] = -pads[i];
         pads[i] = 0;
         any = true;
     }
     if (!any || !x) return x;
-    return put(c, "Pad", VALUES(x, aril__export_ints(c, 2 * n + 4, by)), NO_ATTRS);
+    if (back) return put(c, "Pad", VALUES(x, aril__export_ints(c, 2 * n + 4, by)), NO_ATTRS);
+    for (int i = 0; i < n; i++) {
+        int64_t begin = by[2 + i], end = by[n + 4 + i];
+        if (begin || end) x = aril__export_slice(c, x, 2 + i, begin, end ? -end : INT64_MAX, 1);
+    }
+    return x;
+}
+
+/* Output padding is padding that is taken away again: where onnxruntime would refuse it. */
+static void spare_output_padding(int n, const int64_t *stride, int64_t *pads, int64_t *more)
+{
+    for (int i = 0; i < n; i++) {
+        if (more[i] < stride[i]) continue;
+        pads[n + i] -= more[i];
+        more[i] = 0;
+    }
 }
 
 /* ---- convolution ---- */
@@ -82,22 +97,34 @@ static aril_status conv(export_call *c)
     return set_out(c, 0, aril__export_activation(c, y, a->activation[0]));
 }
 
+/* Negative padding adds to the result, to which the bias is added then. */
 static aril_status conv_transpose(export_call *c)
 {
     const struct conv_transpose_attrs *a = c->attrs;
     int n = ndim_in(c, 0) - 2;
-    int64_t pads[6];
+    int64_t pads[6], whole[6], more[3], channels[ARIL_MAX_DIMS];
+    bool wider = false;
     for (int i = 0; i < n; i++) {
         pads[i] = a->pad[2 * i];
         pads[n + i] = a->pad[2 * i + 1];
+        more[i] = a->output_padding[i];
+        channels[1 + i] = 1;
     }
+    spare_output_padding(n, a->stride, pads, more);
+    for (int i = 0; i < 2 * n; i++) wider |= pads[i] < 0;
+    memcpy(whole, pads, sizeof whole);
+    cropped(c, NULL, n, pads, true);
+    export_value *b = has(c, 2) ? aril__export_in(c, 2) : NULL;
     export_value *y =
         put(c, "ConvTranspose",
-            VALUES(aril__export_in(c, 0), aril__export_in(c, 1),
-                   has(c, 2) ? aril__export_in(c, 2) : NULL),
+            VALUES(aril__export_in(c, 0), aril__export_in(c, 1), wider ? NULL : b),
             ATTRIBUTES(attr_ints("strides", n, a->stride), attr_ints("dilations", n, a->dilation),
                        attr_ints("pads", 2 * n, pads), attr_int("group", a->groups[0]),
-                       attr_ints("output_padding", n, a->output_padding)));
+                       attr_ints("output_padding", n, more)));
+    y = cropped(c, y, n, whole, true);
+    channels[0] = dims_out(c, 0)[1];
+    if (wider && b)
+        y = put(c, "Add", VALUES(y, aril__export_reshape(c, b, 1 + n, channels)), NO_ATTRS);
     return set_out(c, 0, aril__export_activation(c, y, a->activation[0]));
 }
 
@@ -128,6 +155,7 @@ static aril_status conv_dgrad(export_call *c)
         }
     }
     int64_t whole[6];
+    spare_output_padding(n, a->stride, pads, more);
     memcpy(whole, pads, sizeof whole);
     cropped(c, NULL, n, pads, true); /* only to find what is left */
     export_value *y =

@@ -1,5 +1,5 @@
-/* Exported models with their values, in the layout of ONNX's tests: for tests/peers/onnx_exports.py,
- * under the folder that ARIL_EXPORT_DIR names. */
+/* Exported models with their values, in the layout of ONNX's tests, under the folder that
+ * ARIL_EXPORT_DIR names: for tests/peers/onnx_exports.py. */
 #ifndef ARIL_TESTS_EXPORT_CASE_H
 #define ARIL_TESTS_EXPORT_CASE_H
 

@@ -1,5 +1,5 @@
-/* Exported networks, training steps, control flow and graphs: read again and run, they give the same
- * values; files that cannot be written leave nothing behind. */
+/* Exported networks, training steps, control flow and graphs, read again, give the same values;
+ * files that cannot be written leave nothing behind. */
 #include "onnx/export_case.h"
 #include "support/compare.h"
 

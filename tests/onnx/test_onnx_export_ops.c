@@ -1,5 +1,5 @@
-/* Every op of the table on every sample, with its gradients: exported, read again and run, gives the
- * same values. ARIL_TEST_OP=name selects one op, ARIL_TEST_OPSET=18 one operator set, and
+/* Every op of the table on every sample, with its gradients, exported, read again and run, gives
+ * the same values. ARIL_TEST_OP=name selects one op, ARIL_TEST_OPSET=18 one operator set, and
  * ARIL_EXPORT_DIR keeps models and values in the layout of ONNX's tests, for tests/peers. */
 #include "aril/aril.h"
 #include "onnx/export_case.h"

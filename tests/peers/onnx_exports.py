@@ -32,7 +32,7 @@ END = os.environ.get("ARIL_EXPORT_END", "")  # of the names of the cases to run:
 
 # What the peers compute differently, or cannot: the op of the case, and why.
 KNOWN = {
-    "max_pool": "an index of a window that is all padding",
+    "conv_9_grad": "a batch of 0 samples, which are channels in the gradient of the weight",
 }
 
 
@@ -48,6 +48,21 @@ def by_onnxruntime(path):
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1
     session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+    return lambda feeds: session.run(None, feeds)
+
+
+def by_older(path):
+    """onnxruntime with a model of a newer operator set, if none of its operators has changed since."""
+    model = onnx.load(path)
+    graphs, newer = [model.graph], []
+    while graphs:
+        for node in graphs.pop().node:
+            newer += [node.op_type] if onnx.defs.get_schema(node.op_type, model.opset_import[0].version).since_version > NEWEST else []
+            graphs += [attribute.g for attribute in node.attribute if attribute.type == onnx.AttributeProto.GRAPH]
+    if newer:
+        raise ValueError(f"{newer[0]} is newer than operator set {NEWEST}")
+    model.opset_import[0].version, model.ir_version = NEWEST, min(model.ir_version, 13)
+    session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
     return lambda feeds: session.run(None, feeds)
 
 
@@ -110,8 +125,8 @@ def check(folder, count, problems):
         problems += [(name, text) for text in found]
         return
     why = []
-    for peer, start in (("onnxruntime", by_onnxruntime), ("reference", by_reference)):
-        if peer == "onnxruntime" and opset > NEWEST:
+    for peer, start in (("onnxruntime", by_onnxruntime), ("reference", by_reference), ("older", by_older)):
+        if (peer == "onnxruntime" and opset > NEWEST) or (peer == "older" and opset <= NEWEST):
             continue
         found = []
         try:
@@ -143,9 +158,9 @@ def main():
             check(os.path.join(folder, name), count, problems)
             for _, text in problems[before:]:
                 print("FAIL", name, text, flush=True)
-    known = [p for p in problems if p[0].split("_")[0] in KNOWN]
+    known = [p for p in problems if p[0].rsplit("_", 1)[0] in KNOWN]
     print(f"{len(cases)} models: {count['checked']} pass the checker, {count['onnxruntime']} equal in onnxruntime, "
-          f"{count['reference']} in the reference, {len(problems)} failed")
+          f"{count['reference']} in the reference, {count['older']} in onnxruntime as operator set {NEWEST}, {len(problems)} failed")
     return 1 if not cases or len(problems) > len(known) else 0
 
 
