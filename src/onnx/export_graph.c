@@ -310,6 +310,9 @@ static aril_status call_lower(export_call *c, aril__tracing *t, export_lower *lo
         memcpy(shape.dim, call.out[0].dim, sizeof shape.dim);
         out[0] = aril_add(aril_zeros(shape, call.out[0].dtype, aril_cpu()), out[0]);
     }
+    for (int k = 0; k < c->op->n_out && k < c->n_out; k++) /* a number may be of no dtype */
+        if (out[k] && aril_tensor_status(out[k]) == ARIL_OK && out[k]->dtype != call.out[k].dtype)
+            out[k] = aril_cast(out[k], call.out[k].dtype);
     for (int k = 0; k < c->n_out; k++) {
         if (out[k] && aril_tensor_status(out[k]) < 0) return aril_tensor_status(out[k]);
         if (!out[k] && aril__export_wanted(c, k))
