@@ -159,7 +159,8 @@ foreach(name golden_nn golden_vision test_optim) # and with rows for some ops on
         ENVIRONMENT "ARIL_TEST_DEVICE=strict;ARIL_STRICT_ROWS=some;${aril_test_environment}")
 endforeach()
 
-foreach(name test_jit test_jit_state test_module_jit_grad) # compiled programs, recorded by the device and replayed
+# Compiled programs, recorded by the device and replayed.
+foreach(name test_jit test_jit_state test_module_jit_grad test_train_device)
     add_test(NAME strict_recorded_${name} COMMAND ${name})
     set_tests_properties(strict_recorded_${name} PROPERTIES TIMEOUT 600
         ENVIRONMENT "ARIL_TEST_DEVICE=strict;ARIL_CUDA_GRAPHS=1;${aril_test_environment}")

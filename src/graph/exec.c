@@ -641,6 +641,38 @@ static aril_status run_instance(aril__exec_state *r, aril_tensor **got)
     return s;
 }
 
+void aril__exec_trim(const aril__exec *x)
+{
+    pthread_mutex_lock(&x->pool->lock);
+    for (aril__instance *n = x->pool->idle; n; n = n->next) aril__instance_trim(n);
+    pthread_mutex_unlock(&x->pool->lock);
+}
+
+/* The instance for these inputs, without a run. */
+static aril_status plan_for(const aril__exec *x, aril_tensor *const *in, aril__instance **n)
+{
+    const aril__graph *g = x->g;
+    aril__exec_state r = { .x = x, .g = g, .th = aril__self(), .n_sizes = g->sizes->n, .in = in };
+    r.size = aril__malloc((r.n_sizes + 1) * sizeof *r.size);
+    if (!r.size) return aril__fail(ARIL_ERR_MEMORY, "%s: out of memory", graph_name(g));
+    for (size_t i = 0; i < r.n_sizes; i++) r.size[i] = -1;
+    aril_status s = find_instance(&r);
+    free(r.size);
+    *n = r.n;
+    return s;
+}
+
+aril_status aril__exec_fits(const aril__exec *x, aril_tensor *const *in)
+{
+    aril__instance *n;
+    aril_status s = plan_for(x, in, &n);
+    if (s < 0) return s;
+    s = aril__instance_take(n);
+    aril__instance_trim(n);
+    return_instance(x, n);
+    return s;
+}
+
 /* ---- within a limit of memory ---- */
 
 /* Plans for these inputs. Returns by how much that exceeds the limit, after changing the graph if
@@ -648,26 +680,19 @@ static aril_status run_instance(aril__exec_state *r, aril_tensor **got)
 static int64_t try_within(aril__graph *g, const aril__exec *x, aril_tensor *const *in, int64_t max,
                           bool first, uint32_t *chosen)
 {
-    aril__exec_state r = { .x = x, .g = g, .th = aril__self(), .n_sizes = g->sizes->n, .in = in };
-    r.size = aril__malloc((r.n_sizes + 1) * sizeof *r.size);
-    if (!r.size) {
-        aril__fail(ARIL_ERR_MEMORY, "%s: out of memory", graph_name(g));
-        return -1;
-    }
-    for (size_t i = 0; i < r.n_sizes; i++) r.size[i] = -1;
-    aril_status s = find_instance(&r);
-    free(r.size);
+    aril__instance *n;
+    aril_status s = plan_for(x, in, &n);
     if (s < 0) return -1;
     const aril__device *device = NULL;
     aril_memory_plan m;
-    int64_t more = excess(r.n, max, &device, &m);
+    int64_t more = excess(n, max, &device, &m);
     bool divided = false;
     *chosen = 0;
     if (more > 0 && first) s = aril__spread_updates(g, &divided);
     if (s == ARIL_OK && more > 0 && !divided)
-        s = aril__recompute(g, x, r.n, device, (size_t)more, chosen);
+        s = aril__recompute(g, x, n, device, (size_t)more, chosen);
     if (s == ARIL_OK && more > 0 && !*chosen && !divided) s = too_large(g, more, device, &m);
-    return_instance(x, r.n);
+    return_instance(x, n);
     return s < 0 ? -1 : more;
 }
 

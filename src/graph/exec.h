@@ -46,6 +46,13 @@ aril_status aril__exec_run_body(const aril__exec *x, aril_tensor *const *in, con
  * belongs to the recording. */
 void aril__exec_keep_nothing(aril__exec *x);
 
+/* Frees the memory that stayed allocated for the next run. */
+void aril__exec_trim(const aril__exec *x);
+
+/* Whether there is memory for a run with these inputs, beside what results take: it is allocated
+ * and freed. Otherwise an error. */
+aril_status aril__exec_fits(const aril__exec *x, aril_tensor *const *in);
+
 /* The memory plan of the latest instance that no run uses now; zeros if there is none. */
 aril_memory_plan aril__exec_memory(const aril__exec *x, const aril__device *device);
 

@@ -218,7 +218,8 @@ aril_status aril__spread_updates(aril__graph *g, bool *changed);
 /* run.c: runs an instance that is for this run. got[] gets references to the outputs, on failure
  * some of them. */
 aril_status aril__instance_run(aril__exec_state *r, aril_tensor **got);
-/* Frees the memory of its arenas. */
+/* Allocates the memory of its arenas, and frees it. */
+aril_status aril__instance_take(aril__instance *n);
 void aril__instance_trim(aril__instance *n);
 
 /* For tests: memory of the arena is filled with NaN before and after its use. */

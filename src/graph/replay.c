@@ -667,14 +667,15 @@ static aril_status run_plainly(const aril__replay *r, recorded *c, aril_tensor *
 
 /* Records a run, replays it once, and keeps the recording. If it cannot be recorded, it is run, and
  * later runs do not try again. */
-static aril_status run_new(aril__replay *r, const int64_t *key, bool bound, aril_tensor *const *in,
-                           aril_tensor **from_host, aril_tensor **out)
+static aril_status run_new(aril__replay *r, const aril__exec *x, const int64_t *key, bool bound,
+                           aril_tensor *const *in, aril_tensor **from_host, aril_tensor **out)
 {
     bool was_ok = aril_ok();
     recorded *c = new_recorded(r, in, key, bound);
     if (!c) return aril__latest_status();
     aril_status s = set_inputs(r, c, in, from_host);
-    if (s == ARIL_OK) record(r, c);
+    aril__exec_trim(x); /* from now on, the recording runs */
+    if (s == ARIL_OK && aril__exec_fits(c->x, c->in) == ARIL_OK) record(r, c);
     if (s == ARIL_OK && c->recording) {
         aril__log(ARIL__LOG_TRACE, "%s: recorded%s", name_of(r->g),
                   bound ? " for inputs at fixed addresses" : "");
@@ -750,8 +751,8 @@ static enum choice choose(aril__replay *r, const int64_t *key, recorded **c)
     return what;
 }
 
-static aril_status run_by_parts(aril__replay *r, const int64_t *key, bool bound, recorded *c,
-                                aril_tensor *const *in, aril_tensor **out)
+static aril_status run_by_parts(aril__replay *r, const aril__exec *x, const int64_t *key,
+                                bool bound, recorded *c, aril_tensor *const *in, aril_tensor **out)
 {
     enum { FEW = 16 };
     aril_tensor *few[FEW], **from_host = few;
@@ -761,7 +762,8 @@ static aril_status run_by_parts(aril__replay *r, const int64_t *key, bool bound,
     if (s == ARIL_OK) {
         if (c) s = set_inputs(r, c, in, from_host);
         if (s == ARIL_OK)
-            s = c ? replay(r, c, in, from_host, out) : run_new(r, key, bound, in, from_host, out);
+            s = c ? replay(r, c, in, from_host, out)
+                  : run_new(r, x, key, bound, in, from_host, out);
         release_all(from_host, r->n_host_out);
     }
     if (from_host != few) free(from_host);
@@ -782,7 +784,7 @@ aril_status aril__replay_run(aril__replay *r, const aril__exec *x, aril_tensor *
     if (s == ARIL_OK)
         s = what == PLAIN      ? aril__exec_run(x, in, out)
             : what == MEASURED ? run_measured(r, x, in, out)
-                               : run_by_parts(r, key, what == RECORD_BOUND, c, in, out);
+                               : run_by_parts(r, x, key, what == RECORD_BOUND, c, in, out);
     if (c) pthread_mutex_unlock(&c->lock);
     if (key != few) free(key);
     return s;

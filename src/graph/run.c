@@ -115,7 +115,7 @@ static void bind_arena(aril__instance *n, int arena)
     n->arena[arena].bound = base;
 }
 
-static aril_status take_arenas(aril__instance *n)
+aril_status aril__instance_take(aril__instance *n)
 {
     for (int i = 0; i < n->n_arenas; i++) {
         aril__arena_part *a = &n->arena[i];
@@ -645,7 +645,7 @@ aril_status aril__instance_run(aril__exec_state *r, aril_tensor **got)
     aril__instance *n = r->n;
     memcpy(r->size, n->size, n->n_sizes * sizeof *n->size);
     aril_status s = bind_sources(r);
-    if (s == ARIL_OK) s = take_arenas(n);
+    if (s == ARIL_OK) s = aril__instance_take(n);
     if (s == ARIL_OK) s = take_results_memory(r);
     if (s == ARIL_OK) s = run_actions(r);
     if (s == ARIL_OK) s = take_outputs(r, got);

@@ -99,6 +99,42 @@ TEST(a_lazy_network_trains_where_it_was_moved)
 
 /* ---- memory ---- */
 
+/* Whether a fit works with so many bytes beside the parameters. */
+static bool fits_within(int64_t room, bool eager)
+{
+    ARIL_SCOPE;
+    enum { N = 256, WIDE = 256, FEW = 64 };
+    aril_device device = test_device();
+    aril_seed(1);
+    aril_tensor *x = aril_randn(ARIL_SHAPE(N, 16), ARIL_F32, aril_cpu());
+    aril_tensor *y = aril_randint(0, 3, ARIL_SHAPE(N), ARIL_I64, aril_cpu());
+    aril_module *net =
+        aril_nn_sequential(aril_nn_linear(16, WIDE), aril_nn_relu(), aril_nn_linear(WIDE, 3));
+    aril_module_to(net, device);
+    aril_model *m = aril_model_new(net, ARIL_SHAPE(16));
+    aril_optim *opt = aril_sgd(aril_parameters(net), (aril_sgd_opts){ .lr = 0.01 });
+    aril_model_compile(m, (aril_model_opts){
+                              .loss = "cross_entropy", .optimizer = opt, .eager = eager });
+    aril_memory_set_limit(device, aril_memory(device).live + room);
+    fit_with_batch(m, x, y, FEW);
+    aril_memory_set_limit(device, 0);
+    bool ok = aril_error_code() != ARIL_ERR_MEMORY;
+    aril_clear_error();
+    aril_model_free(m);
+    return ok;
+}
+
+/* Where single operations have enough memory, compiled steps do: what is recorded takes more, and
+ * is not recorded then. */
+TEST(compiled_steps_need_no_more_memory)
+{
+    if (!on_strict()) SKIP("about the test device, whose kernels need no memory");
+    int64_t room = 100000;
+    while (room < 1000000 && !fits_within(room, true)) room += 10000;
+    for (int i = 0; i < 16; i++)
+        CHECK_MSG(fits_within(room + 10000 * i, false), "%lld bytes", (long long)room + 10000 * i);
+}
+
 /* A batch that is too large fails the fit with an error, and a smaller one works. */
 TEST(a_fit_that_runs_out_of_memory)
 {
