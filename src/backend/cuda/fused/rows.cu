@@ -167,7 +167,16 @@ static bool has_sums(const aril_fused &f)
     return false;
 }
 
-enum { THREADS_PER_SM = 768, LEAST_BLOCK = 64 }; /* of kernels that take sums over rows */
+/* Blocks of a kernel over rows. Those that take sums over rows are as many as run at once. */
+static int64_t blocks_of(const aril_run *r, const aril_fused &f, const aril_cuda_fused_types &types,
+                         int64_t rows)
+{
+    enum { THREADS_PER_SM = 768 };
+    int block = aril_cuda_rows_block(&f, &types), side = block / types.threads;
+    int64_t blocks = (rows + side - 1) / side;
+    int64_t most = THREADS_PER_SM / block * (int64_t)aril_cuda_sms(r);
+    return has_sums(f) && blocks > most ? most : blocks;
+}
 
 /* Bytes for what each of so many blocks has of result k. */
 static size_t partial_bytes(const aril_fused &f, int k, int64_t blocks, int64_t length)
@@ -186,7 +195,12 @@ static const char *prepare_rows(const aril_run *r, const aril_fused &f,
     if (!is_small(l)) return "too many elements";
     if (!takes_row_vectors(l, f, *types, width, nullptr)) width = 1;
     if (!aril_cuda_rows_class(&f, l.length, width, types)) return "long rows";
-    int64_t blocks = THREADS_PER_SM / LEAST_BLOCK * (int64_t)aril_cuda_sms(r);
+    int64_t blocks = blocks_of(r, f, *types, l.rows);
+    aril_cuda_fused_types single = *types; /* for memory that is not aligned */
+    if (width > 1 && aril_cuda_rows_class(&f, l.length, 1, &single)) {
+        int64_t others = blocks_of(r, f, single, l.rows);
+        if (others > blocks) blocks = others;
+    }
     for (int k = 0; k < f.n_out; k++) plan->workspace += partial_bytes(f, k, blocks, l.length);
     return nullptr;
 }
@@ -235,11 +249,9 @@ static const char *prepare(const aril_run *r, aril_plan *plan)
 static aril_status launch_rows(aril_run *r, const aril_fused &f, const kernel *k, const row_loop &l,
                                aril_cuda_fused_arguments a)
 {
-    int block = aril_cuda_rows_block(&f, &k->types), side = block / k->types.threads;
-    int64_t blocks = (l.rows + side - 1) / side;
-    int64_t most = THREADS_PER_SM / block * (int64_t)aril_cuda_sms(r);
+    int block = aril_cuda_rows_block(&f, &k->types);
+    int64_t blocks = blocks_of(r, f, k->types, l.rows);
     bool sums = has_sums(f);
-    if (sums && blocks > most) blocks = most;
     char *workspace = static_cast<char *>(aril_cuda_host->workspace(r));
     for (int j = 0; j < f.n_out && sums; j++) {
         a.partial[j] = workspace;
