@@ -43,6 +43,8 @@ typedef struct aril_plan {
     void *prepared;   /* the row's private data: algorithm, library object ... */
     size_t workspace; /* bytes of device memory that the row needs at each run */
     uint32_t overlay; /* bit i: result 0 may be in the memory of input i */
+    uint32_t packs;   /* bit i: of input i, a weight, the row keeps a form of its own at its first
+                         run and reads nothing else later: its memory can be freed */
     size_t reserve;   /* bytes of the op's reserve, if it has one: what this row keeps for the
                          gradient, in a format of its own */
     aril_operand in[ARIL_PLAN_INPUTS], out[ARIL_PLAN_OUTPUTS];

@@ -14,8 +14,6 @@ static pthread_mutex_t locks[LOCKS] = {
     PTHREAD_MUTEX_INITIALIZER,
 };
 
-const char aril__derived_stay;
-
 static pthread_mutex_t *lock_of(const aril__storage *s)
 {
     return &locks[((uintptr_t)s >> 7) % LOCKS];
@@ -65,7 +63,7 @@ static aril__derived *take_out(aril__storage *s, bool all, unsigned version, con
         next = d->next;
         bool same = key && d->key_size == key_size && memcmp(d->key, key, key_size) == 0;
         if (all || d->version != version || same ||
-            (key && ++n >= ARIL__DERIVED_MAX && s->deleter_ctx != &aril__derived_stay)) {
+            (key && ++n >= ARIL__DERIVED_MAX && !s->keeps_forms)) {
             d->next = out;
             out = d;
         } else {

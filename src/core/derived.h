@@ -49,13 +49,6 @@ aril__derived *aril__derived_new(aril__device *device, size_t bytes);
 void aril__derived_put(aril__storage *s, const void *key, size_t key_size, unsigned version,
                        aril__derived *d);
 
-/* Keeps any number of forms of a storage, whose own memory may be freed meanwhile. */
-static inline void aril__derived_keep_all(aril__storage *s)
-{
-    extern const char aril__derived_stay;
-    s->deleter_ctx = (void *)(uintptr_t)&aril__derived_stay;
-}
-
 /* NULL is ignored. */
 void aril__derived_release(aril__derived *d);
 

@@ -32,6 +32,7 @@ aril__storage *aril__storage_new(aril__thread *th, aril__device *device, size_t 
     atomic_init(&s->derived, NULL);
     atomic_init(&s->lent, false);
     s->deleter_ctx = NULL;
+    s->keeps_forms = false;
     s->home = aril__one_queue() ? 0 : (uint8_t)aril__queue_number(device);
     atomic_init(&s->writer, s->home);
     atomic_init(&s->readers, 0);

@@ -53,6 +53,7 @@ typedef struct aril__storage {
     void *deleter_ctx;
     _Atomic(aril__derived *) derived; /* forms that kernels derived from the contents: derived.h */
     atomic_bool lent;                 /* the program has a pointer through which it may write */
+    bool keeps_forms; /* any number of them: its own memory may be freed meanwhile */
     /* Numbers of queues of the device: that of the allocation, that of the last write, and a bit
      * for each that has read since: queues.h. */
     uint8_t home;

@@ -2,7 +2,6 @@
 #include "graph/executor.h"
 #include "ops/elementwise/formula.h"
 #include "ops/shape/copy.h"
-#include "ops/table/packs.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -448,7 +447,7 @@ static bool make_results(planner *p, call *q, bool late, aril_tensor **out)
 static uint32_t find_planned_overlay(const planner *p, const call *q, const aril__plan *plan,
                                      const aril_tensor *t)
 {
-    for (int i = 0; i < q->n_in && i < ARIL__PACKED_INPUTS && !q->to_caller[0]; i++) {
+    for (int i = 0; i < q->n_in && i < ARIL_PLAN_INPUTS && !q->to_caller[0]; i++) {
         uint32_t h = plan->overlay >> i & 1 ? q->in[i] : 0;
         if (!h || !same_geometry(header(p, h), t) || !is_last_use(p, h)) continue;
         bool alone = true; /* no other input is in that memory */
@@ -561,12 +560,17 @@ static bool return_results(planner *p, const call *q, const uint32_t *in, const 
     return true;
 }
 
+static bool is_packed(const aril__plan *plan, int i)
+{
+    return plan && i < ARIL_PLAN_INPUTS && plan->packs >> i & 1;
+}
+
 static void use_operands(planner *p, const call *q, const aril__plan *plan, const uint32_t *in,
                          const uint32_t *out)
 {
     for (int i = 0; i < q->n_in; i++) {
         if (!in[i] || (i < 31 && q->op->shape_only >> i & 1)) continue;
-        (aril__plan_is_packed(plan, i) ? use_packed : use)(p, in[i], last_action(p));
+        (is_packed(plan, i) ? use_packed : use)(p, in[i], last_action(p));
     }
     for (int i = 0; i < q->op->n_out; i++) use(p, out[i], last_action(p));
 }

@@ -343,7 +343,7 @@ static bool add_result(preparing *p, aril__value_id v, uint32_t number)
     aril__state s = { .value = v, .name = aril__strdup(name), .prepared = true };
     if (!s.name) return false;
     s.tensor = aril__tensor_keep(t);
-    aril__derived_keep_all(t->storage);
+    t->storage->keeps_forms = true;
     p->g->values[v].kind = ARIL__FROM_STATE;
     p->g->values[v].from = p->g->n_states;
     p->g->values[v].index = 0;

@@ -4,7 +4,6 @@
 #include "core/cpu.h"
 #include "core/parallel.h"
 #include "ops/elementwise/activation.h"
-#include "ops/table/packs.h"
 #include "ops/vision/conv.h"
 
 #include <stdlib.h>
@@ -126,7 +125,7 @@ static void ask_operands(const aril__conv_plan *p, aril__plan *plan)
     plan->in[1] = to_weight ? image : weight;
     plan->out[0] = to_weight ? weight : image;
     bool kept = p->op != &aril__op_conv_dgrad && !to_weight && !p->widened;
-    if (kept && !p->cut->order.as_is && p->cut->order.key_size) aril__plan_packs(plan, 1);
+    if (kept && !p->cut->order.as_is && p->cut->order.key_size) plan->packs |= IN(1);
     if (p->adds) {
         plan->in[3] = image;
         plan->overlay |= IN(3);
