@@ -176,6 +176,18 @@ static int64_t draws_since(const struct control_attrs *a, int k)
     return now.seed == (uint64_t)a->seed[0] ? (int64_t)now.calls - a->calls[k] : 0;
 }
 
+/* Whether there is a loop in a body that draws numbers: how many, only a run knows. */
+static bool loops_draw(const body *b)
+{
+    const aril__graph *g = b->t ? aril__tracing_graph(b->t) : NULL;
+    for (aril__node_id id = 1; g && id < g->n_nodes; id++) {
+        const struct control_attrs *a =
+            g->nodes[id].n_bodies ? aril__graph_attrs(g, &g->nodes[id]) : NULL;
+        if (a && (a->loop_draws[0] || (a->kind[0] != ARIL__COND && a->draws[0]))) return true;
+    }
+    return false;
+}
+
 static void free_body(body *b)
 {
     aril__tracing_free(b->t);
@@ -295,6 +307,7 @@ static aril_status traced_cond(aril__tracing *t, aril_tensor *pred, aril_fn *con
         s = trace_body("cond", t, fn[i], ctx, in, in.n, n_out, &b[i]);
     }
     a.draws[0] = draws_since(&a, 0);
+    a.loop_draws[0] = loops_draw(&b[0]) || loops_draw(&b[1]);
     for (int i = 0; i < n_out && s == ARIL_OK; i++)
         s = common_meta(i, &b[0].out[i], &b[1].out[i], &meta[i]);
     if (s == ARIL_OK) s = add_node(t, &a, pred, in, 2, b, n_out, meta, out);
@@ -581,6 +594,7 @@ static aril_status traced_scan(aril__tracing *t, aril_fn *fn, void *ctx, aril_li
     aril_status s = trace_body("scan", t, fn, ctx, in, n_state, n_out, &b);
     a.draws[0] = of ? of->draws : draws_since(&a, 0);
     a.repeats[0] = of != NULL;
+    a.loop_draws[0] = loops_draw(&b);
     a.kept[0] = !of && a.draws[0] && !aril__tracing_defines(t);
     for (int i = 0; i < n_out && s == ARIL_OK; i++) {
         meta[i] = b.out[i];
@@ -798,7 +812,12 @@ static aril_status scan_backward(aril__grad *c)
 
 static void scan_vjp(aril__grad *c)
 {
-    if (scan_backward(c) < 0) poison_wanted(c);
+    const struct control_attrs *a = c->attrs;
+    aril_status s = ARIL_OK;
+    if (a->loop_draws[0])
+        s = aril__fail(ARIL_ERR_GRAD, "scan: a loop in a trace is not differentiated if a loop "
+                                      "within it draws random numbers; draw them before");
+    if (s < 0 || scan_backward(c) < 0) poison_wanted(c);
 }
 
 /* ---- while ---- */
@@ -825,6 +844,7 @@ static aril_status traced_while(aril__tracing *t, aril_fn *const fn[2], void *ct
     if (s == ARIL_OK) s = trace_body("while", t, fn[1], ctx, in, in.n, in.n, &b[1]);
     a.draws[0] = draws_since(&a, 0);
     a.kept[0] = a.draws[0] && !aril__tracing_defines(t);
+    a.loop_draws[0] = loops_draw(&b[0]) || loops_draw(&b[1]);
     for (int i = 0; i < in.n && s == ARIL_OK; i++)
         s = same_state("while", i, in.at[i], &b[1].out[i]);
     if (s == ARIL_OK) s = add_node(t, &a, NULL, in, 2, b, in.n, b[1].out, out);

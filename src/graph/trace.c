@@ -40,9 +40,13 @@ static void locate(aril__tracing *t, aril__node_id id)
 {
     aril__graph *g = t->g;
     const aril__frame *frame = aril__self()->frame;
+    const void *what = frame ? frame->what : NULL;
+    const void *within = frame && frame->up ? frame->up->what : NULL;
     char text[256];
-    if (frame != t->frame) {
+    if (frame != t->frame || what != t->what || within != t->within) { /* frames are reused */
         t->frame = frame;
+        t->what = what;
+        t->within = within;
         t->scope = 0;
         if (frame && aril__hook.where) {
             text[0] = '\0';

@@ -98,7 +98,8 @@ struct aril__tracing {
     uint32_t n_captured, cap_captured;
     void **memory; /* freed with the trace */
     uint32_t n_memory, cap_memory;
-    const aril__frame *frame; /* whose name is g->text + scope */
+    const aril__frame *frame; /* whose name is g->text + scope: the module `what` in `within` */
+    const void *what, *within;
     uint32_t scope;
 };
 

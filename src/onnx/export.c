@@ -339,6 +339,7 @@ static aril_status copy_inputs(const char *what, aril_list in, aril_tensor **to)
         if (s < 0) return s;
         to[i] = aril_copy(aril_detach(in.at[i]));
         if ((s = aril_tensor_status(to[i])) < 0) return s;
+        if (aril_requires_grad(in.at[i]) && (s = aril_set_requires_grad(to[i], true)) < 0) return s;
     }
     return ARIL_OK;
 }

@@ -183,7 +183,8 @@ aril_status aril__optim_resolve(const aril__optim_kind *kind, const char *what,
     *to = *defaults;
     for (int i = 0; i < OPTIONS; i++) {
         const option *at = &options[i];
-        if (is_set(given, at) && !has(kind, at->name)) {
+        bool changes = value_of(given, at) != value_of(defaults, at);
+        if (is_set(given, at) && changes && !has(kind, at->name)) {
             char text[512];
             return aril__fail(ARIL_ERR_ARG, "%s has no option %s%s", kind->name, at->name,
                               aril__nearest("", kind->options, text, sizeof text));

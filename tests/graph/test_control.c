@@ -257,6 +257,38 @@ TEST(each_trip_draws_other_numbers)
     aril_release(w.w1);
 }
 
+static void drop_inner(void *ctx, aril_tensor *const *in, aril_tensor **out)
+{
+    out[0] = half(aril_mul(aril_add(in[0], in[1]), ((weights *)ctx)->w1));
+}
+
+static void drop_outer(void *ctx, aril_tensor *const *in, aril_tensor **out)
+{
+    aril_scan(drop_inner, ctx, ARIL_LIST(in[0]), ARIL_LIST(in[1]), 0, out, NULL);
+}
+
+static void drop_nested(void *ctx, aril_tensor *const *in, aril_tensor **out)
+{
+    weights *w = ctx;
+    aril_scan(drop_outer, ctx, ARIL_LIST(in[0]), ARIL_LIST(in[1]), 0, out, NULL);
+    aril_gradients(aril_sum(out[0], ARIL_ALL), ARIL_LIST(w->w1), out + 1, (aril_grad_opts){ 0 });
+}
+
+/* How many numbers come before a trip of the outer loop depends on the trips of the inner one. */
+TEST(gradients_of_loops_in_loops_that_draw_are_refused)
+{
+    ARIL_SCOPE;
+    weights w = { aril_parameter(numbers(ARIL_SHAPE(3), 1)), NULL };
+    aril_program *p = aril_jit(drop_nested, &w, (aril_jit_opts){ 0 });
+    aril_tensor *out[2];
+    CHECK(aril_program_run(p, ARIL_LIST(numbers(ARIL_SHAPE(3), 2), numbers(ARIL_SHAPE(2, 4, 3), 3)),
+                           out) < 0);
+    CHECK_MSG(strstr(aril_error(), "a loop within it draws"), "%s", aril_error());
+    aril_clear_error();
+    aril_program_free(p);
+    aril_release(w.w1);
+}
+
 static void square_of(void *ctx, aril_tensor *const *in, aril_tensor **out)
 {
     out[0] = half(aril_mul(aril_square(in[0]), ((weights *)ctx)->w1));

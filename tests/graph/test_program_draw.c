@@ -111,6 +111,32 @@ typedef struct net {
     aril_optim *opt;
 } net;
 
+static void forward(void *ctx, aril_tensor *const *in, aril_tensor **out)
+{
+    out[0] = aril_forward(ctx, in[0]);
+}
+
+/* Modules that run one after the other are called from the same place. */
+TEST(nodes_have_the_names_of_their_modules)
+{
+    ARIL_SCOPE;
+    aril_module *net =
+        aril_nn_sequential(aril_nn_linear(3, 3), aril_nn_linear(3, 3),
+                           aril_nn_sequential(aril_nn_linear(3, 3), aril_nn_linear(3, 3)),
+                           aril_nn_softmax(1));
+    aril_program *p = aril_jit(forward, net, (aril_jit_opts){ 0 });
+    aril_tensor *x = aril_ones(ARIL_SHAPE(2, 3), ARIL_F32, aril_cpu()), *y;
+    CHECK_INT(aril_program_run(p, ARIL_LIST(x), &y), ARIL_OK);
+    FILE *f = tmpfile();
+    aril_program_print(p, f);
+    const char *text = read_all(f);
+    static const char *const names[] = { "# 0 ", "# 1 ", "# 2.0 ", "# 2.1 ", "# 3 " };
+    for (int i = 0; i < 5; i++) CHECK_MSG(count(text, names[i]) == 1, "%s in:\n%s", names[i], text);
+    fclose(f);
+    aril_program_free(p);
+    aril_module_release(net);
+}
+
 static void step(void *ctx, aril_tensor *const *in, aril_tensor **out)
 {
     net *n = ctx;

@@ -408,6 +408,31 @@ TEST(a_defined_graph)
     aril_graph_free(g);
 }
 
+/* ---- gradients of inputs ---- */
+
+static void slope(void *ctx, aril_tensor *const *in, aril_tensor **out)
+{
+    (void)ctx;
+    aril_gradients(aril_sum(aril_square(in[0]), ARIL_ALL), ARIL_LIST(in[0]), out,
+                   (aril_grad_opts){ 0 });
+}
+
+TEST(a_gradient_of_an_input)
+{
+    ARIL_SCOPE;
+    aril_tensor *x = aril_full(ARIL_SHAPE(2), 3, ARIL_F32, aril_cpu()), *y;
+    aril_set_requires_grad(x, true);
+    aril_program *p = aril_jit(slope, NULL, (aril_jit_opts){ 0 });
+    const char *path = case_path("gradient_of_an_input");
+    CHECK_INT(aril_program_export(p, ARIL_LIST(x), path, (aril_export_opts){ 0 }), ARIL_OK);
+    aril_program *q = aril_program_load(path, (aril_load_opts){ 0 });
+    CHECK_INT(aril_program_run(q, ARIL_LIST(x), &y), ARIL_OK);
+    CHECK_NEAR(aril_item(aril_select(y, 0, 1)), 6, 1e-6);
+    keep_case("gradient_of_an_input", 0, 1, &x, 1, &y);
+    aril_program_free(p);
+    aril_program_free(q);
+}
+
 /* ---- random numbers ---- */
 
 static void with_dropout(void *ctx, aril_tensor *const *in, aril_tensor **out)

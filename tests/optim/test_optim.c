@@ -81,6 +81,9 @@ TEST(defaults_are_known_before_creation)
         aril_optim *o = aril_optim_new(*name, NULL, (aril_optim_opts){ 0 });
         CHECK_NEAR(aril_item(aril_optim_lr(o)), aril_optim_defaults(*name).lr, 0);
         aril_optim_free(o);
+        o = aril_optim_new(*name, NULL, aril_optim_defaults(*name));
+        CHECK_MSG(o != NULL, "%s", aril_error());
+        aril_optim_free(o);
     }
     CHECK_NEAR(aril_optim_defaults("muon").momentum, 0.95, 0);
     CHECK_NEAR(aril_optim_defaults("sgd").momentum, 0, 0);
