@@ -44,7 +44,8 @@ int main(int argc, char **argv)
     if (!value) write_model(path);
     /* The value before the old head, in the names that exported models have. */
     aril_module *body =
-        aril_module_load(path, (aril_load_opts){ .output = value ? value : "/2/Reshape_output_0" });
+        aril_module_load(path, (aril_load_opts){ .output = value ? value : "/3/Reshape_output_0" });
+    if (!body) return aril_report(stderr);
     aril_module_freeze(body);
     aril_module *net = aril_nn_sequential(body, aril_nn_linear(0, CLASSES));
     aril_tensor *x, *y;

@@ -126,12 +126,9 @@ static aril_tensor *argument(aril__tracing *t, aril_tensor *x, bool part)
     return arg;
 }
 
-static aril_status describe_outputs(const char *what, body *b, int n_out)
+static aril_status describe_outputs(body *b, int n_out)
 {
     const aril__graph *g = aril__tracing_graph(b->t);
-    if (n_out > ARIL__MAX_OUT)
-        return aril__fail(ARIL_ERR_UNSUPPORTED, "%s: more than %d results in a trace", what,
-                          ARIL__MAX_OUT);
     for (int i = 0; i < n_out; i++) {
         aril__value_id v = g->outputs[i];
         b->out[i] =
@@ -148,7 +145,9 @@ static aril_status trace_body(const char *what, aril__tracing *outer, aril_fn *f
     aril_tensor *arg[MAX_ARGS], *out[ARIL__MAX_OUT + 1];
     const aril__thread *th = aril__self();
     const aril__error *before = th->last_error;
-    if (n_out > ARIL__MAX_OUT) return describe_outputs(what, b, n_out);
+    if (n_out > ARIL__MAX_OUT)
+        return aril__fail(ARIL_ERR_UNSUPPORTED, "%s: more than %d results in a trace", what,
+                          ARIL__MAX_OUT);
     if (!(b->t = aril__tracing_body(outer, what))) return ARIL_ERR_MEMORY;
     aril__traced_call c = aril__tracing_begin(b->t);
     aril_status s = ARIL_OK;
@@ -159,7 +158,7 @@ static aril_status trace_body(const char *what, aril__tracing *outer, aril_fn *f
     if (s == ARIL_OK) s = call_fn(what, fn, ctx, arg, n_out, out);
     if (s == ARIL_OK && th->last_error != before && th->last_error) s = th->last_error->code;
     s = aril__tracing_end(b->t, &c, s, n_out, out);
-    return s == ARIL_OK ? describe_outputs(what, b, n_out) : s;
+    return s == ARIL_OK ? describe_outputs(b, n_out) : s;
 }
 
 /* The thread's generator before a body is traced, and how many numbers were drawn since. */
@@ -891,6 +890,7 @@ static aril_status bounded_while(aril__tracing *t, aril_fn *const fn[2], void *c
     aril_tensor *all[MAX_ARGS];
     for (int i = 0; i < in.n; i++) all[i] = in.at[i];
     all[in.n] = aril_zeros(ARIL_SHAPE(trips), ARIL_U8, aril_cpu());
+    if (aril_tensor_status(all[in.n]) < 0) return aril_tensor_status(all[in.n]);
     return scan(trip_fn, q, (aril_list){ in.n + 1, all }, in.n, 0, trips, out);
 }
 
@@ -917,6 +917,9 @@ aril_status aril_while(aril_fn *cond, aril_fn *fn, void *ctx, aril_list state, a
     aril_status s = check_call("while", cond && fn, state, state.n, out);
     if (s == ARIL_OK && (state.n < 1 || state.n >= MAX_ARGS))
         s = aril__fail(ARIL_ERR_ARG, "while: expected at least one tensor of state");
+    if (s == ARIL_OK && opts.max_trips < 0)
+        s = aril__fail(ARIL_ERR_ARG, "while: max_trips must be at least 0, got %lld",
+                       (long long)opts.max_trips);
     if (s < 0) return fail_all(s, state.n > 0 ? state.n : 0, out);
     aril__tracing *t = aril__tracing_now(state.n, state.at);
     if (!t || !(aril__self()->tracer || any_symbolic(state)))

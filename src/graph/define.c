@@ -1,6 +1,7 @@
 /* Define and run: graphs that are built by calls on symbolic tensors, and sessions that run
  * them. */
 #include "aril/create.h"
+#include "aril/dtype.h"
 #include "aril/math.h"
 #include "core/log.h"
 #include "graph/program.h"
@@ -94,6 +95,10 @@ aril_tensor *aril_placeholder(aril_graph *g, const char *name, aril_shape shape,
     if (!g || shape.ndim < 0 || shape.ndim > ARIL_MAX_DIMS) {
         aril__fail(ARIL_ERR_ARG,
                    g ? "placeholder: %d dimensions" : "placeholder: the graph is NULL", shape.ndim);
+        return aril__poison();
+    }
+    if (!aril_dtype_bits(dtype)) {
+        aril__fail(ARIL_ERR_DTYPE, "placeholder: %d is not a dtype of tensors", (int)dtype);
         return aril__poison();
     }
     aril__device *device = device_now();

@@ -13,6 +13,7 @@
 #include <spawn.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -395,6 +396,24 @@ static aril_status write_dot(const aril__graph *g, const draw_call *c, FILE *to)
     return s;
 }
 
+/* Writes a file beside the path, which then takes its place; what is no regular file, itself. */
+static aril_status write_file(const char *path, const char *text, size_t size)
+{
+    struct stat at;
+    bool beside = stat(path, &at) != 0 || S_ISREG(at.st_mode);
+    char *name = aril__malloc(strlen(path) + 8);
+    if (!name) return aril__fail(ARIL_ERR_MEMORY, "draw: out of memory");
+    sprintf(name, beside ? "%s.new" : "%s", path);
+    FILE *to = fopen(name, "w");
+    bool ok = to && fwrite(text, 1, size, to) == size;
+    ok = to && fclose(to) == 0 && ok;
+    if (ok && beside) ok = rename(name, path) == 0;
+    if (!ok) aril__fail(ARIL_ERR_IO, "draw: cannot write %s: %s", path, strerror(errno));
+    if (!ok && to && beside) remove(name);
+    free(name);
+    return ok ? ARIL_OK : ARIL_ERR_IO;
+}
+
 static aril_status draw_to(const aril__graph *g, const draw_call *c)
 {
     const char *format = extension(c->path);
@@ -405,17 +424,19 @@ static aril_status draw_to(const aril__graph *g, const draw_call *c)
                           "draw: expected a path that ends in .dot, .svg, .png or "
                           ".pdf, got %s",
                           c->path);
-    char *name = aril__malloc(strlen(c->path) + 8);
-    if (!name) return aril__fail(ARIL_ERR_MEMORY, "draw: out of memory");
-    sprintf(name, text ? "%s" : "%s.dot", c->path);
-    FILE *to = fopen(name, "w");
-    aril_status s =
-        to ? write_dot(g, c, to)
-           : aril__fail(ARIL_ERR_IO, "draw: cannot write %s: %s", name, strerror(errno));
+    char *name = aril__malloc(strlen(c->path) + 8), *written = NULL;
+    size_t size = 0;
+    FILE *to = name ? open_memstream(&written, &size) : NULL;
+    aril_status s = to ? write_dot(g, c, to) : aril__fail(ARIL_ERR_MEMORY, "draw: out of memory");
     if (to && fclose(to) != 0 && s == ARIL_OK)
-        s = aril__fail(ARIL_ERR_IO, "draw: cannot write %s: %s", name, strerror(errno));
-    if (s == ARIL_OK && !text) s = render(name, format, c->path);
-    if (to && !text) remove(name);
+        s = aril__fail(ARIL_ERR_MEMORY, "draw: out of memory");
+    if (s == ARIL_OK) {
+        sprintf(name, text ? "%s" : "%s.dot", c->path);
+        s = write_file(name, written, size);
+        if (s == ARIL_OK && !text) s = render(name, format, c->path);
+        if (!text) remove(name);
+    }
+    free(written);
     free(name);
     return s;
 }

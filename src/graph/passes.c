@@ -4,6 +4,8 @@
 #include "graph/control.h"
 #include "ops/table/apply.h"
 
+#include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -50,10 +52,30 @@ static bool is_selection(const char *list)
     return false;
 }
 
+/* Names that are no passes, once. */
+static void check_names(const char *list)
+{
+    static atomic_bool checked;
+    if (atomic_exchange(&checked, true)) return;
+    for (const char *at = list; *at;) {
+        size_t length = strcspn(at, ",");
+        const char *name = at + (*at == '-');
+        size_t n = length - (size_t)(name - at);
+        bool known = (n == 4 && memcmp(name, "none", 4) == 0) ||
+                     (n == 5 && memcmp(name, "small", 5) == 0) || n == 0;
+        for (int i = 0; i < aril__n_passes && !known; i++)
+            known = strlen(aril__pass_list[i].name) == n &&
+                    memcmp(aril__pass_list[i].name, name, n) == 0;
+        if (!known) fprintf(stderr, "aril: ARIL_PASSES: there is no pass %.*s\n", (int)n, name);
+        at += length + (at[length] == ',');
+    }
+}
+
 bool aril__pass_is_on(const char *name)
 {
     const char *list = getenv("ARIL_PASSES");
     if (!list || !*list) return true;
+    check_names(list);
     if (has_word(list, name, '-')) return false;
     return !is_selection(list) || has_word(list, name, '+');
 }

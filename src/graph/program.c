@@ -647,8 +647,12 @@ aril_status aril__program_try(aril_program *p, aril_list in, bool recorded, aril
                               aril__error **untraced)
 {
     aril__thread *th = aril__self();
-    if (!p || in.n < 0 || (in.n && !in.at))
+    if (!p || in.n < 0 || (in.n && !in.at)) {
+        if (out) out[0] = aril__poison(); /* of how many there are, nothing is known */
         return aril__fail(ARIL_ERR_ARG, "program_run: the %s is NULL", p ? "list" : "program");
+    }
+    if (!out && (p->fn || p->n_out != 0))
+        return aril__fail(ARIL_ERR_ARG, "%s: there is no room for results: out is NULL", p->name);
     if (th->tracer) /* inside another trace: a call like any other */
         return aril__fail(ARIL_ERR_UNSUPPORTED,
                           "%s: a program cannot run inside a trace; call its function", p->name);

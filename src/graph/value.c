@@ -468,9 +468,12 @@ static aril_status run_tensors(aril_program *p, aril_values in, aril_value **out
 
 aril_status aril_program_run_values(aril_program *p, aril_values in, aril_value **out)
 {
+    if (out) out[0] = NULL;
     if (!p || !out || in.n < 0 || (in.n && !in.at))
         return aril__fail(ARIL_ERR_ARG, "program_run_values: the %s is NULL",
-                          p ? "list" : "program");
+                          !p    ? "program"
+                          : out ? "list of inputs"
+                                : "room for results");
     for (int i = 0; i < in.n; i++)
         if (!in.at[i]) return aril__fail(ARIL_ERR_ARG, "program_run_values: input %d is NULL", i);
     aril_status s;

@@ -449,19 +449,46 @@ static void writing(void *ctx, aril_tensor *const *in, aril_tensor **out)
               ARIL_LIST(in[0]), 1, out);
 }
 
+static void many(void *ctx, aril_tensor *const *in, aril_tensor **out)
+{
+    (void)ctx;
+    for (int i = 0; i < 9; i++) out[i] = in[0];
+}
+
+static void choose_many(void *ctx, aril_tensor *const *in, aril_tensor **out)
+{
+    aril_cond(aril_ones(ARIL_SHAPE(), ARIL_BOOL, aril_cpu()), many, many, ctx, ARIL_LIST(in[0]), 9,
+              out);
+}
+
+static void endless(void *ctx, aril_tensor *const *in, aril_tensor **out)
+{
+    aril_while(below_sum, drop_branch, ctx, ARIL_LIST(in[0]),
+               (aril_while_opts){ .max_trips = INT64_MAX }, out);
+}
+
+static void negative(void *ctx, aril_tensor *const *in, aril_tensor **out)
+{
+    aril_while(below_sum, drop_branch, ctx, ARIL_LIST(in[0]), (aril_while_opts){ .max_trips = -1 },
+               out);
+}
+
 TEST(wrong_bodies_are_refused)
 {
     ARIL_SCOPE;
     weights w = { numbers(ARIL_SHAPE(2, 3), 1), NULL };
-    aril_tensor *x = numbers(ARIL_SHAPE(2, 3), 5), *out[2];
+    aril_tensor *x = numbers(ARIL_SHAPE(2, 3), 5), *out[9];
     const struct {
         aril_fn *fn;
         const char *says;
     } cases[] = {
         { clashing, "cond: result 0 is f32 [2,3] in one branch and f32 [2] in the other" },
         { writing, "cannot change a tensor from outside it" },
+        { choose_many, "cond: more than 8 results in a trace" },
+        { endless, "" },
+        { negative, "while: max_trips must be at least 0, got -1" },
     };
-    for (size_t i = 0; i < 2; i++) {
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         aril_program *p = aril_jit(cases[i].fn, &w, (aril_jit_opts){ 0 });
         CHECK(aril_program_run(p, ARIL_LIST(x), out) < 0);
         CHECK_MSG(strstr(aril_error(), cases[i].says), "%s", aril_error());

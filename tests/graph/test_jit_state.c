@@ -390,6 +390,26 @@ static void multiply_by_itself(void *ctx, aril_tensor *const *in, aril_tensor **
     out[1] = aril_matmul(in[0], in[0]);
 }
 
+static void twice(void *ctx, aril_tensor *const *in, aril_tensor **out)
+{
+    (void)ctx;
+    out[0] = aril_add(in[0], in[0]);
+}
+
+TEST(a_program_or_room_for_results_that_is_missing)
+{
+    ARIL_SCOPE;
+    aril_tensor *x = aril_ones(ARIL_SHAPE(2), ARIL_F32, test_device()), *y = NULL;
+    CHECK_INT(aril_program_run(NULL, ARIL_LIST(x), &y), ARIL_ERR_ARG);
+    CHECK(y && aril_tensor_status(y) < 0);
+    aril_clear_error();
+    aril_program *p = aril_jit(twice, NULL, (aril_jit_opts){ 0 });
+    CHECK_INT(aril_program_run(p, ARIL_LIST(x), NULL), ARIL_ERR_ARG);
+    aril_clear_error();
+    CHECK_INT(aril_program_run(p, ARIL_LIST(x), &y), ARIL_OK);
+    aril_program_free(p);
+}
+
 TEST(a_first_trace_that_fails_poisons_the_results)
 {
     aril_tensor *x = aril_ones(ARIL_SHAPE(2, 3), ARIL_F32, test_device()), *out[2] = { x, x };

@@ -111,6 +111,35 @@ typedef struct net {
     aril_optim *opt;
 } net;
 
+static void plus(void *ctx, aril_tensor *const *in, aril_tensor **out)
+{
+    (void)ctx;
+    out[0] = aril_add(in[0], in[0]);
+}
+
+static void branch(void *ctx, aril_tensor *const *in, aril_tensor **out)
+{
+    aril_cond(aril_gt(in[0], number(0)), plus, plus, ctx, ARIL_LIST(in[0]), 1, out);
+}
+
+TEST(a_drawing_that_fails_leaves_the_file)
+{
+    ARIL_SCOPE;
+    char path[512];
+    snprintf(path, sizeof path, "%s", temp_path("kept.dot"));
+    FILE *f = fopen(path, "w");
+    fputs("as it was", f);
+    fclose(f);
+    aril_program *p = aril_jit(branch, NULL, (aril_jit_opts){ 0 });
+    aril_tensor *x = number(1), *y;
+    CHECK_INT(aril_program_run(p, ARIL_LIST(x), &y), ARIL_OK);
+    CHECK(aril_program_draw(p, path, ARIL_LIST(x)) < 0);
+    aril_clear_error();
+    CHECK_STR(read_path(path), "as it was");
+    aril_program_free(p);
+    remove(path);
+}
+
 static void forward(void *ctx, aril_tensor *const *in, aril_tensor **out)
 {
     out[0] = aril_forward(ctx, in[0]);
@@ -120,11 +149,11 @@ static void forward(void *ctx, aril_tensor *const *in, aril_tensor **out)
 TEST(nodes_have_the_names_of_their_modules)
 {
     ARIL_SCOPE;
-    aril_module *net =
+    aril_module *layers =
         aril_nn_sequential(aril_nn_linear(3, 3), aril_nn_linear(3, 3),
                            aril_nn_sequential(aril_nn_linear(3, 3), aril_nn_linear(3, 3)),
                            aril_nn_softmax(1));
-    aril_program *p = aril_jit(forward, net, (aril_jit_opts){ 0 });
+    aril_program *p = aril_jit(forward, layers, (aril_jit_opts){ 0 });
     aril_tensor *x = aril_ones(ARIL_SHAPE(2, 3), ARIL_F32, aril_cpu()), *y;
     CHECK_INT(aril_program_run(p, ARIL_LIST(x), &y), ARIL_OK);
     FILE *f = tmpfile();
@@ -134,7 +163,7 @@ TEST(nodes_have_the_names_of_their_modules)
     for (int i = 0; i < 5; i++) CHECK_MSG(count(text, names[i]) == 1, "%s in:\n%s", names[i], text);
     fclose(f);
     aril_program_free(p);
-    aril_module_release(net);
+    aril_module_release(layers);
 }
 
 static void step(void *ctx, aril_tensor *const *in, aril_tensor **out)
