@@ -9,29 +9,34 @@
 #include <string.h>
 
 enum {
-    OPERANDS = 6,           /* up to five inputs, and the result */
-    BLOCK = 512,            /* elements staged at a time: four operands of 8 bytes fit L1 */
-    SPAN = 16384,           /* elements per kernel call: data read twice is still in L2 */
-    MIN_CHUNK = 12288,      /* elements below which a second thread does not pay */
-    MAX_CHUNK = 256 * 1024, /* maximum elements per chunk, so that threads stay balanced */
+    OPERANDS = 6,            /* up to five inputs, and the result */
+    BLOCK = 512,             /* elements staged at a time, and of smaller types as many more */
+    BLOCK_BYTES = 8 * BLOCK, /* four of them fit L1 */
+    SPAN = 16384,            /* elements per kernel call: data read twice is still in L2 */
+    MIN_CHUNK = 12288,       /* elements below which a second thread does not pay */
+    MAX_CHUNK = 256 * 1024,  /* maximum elements per chunk, so that threads stay balanced */
 };
 
-#define TABLES(level)                                                             \
-    {                                                                             \
-        [ARIL__C_F32] = aril__ew_f32##level, [ARIL__C_F64] = aril__ew_f64##level, \
-        [ARIL__C_I64] = aril__ew_i64##level, [ARIL__C_U64] = aril__ew_u64##level, \
+#define TABLES(level)                                                                 \
+    {                                                                                 \
+        [ARIL__C_F32] = aril__ew_f32##level, [ARIL__C_F64] = aril__ew_f64##level,     \
+        [ARIL__C_I64] = aril__ew_i64##level, [ARIL__C_U64] = aril__ew_u64##level,     \
+        [ARIL__EW_BOOL8] = aril__ew_bool8##level, [ARIL__EW_U8] = aril__ew_u8##level, \
+        [ARIL__EW_I8] = aril__ew_i8##level, [ARIL__EW_I16] = aril__ew_i16##level,     \
+        [ARIL__EW_I32] = aril__ew_i32##level,                                         \
     }
-static aril__ew_fn *const *const tables[ARIL__CPU_LEVELS][ARIL__C_COUNT] = {
+static aril__ew_fn *const *const tables[ARIL__CPU_LEVELS][ARIL__EW_TYPES] = {
     [ARIL__CPU_BASELINE] = TABLES(),
 #if ARIL__TARGETS
     [ARIL__CPU_AVX2] = TABLES(_avx2),
     [ARIL__CPU_AVX512] = TABLES(_avx512),
 #endif
 };
-static const uint8_t ctype_dtype[ARIL__C_COUNT] = { [ARIL__C_F32] = ARIL_F32,
-                                                    [ARIL__C_F64] = ARIL_F64,
-                                                    [ARIL__C_I64] = ARIL_I64,
-                                                    [ARIL__C_U64] = ARIL_U64 };
+static const uint8_t type_dtype[ARIL__EW_TYPES] = {
+    [ARIL__C_F32] = ARIL_F32, [ARIL__C_F64] = ARIL_F64,     [ARIL__C_I64] = ARIL_I64,
+    [ARIL__C_U64] = ARIL_U64, [ARIL__EW_BOOL8] = ARIL_BOOL, [ARIL__EW_U8] = ARIL_U8,
+    [ARIL__EW_I8] = ARIL_I8,  [ARIL__EW_I16] = ARIL_I16,    [ARIL__EW_I32] = ARIL_I32,
+};
 
 aril__ew_fn *aril__ew_kernel(int formula, aril__ctype type)
 {
@@ -54,39 +59,122 @@ typedef struct operand {
     int64_t step; /* stride of the innermost dimension */
     uint8_t dtype;
     feed feed;
+    aril__load_fn *load; /* to and from the kernel's type */
+    aril__store_fn *store;
 } operand;
 
 typedef struct job {
     aril__ew_fn *fn;
-    aril__ctype ctype;
-    size_t size; /* of the ctype */
+    size_t size; /* of the kernel's type */
     const double *params;
     int n_in;
     aril__loops loops;
     int64_t inner;        /* elements of the innermost dimension */
+    int64_t block;        /* elements staged at a time */
     operand op[OPERANDS]; /* the result is the last: op[n_in] */
     uint8_t result_dtype; /* the type that the kernel writes */
     size_t result_size;
+    bool widen;  /* the kernel writes bool, which is converted from int64_t to the result's dtype */
     bool stream; /* the result bypasses the caches (non-temporal stores) */
     atomic_int bad;
 } job;
 
+/* ---- moving elements of the kernel's own dtype ---- */
+
+#define MOVES(bits, X)                                                                         \
+    static void load_##bits(void *dst, const void *base, int64_t offset, int64_t stride,       \
+                            int64_t n)                                                         \
+    {                                                                                          \
+        X *restrict d = dst;                                                                   \
+        const X *restrict b = (const X *)base + offset;                                        \
+        if (stride == 1) {                                                                     \
+            memcpy(d, b, (size_t)n * sizeof *d);                                               \
+        } else if (stride == 0 && n > 0) {                                                     \
+            X x = *b;                                                                          \
+            for (int64_t i = 0; i < n; i++) d[i] = x;                                          \
+        } else {                                                                               \
+            for (int64_t i = 0; i < n; i++) d[i] = b[i * stride];                              \
+        }                                                                                      \
+    }                                                                                          \
+    static void store_##bits(void *base, int64_t offset, int64_t stride, const void *src,      \
+                             int64_t n)                                                        \
+    {                                                                                          \
+        X *restrict b = (X *)base + offset;                                                    \
+        const X *restrict s = src;                                                             \
+        if (stride == 1)                                                                       \
+            memcpy(b, s, (size_t)n * sizeof *b);                                               \
+        else                                                                                   \
+            for (int64_t i = 0; i < n; i++) b[i * stride] = s[i];                              \
+    }                                                                                          \
+    /* From bool, whose bytes need not be 0 or 1 in memory from outside. */                    \
+    static void load_truth_##bits(void *dst, const void *base, int64_t offset, int64_t stride, \
+                                  int64_t n)                                                   \
+    {                                                                                          \
+        X *restrict d = dst;                                                                   \
+        const uint8_t *restrict b = (const uint8_t *)base + offset;                            \
+        for (int64_t i = 0; i < n; i++) d[i] = b[i * stride] != 0;                             \
+    }
+MOVES(8, uint8_t)
+MOVES(16, uint16_t)
+MOVES(32, uint32_t)
+
+typedef struct narrow {
+    uint8_t type; /* of the kernel; 0: there is none for that dtype */
+    aril__load_fn *load, *load_truth;
+    aril__store_fn *store;
+} narrow;
+
+static const narrow narrows[ARIL__DTYPE_COUNT] = {
+    [ARIL_BOOL] = { ARIL__EW_BOOL8, load_8, load_truth_8, store_8 },
+    [ARIL_U8] = { ARIL__EW_U8, load_8, load_truth_8, store_8 },
+    [ARIL_I8] = { ARIL__EW_I8, load_8, load_truth_8, store_8 },
+    [ARIL_I16] = { ARIL__EW_I16, load_16, load_truth_16, store_16 },
+    [ARIL_I32] = { ARIL__EW_I32, load_32, load_truth_32, store_32 },
+};
+
+/* Reads a tensor of one element as an integer; false if it is none, or does not fit the dtype. */
+static bool read_number(const aril_tensor *t, aril_dtype dtype, int64_t *value)
+{
+    if (t->numel != 1 || aril__is_float((aril_dtype)t->dtype) || t->dtype == ARIL_U64) return false;
+    aril__dtypes[t->dtype].load[ARIL__C_I64](value, aril__base(t), t->offset, 0, 1);
+    int64_t back;
+    char kept[8];
+    aril__dtypes[dtype].store[ARIL__C_I64](kept, 0, 1, value, 1);
+    aril__dtypes[dtype].load[ARIL__C_I64](&back, kept, 0, 1, 1);
+    return back == *value;
+}
+
+/* Whether the kernel can compute in the dtype of the operands, without conversions: each is of that
+ * dtype, or bool, or one number that fits it. */
+static bool computes_in_own_dtype(const aril__run *r)
+{
+    const aril__formula *f = r->op->formula;
+    bool compares = f->rule == ARIL__EW_CMP;
+    if (!narrows[r->type].type || r->out[0]->dtype != (compares ? ARIL_BOOL : r->type))
+        return false;
+    for (int i = 0; i < r->n_in; i++) {
+        const aril_tensor *t = r->in[i];
+        int64_t value;
+        if (t && t->dtype != r->type && t->dtype != ARIL_BOOL && !read_number(t, r->type, &value))
+            return false;
+    }
+    return !r->attrs; /* parameters may lie outside the dtype */
+}
+
 /* Scratch memory of one thread: PERIODIC operands may begin anywhere in their first row. */
 typedef struct blocks {
-    _Alignas(64) char of[OPERANDS][2 * BLOCK * 8];
+    _Alignas(64) char of[OPERANDS][2 * BLOCK_BYTES];
 } blocks;
 
 /* Copies m elements from linear position `at` between operand k and a contiguous block. */
-static void stage(const job *j, int k, int64_t at, int64_t m, void *block, bool load,
-                  aril__ctype ctype, size_t size)
+static void stage(const job *j, int k, int64_t at, int64_t m, void *block, bool load, size_t size)
 {
     const operand *o = &j->op[k];
-    const aril__dtype_row *row = &aril__dtypes[o->dtype];
     if (o->feed == LINEAR || o->feed == DIRECT) {
         if (load)
-            row->load[ctype](block, o->base, o->offset + at, 1, m);
+            o->load(block, o->base, o->offset + at, 1, m);
         else
-            row->store[ctype](o->base, o->offset + at, 1, block, m);
+            o->store(o->base, o->offset + at, 1, block, m);
         return;
     }
     aril__loops one = { .ndim = j->loops.ndim, .n = 1 };
@@ -99,9 +187,9 @@ static void stage(const job *j, int k, int64_t at, int64_t m, void *block, bool 
         if (run > m - done) run = m - done;
         char *dense = (char *)block + (size_t)done * size;
         if (load)
-            row->load[ctype](dense, o->base, p.offset[0], o->step, run);
+            o->load(dense, o->base, p.offset[0], o->step, run);
         else
-            row->store[ctype](o->base, p.offset[0], o->step, dense, run);
+            o->store(o->base, p.offset[0], o->step, dense, run);
         done += run;
         aril__loops_move(&one, &p, run);
     }
@@ -112,11 +200,10 @@ static void fill_blocks(const job *j, blocks *b, int64_t m)
 {
     for (int i = 0; i < j->n_in; i++) {
         const operand *o = &j->op[i];
-        aril__load_fn *load = aril__dtypes[o->dtype].load[j->ctype];
-        if (o->feed == CONSTANT) load(b->of[i], o->base, o->offset, 0, m);
+        if (o->feed == CONSTANT) o->load(b->of[i], o->base, o->offset, 0, m);
         if (o->feed != PERIODIC) continue;
         int64_t all = j->inner + m;
-        load(b->of[i], o->base, o->offset, o->step, j->inner);
+        o->load(b->of[i], o->base, o->offset, o->step, j->inner);
         for (int64_t have = j->inner; have < all; have *= 2)
             memcpy(b->of[i] + (size_t)have * j->size, b->of[i],
                    (size_t)(all - have < have ? all - have : have) * j->size);
@@ -133,8 +220,8 @@ static void run_range(void *ctx, int64_t begin, int64_t end)
     int bad = 0;
     for (int i = 0; i < j->n_in; i++)
         flat = flat && (j->op[i].feed == DIRECT || j->op[i].feed == ABSENT);
-    int64_t step = flat ? SPAN : BLOCK;
-    if (!flat) fill_blocks(j, &b, end - begin < BLOCK ? end - begin : BLOCK);
+    int64_t step = flat ? SPAN : j->block;
+    if (!flat) fill_blocks(j, &b, end - begin < j->block ? end - begin : j->block);
     for (int64_t at = begin; at < end; at += step) {
         int64_t m = end - at < step ? end - at : step;
         for (int i = 0; i < j->n_in; i++) {
@@ -146,7 +233,7 @@ static void run_range(void *ctx, int64_t begin, int64_t end)
             case PERIODIC: in[i] = b.of[i] + (size_t)(at % j->inner) * j->size; break;
             case LINEAR:
             case STAGED:
-                stage(j, i, at, m, b.of[i], true, j->ctype, j->size);
+                stage(j, i, at, m, b.of[i], true, j->size);
                 in[i] = b.of[i];
                 break;
             }
@@ -155,16 +242,15 @@ static void run_range(void *ctx, int64_t begin, int64_t end)
             char *out = result->base + (size_t)(result->offset + at) * j->result_size;
             j->fn(m, j->stream ? b.of[j->n_in] : out, in, j->params, &bad);
             if (j->stream) aril__stream_copy(out, b.of[j->n_in], (size_t)m * j->result_size);
-        } else if (j->result_dtype == ARIL_BOOL) {
-            /* A boolean result that is converted to another type or written with strides. */
+        } else if (j->widen) {
             uint8_t truth[BLOCK];
             int64_t integers[BLOCK];
             j->fn(m, truth, in, j->params, &bad);
             for (int64_t k = 0; k < m; k++) integers[k] = truth[k];
-            stage(j, j->n_in, at, m, integers, false, ARIL__C_I64, sizeof *integers);
+            stage(j, j->n_in, at, m, integers, false, sizeof *integers);
         } else {
             j->fn(m, b.of[j->n_in], in, j->params, &bad);
-            stage(j, j->n_in, at, m, b.of[j->n_in], false, j->ctype, j->size);
+            stage(j, j->n_in, at, m, b.of[j->n_in], false, j->result_size);
         }
     }
     if (j->stream) aril__stream_end();
@@ -184,7 +270,7 @@ static void run_rows(void *ctx, int64_t begin, int64_t end)
     for (int i = 0; i <= j->n_in; i++) {
         base[i] = j->op[i].offset;
         filled[i] = -1;
-        if (j->op[i].feed != ABSENT && j->op[i].step == 0) max = BLOCK;
+        if (j->op[i].feed != ABSENT && j->op[i].step == 0) max = j->block;
     }
     aril__loops_at p;
     aril__loops_seek(&j->loops, &p, begin, base);
@@ -199,8 +285,8 @@ static void run_rows(void *ctx, int64_t begin, int64_t end)
                 in[i] = o->base + (size_t)p.offset[i] * j->size;
             } else if (filled[i] != p.offset[i]) {
                 /* Fill the whole row's length, for later pieces of it. */
-                int64_t row = j->inner < BLOCK ? j->inner : BLOCK;
-                aril__dtypes[o->dtype].load[j->ctype](b.of[i], o->base, p.offset[i], 0, row);
+                int64_t row = j->inner < j->block ? j->inner : j->block;
+                o->load(b.of[i], o->base, p.offset[i], 0, row);
                 in[i] = b.of[i];
                 filled[i] = p.offset[i];
             }
@@ -218,6 +304,7 @@ static bool choose_feeds(job *j, uint8_t native)
 {
     int last = j->loops.ndim - 1;
     j->inner = last >= 0 ? j->loops.dim[last] : 1;
+    j->block = j->widen ? BLOCK : BLOCK_BYTES / (int64_t)j->size;
     bool rows = j->inner >= 64, simple = true;
     for (int i = 0; i <= j->n_in; i++) {
         operand *o = &j->op[i];
@@ -230,7 +317,7 @@ static bool choose_feeds(job *j, uint8_t native)
             o->feed = same ? DIRECT : LINEAR;
         else if (i < j->n_in && !outer && o->step == 0)
             o->feed = CONSTANT;
-        else if (i < j->n_in && !outer && j->inner <= BLOCK)
+        else if (i < j->n_in && !outer && j->inner <= j->block)
             o->feed = PERIODIC;
         simple = simple && o->feed != STAGED;
         rows = rows && same && (o->step == 1 || (o->step == 0 && i < j->n_in));
@@ -302,18 +389,44 @@ static inline aril_status run_alike(aril__run *r, size_t size)
     return ARIL_OK; /* floating-point formulas cannot fail */
 }
 
+static void set_operand(operand *o, const aril_tensor *t)
+{
+    o->base = aril__base(t);
+    o->offset = t->offset;
+    o->dtype = t->dtype;
+    o->feed = STAGED;
+}
+
+/* How operand i reaches a kernel that computes in the operands' own dtype; `number` has room for
+ * its value. */
+static void set_own_operand(operand *o, const aril_tensor *t, aril_dtype dtype, char *number)
+{
+    const narrow *n = &narrows[dtype];
+    set_operand(o, t);
+    o->load = t->dtype == dtype ? n->load : n->load_truth;
+    o->store = n->store;
+    if (t->dtype == dtype || t->dtype == ARIL_BOOL) return;
+    int64_t value = 0;
+    read_number(t, dtype, &value);
+    aril__dtypes[dtype].store[ARIL__C_I64](number, 0, 1, &value, 1);
+    *o = (operand){ .base = number, .dtype = (uint8_t)dtype, .feed = STAGED, .load = n->load };
+}
+
 static __attribute__((noinline)) aril_status run_any(aril__run *r)
 {
     const double *params = params_of(r);
     aril_tensor *out = r->out[0];
     aril__ctype ctype = aril__dtypes[r->type].ctype;
-    aril__ew_fn *fn = tables[aril__cpu()][ctype][r->op->formula->number];
+    bool own = ctype == ARIL__C_I64 && computes_in_own_dtype(r);
+    int type = own ? narrows[r->type].type : (int)ctype;
+    aril__ew_fn *fn = tables[aril__cpu()][type][r->op->formula->number];
     if (aril__unlikely(!fn))
         return aril__fail(ARIL_ERR_DTYPE, "%s: not defined for %s", r->op->name,
                           aril__dtypes[r->type].name);
     if (aril__unlikely(ctype >= ARIL__C_I64) && may_spoil(r)) return run_aside(r);
     int64_t n = out->numel;
-    uint8_t native = ctype_dtype[ctype];
+    uint8_t native = type_dtype[type];
+    size_t size = aril__dtype_bytes((aril_dtype)native, 1);
     uint8_t result = r->op->formula->rule == ARIL__EW_CMP ? ARIL_BOOL : native;
 
     /* Small, contiguous, of one type and shape: call the kernel directly. */
@@ -323,8 +436,7 @@ static __attribute__((noinline)) aril_status run_any(aril__run *r)
         for (int i = 0; i < r->n_in && direct; i++) {
             const aril_tensor *t = r->in[i];
             direct = !t || (t->dtype == native && t->numel == n && (n == 1 || aril__is_dense(t)));
-            in[i] = t && direct ? aril__base(t) + (size_t)t->offset * (native == ARIL_F32 ? 4 : 8)
-                                : NULL;
+            in[i] = t && direct ? aril__base(t) + (size_t)t->offset * size : NULL;
         }
         if (aril__likely(direct)) {
             int bad = 0;
@@ -334,22 +446,28 @@ static __attribute__((noinline)) aril_status run_any(aril__run *r)
     }
     if (n == 0) return ARIL_OK;
 
+    char number[OPERANDS][8];
     job j = { .fn = fn,
-              .ctype = ctype,
-              .size = aril__dtype_bytes((aril_dtype)native, 1),
+              .size = size,
               .params = params,
               .n_in = r->n_in,
               .loops = aril__loops_of(out->ndim, out->dim),
               .result_dtype = result,
-              .result_size = aril__dtype_bytes((aril_dtype)result, 1) };
+              .result_size = aril__dtype_bytes((aril_dtype)result, 1),
+              .widen = result == ARIL_BOOL && out->dtype != ARIL_BOOL };
     bool over_input = false;
     for (int i = 0; i <= r->n_in; i++) {
         const aril_tensor *t = i < r->n_in ? r->in[i] : out;
         aril__loops_add(&j.loops, t);
         if (!t) continue;
-        j.op[i] = (operand){
-            .base = aril__base(t), .offset = t->offset, .dtype = t->dtype, .feed = STAGED
-        };
+        if (own) {
+            set_own_operand(&j.op[i], t, r->type, number[i]);
+        } else {
+            set_operand(&j.op[i], t);
+            j.op[i].load = aril__dtypes[t->dtype].load[ctype];
+            j.op[i].store = aril__dtypes[t->dtype].store[j.widen ? ARIL__C_I64 : ctype];
+        }
+        if (i == r->n_in && out->dtype == result && result == ARIL_BOOL) j.op[i].store = store_8;
         over_input = over_input || (i < r->n_in && t->storage == out->storage);
     }
     aril__loops_merge(&j.loops, r->n_in);

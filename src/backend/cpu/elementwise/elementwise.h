@@ -13,20 +13,32 @@ enum { ARIL__BAD_DIVISOR = 1, ARIL__BAD_POWER = 2 };
  * when a value is outside the op's domain. */
 typedef void aril__ew_fn(int64_t n, void *out, const void *const *in, const double *p, int *bad);
 
+/* The types that kernels compute in: the compute types, and integers that need no conversion where
+ * all operands have that dtype. */
+typedef enum aril__ew_type {
+    ARIL__EW_BOOL8 = ARIL__C_COUNT,
+    ARIL__EW_U8,
+    ARIL__EW_I8,
+    ARIL__EW_I16,
+    ARIL__EW_I32,
+    ARIL__EW_TYPES
+} aril__ew_type;
+
 /* Indexed by the number of a formula; NULL where a type does not apply. */
-extern aril__ew_fn *const aril__ew_f32[];
-extern aril__ew_fn *const aril__ew_f64[];
-extern aril__ew_fn *const aril__ew_i64[];
-extern aril__ew_fn *const aril__ew_u64[];
+#define ARIL__EW_TABLES(level)                         \
+    extern aril__ew_fn *const aril__ew_f32##level[];   \
+    extern aril__ew_fn *const aril__ew_f64##level[];   \
+    extern aril__ew_fn *const aril__ew_i64##level[];   \
+    extern aril__ew_fn *const aril__ew_u64##level[];   \
+    extern aril__ew_fn *const aril__ew_bool8##level[]; \
+    extern aril__ew_fn *const aril__ew_u8##level[];    \
+    extern aril__ew_fn *const aril__ew_i8##level[];    \
+    extern aril__ew_fn *const aril__ew_i16##level[];   \
+    extern aril__ew_fn *const aril__ew_i32##level[];
+ARIL__EW_TABLES()
 #if ARIL__TARGETS
-extern aril__ew_fn *const aril__ew_f32_avx2[];
-extern aril__ew_fn *const aril__ew_f64_avx2[];
-extern aril__ew_fn *const aril__ew_i64_avx2[];
-extern aril__ew_fn *const aril__ew_u64_avx2[];
-extern aril__ew_fn *const aril__ew_f32_avx512[];
-extern aril__ew_fn *const aril__ew_f64_avx512[];
-extern aril__ew_fn *const aril__ew_i64_avx512[];
-extern aril__ew_fn *const aril__ew_u64_avx512[];
+ARIL__EW_TABLES(_avx2)
+ARIL__EW_TABLES(_avx512)
 #endif
 
 /* The kernel of a formula (ARIL__FORMULA_...) for this machine, or NULL. */
