@@ -2,6 +2,7 @@
 
 #include "aril/create.h"
 #include "aril/math.h"
+#include "core/parallel.h"
 #include "ops/table/apply.h"
 #include "ops/table/element.h"
 #include "ops/shape/copy.h"
@@ -42,12 +43,46 @@ aril_status aril__create_infer(aril__call *c)
 
 /* ---- full ---- */
 
+enum { PATTERN = 64, GRAIN = 256 * 1024 }; /* bytes: written at a time; that pay for a thread */
+
+typedef struct fill_job {
+    char pattern[PATTERN]; /* the element, repeated */
+    char *to;
+    size_t bytes;
+} fill_job;
+
+static void fill_range(void *ctx, int64_t begin, int64_t end)
+{
+    const fill_job *j = ctx;
+    size_t at = (size_t)begin * PATTERN, last = (size_t)end * PATTERN;
+    if (last > j->bytes) last = j->bytes;
+    for (; at + PATTERN <= last; at += PATTERN) memcpy(j->to + at, j->pattern, PATTERN);
+    memcpy(j->to + at, j->pattern, last - at);
+}
+
+/* Fills memory without gaps with one element. */
+static void fill_packed(aril_tensor *out, const void *element)
+{
+    fill_job j = { .bytes = aril__dtype_bytes((aril_dtype)out->dtype, out->numel) };
+    size_t size = aril__dtype_bytes((aril_dtype)out->dtype, 1);
+    for (size_t i = 0; i < PATTERN; i += size) memcpy(j.pattern + i, element, size);
+    j.to = aril__base(out) + (size_t)out->offset * size;
+    aril__parallel_for((int64_t)((j.bytes + PATTERN - 1) / PATTERN), GRAIN / PATTERN, fill_range,
+                       &j);
+}
+
 static void fill(aril_tensor *out, double real, int64_t integer, bool is_integer)
 {
+    aril__ctype c = is_integer ? ARIL__C_I64 : ARIL__C_F64;
+    const void *value = is_integer ? (void *)&integer : (void *)&real;
     if (out->numel == 1) {
-        aril__ctype c = is_integer ? ARIL__C_I64 : ARIL__C_F64;
-        aril__dtypes[out->dtype].store[c](aril__base(out), out->offset, 1,
-                                          is_integer ? (void *)&integer : (void *)&real, 1);
+        aril__dtypes[out->dtype].store[c](aril__base(out), out->offset, 1, value, 1);
+        return;
+    }
+    if (aril__is_packed(out) && aril__dtypes[out->dtype].bits >= 8) {
+        uint64_t element = 0;
+        aril__dtypes[out->dtype].store[c](&element, 0, 1, value, 1);
+        fill_packed(out, &element);
         return;
     }
     aril__storage s = { .data = is_integer ? (void *)&integer : (void *)&real, .bytes = 8 };

@@ -5,6 +5,7 @@
 #include "core/stream.h"
 #include "ops/shape/copy.h"
 #include "ops/elementwise/formula.h"
+#include "ops/elementwise/numbers.h"
 
 #include <string.h>
 
@@ -389,6 +390,26 @@ static inline aril_status run_alike(aril__run *r, size_t size)
     return ARIL_OK; /* floating-point formulas cannot fail */
 }
 
+typedef aril__ew_fn *power_fn(double exponent);
+
+/* The kernel of pow where all elements are raised to one simple power; NULL: that of the table. */
+static aril__ew_fn *kernel_of_power(const aril__run *r, aril__ctype type)
+{
+    static power_fn *const found[ARIL__CPU_LEVELS][2] = {
+        [ARIL__CPU_BASELINE] = { aril__ew_power_f32, aril__ew_power_f64 },
+#if ARIL__TARGETS
+        [ARIL__CPU_AVX2] = { aril__ew_power_f32_avx2, aril__ew_power_f64_avx2 },
+        [ARIL__CPU_AVX512] = { aril__ew_power_f32_avx512, aril__ew_power_f64_avx512 },
+#endif
+    };
+    const aril_tensor *t = r->in[1];
+    if (type > ARIL__C_F64 || t->numel != 1) return NULL;
+    double exponent;
+    aril__dtypes[t->dtype].load[ARIL__C_F64](&exponent, aril__base(t), t->offset, 0, 1);
+    if (type == ARIL__C_F32) exponent = (double)(float)exponent;
+    return found[aril__cpu()][type == ARIL__C_F64](exponent);
+}
+
 static void set_operand(operand *o, const aril_tensor *t)
 {
     o->base = aril__base(t);
@@ -419,7 +440,9 @@ static __attribute__((noinline)) aril_status run_any(aril__run *r)
     aril__ctype ctype = aril__dtypes[r->type].ctype;
     bool own = ctype == ARIL__C_I64 && computes_in_own_dtype(r);
     int type = own ? narrows[r->type].type : (int)ctype;
-    aril__ew_fn *fn = tables[aril__cpu()][type][r->op->formula->number];
+    int formula = r->op->formula->number;
+    aril__ew_fn *fn = formula == ARIL__FORMULA_pow ? kernel_of_power(r, ctype) : NULL;
+    if (!fn) fn = tables[aril__cpu()][type][formula];
     if (aril__unlikely(!fn))
         return aril__fail(ARIL_ERR_DTYPE, "%s: not defined for %s", r->op->name,
                           aril__dtypes[r->type].name);

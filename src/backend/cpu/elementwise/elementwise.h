@@ -35,10 +35,20 @@ typedef enum aril__ew_type {
     extern aril__ew_fn *const aril__ew_i8##level[];    \
     extern aril__ew_fn *const aril__ew_i16##level[];   \
     extern aril__ew_fn *const aril__ew_i32##level[];
+
+/* The kernel that raises to this power, of one input, where there is a faster one than pow's with
+ * the same bits; NULL if not. */
+#define ARIL__EW_POWERS(level)                               \
+    aril__ew_fn *aril__ew_power_f32##level(double exponent); \
+    aril__ew_fn *aril__ew_power_f64##level(double exponent);
+
 ARIL__EW_TABLES()
+ARIL__EW_POWERS()
 #if ARIL__TARGETS
 ARIL__EW_TABLES(_avx2)
+ARIL__EW_POWERS(_avx2)
 ARIL__EW_TABLES(_avx512)
+ARIL__EW_POWERS(_avx512)
 #endif
 
 /* The kernel of a formula (ARIL__FORMULA_...) for this machine, or NULL. */
