@@ -3,7 +3,7 @@
 # Folders of kernels are plain loops that pay when they are vectorised: -O3. Sanitized builds stay at -O1, where
 # unrolled loops with a check at every step take too long to compile.
 set(vectorised_folders backend/cpu backend/onednn data/image)
-set(vectorised_files backend/activation.c core/dtype_convert.c core/move.c core/rng.c)
+set(vectorised_files backend/activation.c core/convert.c core/dtype_convert.c core/move.c core/rng.c)
 
 # Folders of src/ops hold references, which rarely run. But some ops have no other kernel, and a few of those take
 # 10% to 30% more time at -O2: factorizations and determinants, full, fold.

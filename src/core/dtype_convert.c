@@ -6,6 +6,7 @@
    integer dtypes share one function for both, and only floats and u64 distinguish them. */
 #include "core/dtype.h"
 
+#include "core/convert.h"
 #include "core/cpu.h"
 
 #if ARIL__TARGETS
@@ -14,13 +15,7 @@
 
 /* ---- Between natural types and compute types ---- */
 
-static inline int64_t f64_as_i64(double x)
-{
-    if (x != x) return 0;
-    if (x >= 0x1p63) return INT64_MAX;
-    if (x < -0x1p63) return INT64_MIN;
-    return (int64_t)x;
-}
+#define f64_as_i64 aril__f64_to_i64
 
 static inline uint64_t f64_as_u64(double x)
 {

@@ -2,6 +2,7 @@
 
 #include "aril/create.h"
 #include "aril/view.h"
+#include "core/convert.h"
 #include "core/log.h"
 #include "core/loops.h"
 #include "core/move.h"
@@ -32,8 +33,13 @@ static void copy_run(const copy_job *j, int64_t from, int64_t to, int64_t m)
     int last = j->loops.ndim - 1;
     int64_t sf = last < 0 ? 1 : j->loops.stride[0][last],
             st = last < 0 ? 1 : j->loops.stride[1][last];
+    aril_dtype source = (aril_dtype)j->dtype[0], target = (aril_dtype)j->dtype[1];
+    if (sf == 1 && st == 1 && aril__dtypes[source].bits >= 8 && aril__dtypes[target].bits >= 8 &&
+        aril__convert(target, j->base[1] + (size_t)to * (aril__dtypes[target].bits / 8), source,
+                      j->base[0] + (size_t)from * (aril__dtypes[source].bits / 8), m))
+        return;
     uint64_t block[BLOCK];
-    aril__ctype via = aril__dtypes[j->dtype[0]].ctype;
+    aril__ctype via = aril__dtypes[source].ctype;
     for (int64_t at = 0; at < m; at += BLOCK) {
         int64_t n = m - at < BLOCK ? m - at : BLOCK;
         aril__dtypes[j->dtype[0]].load[via](block, j->base[0], from + at * sf, sf, n);
