@@ -350,6 +350,30 @@ TEST(members_that_overlap)
     aril__bytes_free(&b);
 }
 
+/* A member that claims to unpack to 1,000 times its size: refused before any memory is taken. */
+TEST(archives_that_unpack_to_too_much)
+{
+    enum { PACKED = 1 << 20 };
+    char *fill = calloc(1, PACKED);
+    CHECK(fill);
+    aril__zip_writer z = { .file = aril__file_begin(temp_path("net.pt")) };
+    CHECK_INT(aril__zip_add(&z, "x/data/0", fill, PACKED, NULL, 0), ARIL_OK);
+    CHECK_INT(aril__zip_add(&z, "x/data.pkl", "\x80\2}.", 4, NULL, 0), ARIL_OK);
+    CHECK_INT(aril__zip_finish(&z), ARIL_OK);
+    CHECK_INT(aril__file_commit(z.file), ARIL_OK);
+    free(fill);
+    aril__bytes b = { 0 };
+    CHECK_INT(aril__read_file("test", temp_path("net.pt"), 0, &b), ARIL_OK);
+    unsigned char *entry = memmem(b.at, b.n, "PK\1\2", 4);
+    CHECK(entry);
+    entry[10] = 8; /* compressed, to 1000 MB */
+    aril__put_le32(entry + 24, 1000u << 20);
+    CHECK(!open_bytes(b.at, b.n, (aril_weights_opts){ 0 }));
+    CHECK_MSG(strstr(aril_error(), "unpacks to more"), "%s", aril_error());
+    aril_clear_error();
+    aril__bytes_free(&b);
+}
+
 TEST(indexes_that_lead_elsewhere)
 {
     static const char *const paths[] = {

@@ -399,3 +399,31 @@ TEST(checkpoints_of_fastestdet)
         aril_weights_close(w);
     }
 }
+
+/* ---- ONNX ---- */
+
+TEST(initializers_of_a_model)
+{
+    ARIL_SCOPE;
+    ARIL_NO_GRAD;
+    aril_module *m = aril_nn_sequential(aril_nn_linear(4, 3));
+    aril_tensor *x = aril_zeros(ARIL_SHAPE(1, 4), ARIL_F32, aril_cpu());
+    aril_module_eval(m);
+    CHECK_INT(aril_module_export(m, ARIL_LIST(x), temp_path("m.onnx"),
+                                 (aril_export_opts){ .external_data = true }),
+              ARIL_OK);
+    aril_weights *w = aril_weights_open(temp_path("m.onnx"), (aril_weights_opts){ 0 });
+    CHECK_MSG(w, "%s", aril_error());
+    CHECK_STR(aril_weights_kind(w), "ONNX");
+    bool found = false;
+    for (int i = 0; i < aril_weights_count(w); i++) {
+        aril_tensor *t = aril_weights_tensor(w, i), *weight = aril_module_tensor(m, "0.weight");
+        CHECK_MSG(aril_tensor_status(t) == ARIL_OK, "%s", aril_error());
+        if (aril_ndim(t) != 2) continue;
+        if (aril_size(t, 0) == 4) t = aril_transpose(t, 0, 1);
+        found |= aril_item(aril_all(aril_eq(t, weight), ARIL_ALL)) == 1;
+    }
+    CHECK(found);
+    aril_weights_close(w);
+    aril_module_release(m);
+}

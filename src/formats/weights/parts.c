@@ -199,7 +199,7 @@ typedef struct split {
     const char *path;
     const aril_named *t;
     int *in; /* of each tensor, from 0 */
-    int n;     /* parts */
+    int n;   /* parts */
     uint64_t bytes;
 } split;
 
