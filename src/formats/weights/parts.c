@@ -1,6 +1,6 @@
 /* Weights in several files, with an index as Hugging Face writes it:
  *
- *     {"metadata": {"total_size": 123}, "weight_map": {"a.weight": "model-00001-of-00002.safetensors"}} */
+ *     {"metadata": {"total_size": 123}, "weight_map": {"w": "model-00001-of-00002.safetensors"}} */
 #include "aril/dtype.h"
 #include "core/error.h"
 #include "core/memory.h"
