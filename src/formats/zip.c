@@ -157,9 +157,9 @@ void aril__zip_close(aril__zip *z)
     z->n = 0;
 }
 
-aril_status aril__zip_read(const aril__zip *z, int i, aril__bytes *out)
+/* Where the data of a member begin. */
+static aril_status find_data(const aril__zip *z, const aril__zip_member *m, uint64_t *at)
 {
-    const aril__zip_member *m = &z->member[i];
     unsigned char head[HEAD_SIZE];
     aril_status status = aril__source_read(&z->source, m->head, head, sizeof head);
     if (status != ARIL_OK) return status;
@@ -169,9 +169,25 @@ aril_status aril__zip_read(const aril__zip *z, int i, aril__bytes *out)
             ARIL_ERR_UNSUPPORTED,
             "%s: member %s has compression method %d; expected 0 (stored) or 8 (deflate)",
             z->source.name, m->name, m->method);
-    uint64_t at = m->head + HEAD_SIZE + aril__le16(head + 26) + aril__le16(head + 28);
-    if (at > z->source.size || m->packed > z->source.size - at)
+    *at = m->head + HEAD_SIZE + aril__le16(head + 26) + aril__le16(head + 28);
+    if (*at > z->source.size || m->packed > z->source.size - *at)
         return malformed(z, "a member is truncated");
+    return ARIL_OK;
+}
+
+static aril_status check_sum(const aril__zip *z, const aril__zip_member *m, const void *data)
+{
+    if (aril__crc32(0, data, (size_t)m->size) == m->crc) return ARIL_OK;
+    return aril__fail(ARIL_ERR_FORMAT, "%s: member %s is corrupt: its checksum does not match",
+                      z->source.name, m->name);
+}
+
+aril_status aril__zip_read(const aril__zip *z, int i, aril__bytes *out)
+{
+    const aril__zip_member *m = &z->member[i];
+    uint64_t at;
+    aril_status status = find_data(z, m, &at);
+    if (status != ARIL_OK) return status;
     unsigned char *to = aril__bytes_add(out, NULL, (size_t)m->size);
     unsigned char *packed = m->method == 8 ? aril__malloc((size_t)m->packed + 1) : to;
     if (!to || !packed) {
@@ -185,11 +201,23 @@ aril_status aril__zip_read(const aril__zip *z, int i, aril__bytes *out)
                                    (size_t)m->size);
         free(packed);
     }
-    if (status == ARIL_OK && aril__crc32(0, to, (size_t)m->size) != m->crc)
-        status =
-            aril__fail(ARIL_ERR_FORMAT, "%s: member %s is corrupt: its checksum does not match",
-                       z->source.name, m->name);
-    return status;
+    return status == ARIL_OK ? check_sum(z, m, to) : status;
+}
+
+aril_status aril__zip_view(const aril__zip *z, int i, aril__bytes *unpacked, const void **data)
+{
+    const aril__zip_member *m = &z->member[i];
+    uint64_t at;
+    if (z->source.fd >= 0 || m->method != 0) {
+        size_t before = unpacked->n;
+        aril_status status = aril__zip_read(z, i, unpacked);
+        *data = status == ARIL_OK ? unpacked->at + before : NULL;
+        return status;
+    }
+    aril_status status = find_data(z, m, &at);
+    if (status != ARIL_OK) return status;
+    *data = z->source.memory + at;
+    return check_sum(z, m, *data);
 }
 
 /* ---- writing ---- */

@@ -27,6 +27,10 @@ void aril__zip_close(aril__zip *z);
 /* Appends the contents of member i to *out, after verifying the checksum. */
 aril_status aril__zip_read(const aril__zip *z, int i, aril__bytes *out);
 
+/* The same without a copy where the archive is in memory and the member is stored: *data is then a
+ * part of that memory, otherwise of *unpacked. */
+aril_status aril__zip_view(const aril__zip *z, int i, aril__bytes *unpacked, const void **data);
+
 /* Writing: members one after the other, then the central directory. A member has two parts (head,
  * data), either of which may be empty. Errors are those of the file. */
 typedef struct aril__zip_writer {
