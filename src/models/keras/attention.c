@@ -171,7 +171,8 @@ static aril_tensor *projected(const aril_module *self, int w, aril_tensor *x, in
                               int64_t size)
 {
     aril_tensor *y = aril_linear(x, aril__own_at(self, w), aril__own_at(self, w + 1));
-    return aril_transpose(aril_unflatten(y, 2, ARIL_SHAPE(n, size)), 1, 2);
+    if (aril__is_poison(y)) return y;
+    return aril_transpose(aril_reshape(y, ARIL_SHAPE(y->dim[0], -1, n, size)), 1, 2);
 }
 
 static aril_tensor *given(aril_tensor *const *in, int n_in, int by_role, int mask)

@@ -76,7 +76,7 @@ typedef struct keras_layer {
     int n_inner, cap_inner;
     keras_node *node;
     int n_nodes;
-    int first_node;      /* the number that references give the first node: 0, or 1 */
+    int first_node[2];   /* what references call the first node: those of arguments, of outputs */
     keras_ref *in, *out; /* inputs and outputs of a network */
     int n_in, n_out;
     bool ordered;          /* a network whose results are in Keras' order */
@@ -144,11 +144,12 @@ typedef enum keras_want {
 
 /* What becomes of the mask of an input. */
 typedef enum keras_mask {
-    KERAS_MASK_STOP, /* the result has none */
-    KERAS_MASK_PASS, /* it is that of the result */
-    KERAS_MASK_TAKE, /* an input of the layer, after the others; the result has none */
-    KERAS_MASK_BOTH, /* an input, and that of the result */
-    KERAS_MASK_MAKE, /* the module's second result is one */
+    KERAS_MASK_STOP,  /* the result has none */
+    KERAS_MASK_PASS,  /* it is that of the result */
+    KERAS_MASK_TAKE,  /* an input of the layer, after the others; the result has none */
+    KERAS_MASK_BOTH,  /* an input, and that of the result */
+    KERAS_MASK_ALONE, /* the same; in Keras 3 an input only if the layer has no other than one */
+    KERAS_MASK_MAKE,  /* the module's second result is one */
 } keras_mask;
 
 /* The order of its results. */

@@ -91,10 +91,10 @@ static const keras_kind kinds[] = {
     { "Permute", "", PLAIN, 0, aril__keras_permute, KERAS },
     { "RepeatVector", "", PLAIN, 0, aril__keras_repeat_vector, KERAS },
 
-    { "LSTM", CELL, KERAS_WANT_KERAS, KERAS_MASK_BOTH, 0, aril__keras_recurrent, KERAS },
-    { "GRU", CELL, KERAS_WANT_KERAS, KERAS_MASK_BOTH, 0, aril__keras_recurrent, KERAS },
-    { "SimpleRNN", CELL, KERAS_WANT_KERAS, KERAS_MASK_BOTH, 0, aril__keras_recurrent, KERAS },
-    { "Bidirectional", "", KERAS_WANT_KERAS, KERAS_MASK_BOTH, 0, aril__keras_bidirectional, KERAS },
+    { "LSTM", CELL, KERAS_WANT_KERAS, KERAS_MASK_ALONE, 0, aril__keras_recurrent, KERAS },
+    { "GRU", CELL, KERAS_WANT_KERAS, KERAS_MASK_ALONE, 0, aril__keras_recurrent, KERAS },
+    { "SimpleRNN", CELL, KERAS_WANT_KERAS, KERAS_MASK_ALONE, 0, aril__keras_recurrent, KERAS },
+    { "Bidirectional", "", KERAS_WANT_KERAS, KERAS_MASK_ALONE, 0, aril__keras_bidirectional, KERAS },
     { "TimeDistributed", "", STEPS, 0, aril__keras_time_distributed, KERAS },
 
     { "Attention", "scale?use_scale=0 concat_score_weight?score_mode:concat", KERAS_WANT_KERAS, KERAS_MASK_BOTH, 0, aril__keras_attention, KERAS },

@@ -116,11 +116,17 @@ static void snake_case(const char *class, char *out, size_t size)
     out[at] = 0;
 }
 
+/* The class in Python, by which groups are named, where that is another name. */
+static const char *python_class(const char *class)
+{
+    return strcmp(class, "GroupQueryAttention") == 0 ? "GroupedQueryAttention" : class;
+}
+
 /* "dense", then "dense_1": unique among the layers before it. */
 static char *part_name(const keras_layer *parent, const char *class)
 {
     char name[128], text[192];
-    snake_case(class, name, sizeof name);
+    snake_case(python_class(class), name, sizeof name);
     int same = 0;
     for (int i = 0; i < parent->n_inner; i++) same += strcmp(parent->inner[i]->class, class) == 0;
     if (same)

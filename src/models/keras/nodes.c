@@ -146,7 +146,10 @@ static aril_status read_node(const names *n, keras_layer *layer, keras_node *nod
 {
     bool op = layer->kind && layer->kind->make == aril__keras_op;
     if (aril__json_kind(v) == '{') {
-        aril_status s = add_arguments(n, node, NULL, aril__json_get(v, "args"), op);
+        const json *args = aril__json_get(v, "args");
+        aril_status s = ARIL_OK;
+        for (const json *e = args ? args->first : NULL; e && s == ARIL_OK; e = e->next)
+            s = add_arguments(n, node, NULL, e, op);
         return s < 0 ? s : add_keywords(n, node, aril__json_get(v, "kwargs"));
     }
     if (aril__json_kind(v) != '[')
@@ -200,21 +203,22 @@ static aril_status read_ends(const names *n, const json *v, keras_ref **at, int 
     return s;
 }
 
-/* References count the calls of a network that is a layer from 1, where Keras kept its own. */
-static void note_reference(keras_ref r)
+/* Keras counts the calls of a network that is a layer from 1 where it kept a call of its own: in
+ * its lists of outputs always, in arguments depending on its version. `ends`: the former. */
+static void note_reference(keras_ref r, bool ends)
 {
     if (aril__keras_is_network(r.layer->class) && r.node >= r.layer->n_nodes)
-        r.layer->first_node = 1;
+        r.layer->first_node[ends] = 1;
 }
 
-static aril_status check_reference(const names *n, keras_ref r)
+static aril_status settle_reference(const names *n, keras_ref *r, bool ends)
 {
-    if (r.node - r.layer->first_node >= 0 && r.node - r.layer->first_node < r.layer->n_nodes)
-        return ARIL_OK;
+    r->node -= r->layer->first_node[ends];
+    if (r->node >= 0 && r->node < r->layer->n_nodes) return ARIL_OK;
     return aril__fail(ARIL_ERR_FORMAT,
                       "%s: the configuration refers to call %d of layer \"%s\", which is called %d "
                       "times",
-                      n->l->path, r.node, r.layer->name, r.layer->n_nodes);
+                      n->l->path, r->node, r->layer->name, r->layer->n_nodes);
 }
 
 static aril_status settle_references(const names *n)
@@ -224,19 +228,19 @@ static aril_status settle_references(const names *n)
         const keras_layer *net = n->network;
         for (int i = 0; i < net->n_inner; i++)
             for (int k = 0; k < net->inner[i]->n_nodes; k++) {
-                const keras_node *node = &net->inner[i]->node[k];
+                keras_node *node = &net->inner[i]->node[k];
                 for (int a = 0; a < node->n_in && s == ARIL_OK; a++)
                     if (node->in[a].ref.layer && pass == 0)
-                        note_reference(node->in[a].ref);
+                        note_reference(node->in[a].ref, false);
                     else if (node->in[a].ref.layer)
-                        s = check_reference(n, node->in[a].ref);
+                        s = settle_reference(n, &node->in[a].ref, false);
             }
         for (int i = 0; i < net->n_in + net->n_out && s == ARIL_OK; i++) {
-            keras_ref r = i < net->n_in ? net->in[i] : net->out[i - net->n_in];
+            keras_ref *r = i < net->n_in ? &net->in[i] : &net->out[i - net->n_in];
             if (pass == 0)
-                note_reference(r);
+                note_reference(*r, true);
             else
-                s = check_reference(n, r);
+                s = settle_reference(n, r, true);
         }
     }
     return s;

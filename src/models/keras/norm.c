@@ -320,7 +320,8 @@ aril_module *aril__keras_normalization(keras_make *k)
     int axis = 0;
     bool invert = aril__json_bool(aril__json_get(k->config, "invert"), false);
     const json *given = aril__json_get(k->config, "axis");
-    if (given && given->kind != 'n' && one_axis(k, &axis) < 0) return NULL;
+    bool one = given && given->kind != 'n' && !(given->kind == '[' && given->n == 0);
+    if (one && one_axis(k, &axis) < 0) return NULL;
     bool stored = aril__keras_has(k, "mean");
     aril_tensor *mean = stored ? aril__keras_variable(k, "mean")
                                : numbers(aril__json_get(k->config, "mean")),

@@ -68,12 +68,21 @@ static const op_row rows[] = {
     REDUCE("op:Sum", aril_sum),
     REDUCE("op:Max", aril_amax),
     REDUCE("op:Min", aril_amin),
+    REDUCE("op:Any", aril_any),
+    REDUCE("op:All", aril_all),
     OTHER("op:Reshape", RESHAPE),
     OTHER("op:Transpose", TRANSPOSE),
     OTHER("op:ExpandDims", EXPAND),
     OTHER("op:Squeeze", SQUEEZE),
 };
 /* clang-format on */
+
+const keras_kind *aril__keras_op_kind(const char *name)
+{
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        if (strcmp(rows[i].kind.name, name) == 0) return &rows[i].kind;
+    return NULL;
+}
 
 /* Keras 2's names of the same, in a TFOpLambda. */
 static const char *const old_names[][2] = {
@@ -114,17 +123,13 @@ const char *aril__keras_op_name(const json *layer, char *text, size_t size)
         }
         return class;
     }
-    if (strncmp(module, "keras.src.ops", 13) != 0 && strncmp(module, "keras.ops", 9) != 0)
-        return class;
+    /* In .h5 files the module is missing; layers have a dtype, operations do not. */
+    const json *config = aril__json_get(layer, "config");
+    bool op =
+        strncmp(module, "keras.src.ops", 13) == 0 || strncmp(module, "keras.ops", 9) == 0 ||
+        (!*module && !aril__json_get(config, "dtype") && !aril__json_get(config, "trainable"));
     snprintf(text, size, "op:%s", class);
-    return text;
-}
-
-const keras_kind *aril__keras_op_kind(const char *name)
-{
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
-        if (strcmp(rows[i].kind.name, name) == 0) return &rows[i].kind;
-    return NULL;
+    return op && aril__keras_op_kind(text) ? text : class;
 }
 
 /* ---- running ---- */

@@ -193,7 +193,7 @@ static aril_status order_inputs(planner *pl, const keras_layer *layer, int *in, 
 
 static keras_node *node_of(keras_ref r)
 {
-    return &r.layer->node[r.node - r.layer->first_node];
+    return &r.layer->node[r.node];
 }
 
 static int value_of(const planner *pl, keras_ref r)
@@ -249,9 +249,13 @@ static aril_status add_masks(const planner *pl, const keras_layer *layer, call *
 {
     keras_mask rule = layer->kind ? layer->kind->mask : KERAS_MASK_PASS;
     int first = mask_of(pl, c, 0);
-    *passed = rule == KERAS_MASK_PASS || rule == KERAS_MASK_BOTH ? first : -1;
+    *passed =
+        rule == KERAS_MASK_PASS || rule == KERAS_MASK_BOTH || rule == KERAS_MASK_ALONE ? first : -1;
     c->n_total = c->n_all;
-    if (rule == KERAS_MASK_TAKE || rule == KERAS_MASK_BOTH) {
+    bool takes = rule == KERAS_MASK_TAKE || rule == KERAS_MASK_BOTH || rule == KERAS_MASK_ALONE;
+    if (rule == KERAS_MASK_ALONE && pl->l->version >= 3 && c->n_all > 1 && !c->n_masks)
+        takes = false;
+    if (takes) {
         for (int i = 0; i < c->n_all; i++) c->in[c->n_total++] = mask_of(pl, c, i);
         while (c->n_total > c->n_all && c->in[c->n_total - 1] < 0) c->n_total--;
     }
