@@ -66,11 +66,17 @@ static aril_status read_weights(aril__keras_file *f, const aril__zip *z, const c
         return aril__fail(ARIL_ERR_UNSUPPORTED,
                           "%s has no model.weights.h5; sharded and NumPy weights are not supported",
                           path);
-    const void *data;
-    size_t size = (size_t)z->member[at].size;
-    aril_status s = aril__zip_view(z, at, &f->unpacked, &data);
+    const aril__zip_member *m = &z->member[at];
+    const unsigned char *data;
+    uint64_t offset = 0;
+    aril_status s =
+        m->method == 0 ? aril__zip_data(z, at, &offset) : aril__zip_read(z, at, &f->unpacked);
     if (s < 0) return s;
-    f->arrays = aril__hdf5_open_memory(data, size, path);
+    data = m->method == 0 ? z->source.memory + offset : f->unpacked.at;
+    if (m->method == 0 && aril__crc32(0, data, (size_t)m->size) != m->crc)
+        return aril__fail(ARIL_ERR_FORMAT, "%s: %s is corrupt: its checksum does not match", path,
+                          m->name);
+    f->arrays = aril__hdf5_open_memory(data, (size_t)m->size, path);
     return f->arrays ? ARIL_OK : ARIL_ERR_FORMAT;
 }
 
@@ -81,12 +87,9 @@ static aril_status open_archive(aril__keras_file *f, const char *path)
     aril__source source;
     f->mapped = aril__mapped_open("Keras", path);
     if (!f->mapped) return ARIL_ERR_IO;
-    aril_status s =
-        aril__source_memory(&source, aril__mapped_data(f->mapped), aril__mapped_size(f->mapped));
+    aril_status s = aril__source_named(&source, path, aril__mapped_data(f->mapped),
+                                       aril__mapped_size(f->mapped));
     if (s < 0) return s;
-    free(source.name);
-    source.name = aril__strdup(path);
-    if (!source.name) return aril__fail(ARIL_ERR_MEMORY, "out of memory reading %s", path);
     s = aril__zip_open(&z, source);
     if (s < 0) return s;
     s = read_config(f, &z, path);

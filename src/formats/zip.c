@@ -13,6 +13,7 @@ enum {
     END64_SIZE = 56,
     MEMBER_SIZE = 46, /* central directory entry, without name and extra fields */
     HEAD_SIZE = 30,   /* local header, without name and extra fields */
+    LONGEST_PAD = 2 * 64,
 };
 
 static const unsigned char end_mark[] = "PK\5\6", locator_mark[] = "PK\6\7",
@@ -157,9 +158,9 @@ void aril__zip_close(aril__zip *z)
     z->n = 0;
 }
 
-/* Where the data of a member begin. */
-static aril_status find_data(const aril__zip *z, const aril__zip_member *m, uint64_t *at)
+aril_status aril__zip_data(const aril__zip *z, int i, uint64_t *at)
 {
+    const aril__zip_member *m = &z->member[i];
     unsigned char head[HEAD_SIZE];
     aril_status status = aril__source_read(&z->source, m->head, head, sizeof head);
     if (status != ARIL_OK) return status;
@@ -175,18 +176,29 @@ static aril_status find_data(const aril__zip *z, const aril__zip_member *m, uint
     return ARIL_OK;
 }
 
-static aril_status check_sum(const aril__zip *z, const aril__zip_member *m, const void *data)
+aril_status aril__zip_first(const aril__zip *z, int i, void *to, size_t want, size_t *got)
 {
-    if (aril__crc32(0, data, (size_t)m->size) == m->crc) return ARIL_OK;
-    return aril__fail(ARIL_ERR_FORMAT, "%s: member %s is corrupt: its checksum does not match",
-                      z->source.name, m->name);
+    const aril__zip_member *m = &z->member[i];
+    uint64_t at;
+    aril_status status = aril__zip_data(z, i, &at);
+    if (status != ARIL_OK) return status;
+    *got = want < m->size ? want : (size_t)m->size;
+    if (m->method == 0) return aril__source_read(&z->source, at, to, *got);
+    unsigned char *packed = aril__malloc((size_t)m->packed + 1);
+    if (!packed) return no_memory(z);
+    status = aril__source_read(&z->source, at, packed, (size_t)m->packed);
+    if (status == ARIL_OK)
+        status =
+            aril__inflate_first("zip", z->source.name, packed, (size_t)m->packed, to, *got, got);
+    free(packed);
+    return status;
 }
 
 aril_status aril__zip_read(const aril__zip *z, int i, aril__bytes *out)
 {
     const aril__zip_member *m = &z->member[i];
     uint64_t at;
-    aril_status status = find_data(z, m, &at);
+    aril_status status = aril__zip_data(z, i, &at);
     if (status != ARIL_OK) return status;
     unsigned char *to = aril__bytes_add(out, NULL, (size_t)m->size);
     unsigned char *packed = m->method == 8 ? aril__malloc((size_t)m->packed + 1) : to;
@@ -201,23 +213,11 @@ aril_status aril__zip_read(const aril__zip *z, int i, aril__bytes *out)
                                    (size_t)m->size);
         free(packed);
     }
-    return status == ARIL_OK ? check_sum(z, m, to) : status;
-}
-
-aril_status aril__zip_view(const aril__zip *z, int i, aril__bytes *unpacked, const void **data)
-{
-    const aril__zip_member *m = &z->member[i];
-    uint64_t at;
-    if (z->source.fd >= 0 || m->method != 0) {
-        size_t before = unpacked->n;
-        aril_status status = aril__zip_read(z, i, unpacked);
-        *data = status == ARIL_OK ? unpacked->at + before : NULL;
-        return status;
-    }
-    aril_status status = find_data(z, m, &at);
-    if (status != ARIL_OK) return status;
-    *data = z->source.memory + at;
-    return check_sum(z, m, *data);
+    if (status == ARIL_OK && aril__crc32(0, to, (size_t)m->size) != m->crc)
+        status =
+            aril__fail(ARIL_ERR_FORMAT, "%s: member %s is corrupt: its checksum does not match",
+                       z->source.name, m->name);
+    return status;
 }
 
 /* ---- writing ---- */
@@ -238,29 +238,29 @@ static void fields(unsigned char *p, uint32_t crc, uint64_t size, size_t name, s
     aril__put_le16(p + 24, (uint16_t)extra);
 }
 
-aril_status aril__zip_add(aril__zip_writer *w, const char *name, const void *head, size_t head_size,
-                          const void *data, size_t data_size)
+/* One member: its local header with `pad` bytes of an extra field that means nothing. */
+static aril_status add_member(aril__zip_writer *w, const char *name, const void *head,
+                              size_t head_size, const void *data, size_t data_size, size_t pad)
 {
     size_t length = strlen(name);
-    if (length > 60000)
-        return aril__fail(ARIL_ERR_ARG, "a name of %zu bytes is too long for a zip archive",
-                          length);
     uint64_t size = (uint64_t)head_size + data_size, at = aril__file_size(w->file);
     bool wide = size >= UINT32_MAX, far = at >= UINT32_MAX;
     uint32_t crc = aril__crc32(aril__crc32(0, head, head_size), data, data_size);
     unsigned char local[HEAD_SIZE] = { 'P', 'K', 3, 4 },
                   entry[MEMBER_SIZE] = { 'P', 'K', 1, 2, 45, 3 };
-    unsigned char extra[4 + 24] = { 1, 0 };
+    unsigned char extra[4 + 24] = { 1, 0 }, padding[4 + LONGEST_PAD] = { 'F', 'B' };
     size_t n_local = wide ? 20 : 0,
            n_entry = (wide || far ? 4u : 0u) + (wide ? 16u : 0u) + (far ? 8u : 0u);
 
-    fields(local + 4, crc, size, length, n_local);
+    fields(local + 4, crc, size, length, n_local + pad);
     aril__file_write(w->file, local, sizeof local);
     aril__file_write(w->file, name, length);
     aril__put_le64(extra + 4, size);
     aril__put_le64(extra + 12, size);
     aril__put_le16(extra + 2, 16);
     aril__file_write(w->file, extra, n_local);
+    aril__put_le16(padding + 2, (uint16_t)(pad < 4 ? 0 : pad - 4));
+    aril__file_write(w->file, padding, pad);
     aril__file_write(w->file, head, head_size);
     aril_status status = aril__file_write(w->file, data, data_size);
 
@@ -273,6 +273,33 @@ aril_status aril__zip_add(aril__zip_writer *w, const char *name, const void *hea
     aril__bytes_add(&w->list, extra, n_entry);
     w->n++;
     return status;
+}
+
+static aril_status check_length(const char *name)
+{
+    if (strlen(name) <= 60000) return ARIL_OK;
+    return aril__fail(ARIL_ERR_ARG, "a name of %zu bytes is too long for a zip archive",
+                      strlen(name));
+}
+
+aril_status aril__zip_add(aril__zip_writer *w, const char *name, const void *head, size_t head_size,
+                          const void *data, size_t data_size)
+{
+    aril_status status = check_length(name);
+    if (status < 0) return status;
+    return add_member(w, name, head, head_size, data, data_size, 0);
+}
+
+aril_status aril__zip_add_aligned(aril__zip_writer *w, const char *name, const void *data,
+                                  size_t size, size_t alignment)
+{
+    aril_status status = check_length(name);
+    if (status < 0) return status;
+    uint64_t at = aril__file_size(w->file) + HEAD_SIZE + strlen(name);
+    if (size >= UINT32_MAX) at += 20;
+    size_t pad = (size_t)(alignment - at % alignment) % alignment;
+    while (pad && pad < 4) pad += alignment; /* a field has 4 bytes at least */
+    return add_member(w, name, NULL, 0, data, size, pad);
 }
 
 aril_status aril__zip_finish(aril__zip_writer *w)

@@ -27,9 +27,11 @@ void aril__zip_close(aril__zip *z);
 /* Appends the contents of member i to *out, after verifying the checksum. */
 aril_status aril__zip_read(const aril__zip *z, int i, aril__bytes *out);
 
-/* The same without a copy where the archive is in memory and the member is stored: *data is then a
- * part of that memory, otherwise of *unpacked. */
-aril_status aril__zip_view(const aril__zip *z, int i, aril__bytes *unpacked, const void **data);
+/* The offset in the archive at which the data of member i begins, and its checked end. */
+aril_status aril__zip_data(const aril__zip *z, int i, uint64_t *at);
+
+/* Reads up to `want` first bytes of member i without the checksum: *got. */
+aril_status aril__zip_first(const aril__zip *z, int i, void *to, size_t want, size_t *got);
 
 /* Writing: members one after the other, then the central directory. A member has two parts (head,
  * data), either of which may be empty. Errors are those of the file. */
@@ -41,6 +43,9 @@ typedef struct aril__zip_writer {
 
 aril_status aril__zip_add(aril__zip_writer *w, const char *name, const void *head, size_t head_size,
                           const void *data, size_t data_size);
+/* The same, of one part that begins at a multiple of `alignment` bytes of the file. */
+aril_status aril__zip_add_aligned(aril__zip_writer *w, const char *name, const void *data,
+                                  size_t size, size_t alignment);
 aril_status aril__zip_finish(aril__zip_writer *w);
 
 #endif
