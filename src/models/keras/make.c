@@ -161,10 +161,10 @@ aril_status aril__keras_check(const keras_make *k, const char *name, const aril_
         fits = shape.dim[i] < 0 ? t->dim[i] > 0 : t->dim[i] == shape.dim[i];
     if (fits) return ARIL_OK;
     char got[ARIL__SHAPE_TEXT], want[ARIL__SHAPE_TEXT];
-    return aril__keras_fail(
-        k, ARIL_ERR_FORMAT,
-        "its %s is %s in the file, its configuration asks for %s (-1: any size)", name,
-        aril__text(got, t), aril__shape_text(want, shape.ndim, shape.dim));
+    return aril__keras_fail(k, ARIL_ERR_FORMAT,
+                            "its %s is %s in the file, its configuration asks for %s (?: any size)",
+                            name, aril__text(got, t),
+                            aril__shape_text(want, shape.ndim, shape.dim));
 }
 
 aril_status aril__keras_own_shaped(keras_make *k, aril_module *m, const char *name,

@@ -79,7 +79,7 @@ static bool check_inputs(const keras_program *p, int n_in, aril_tensor *const *i
             fits =
                 p->shape[i].dim[k] < 0 || in[i]->dim[k] < 0 || in[i]->dim[k] == p->shape[i].dim[k];
         if (fits) continue;
-        aril__fail(ARIL_ERR_SHAPE, "input \"%s\" is %s, expected %s (-1: any size)", p->name[i],
+        aril__fail(ARIL_ERR_SHAPE, "input \"%s\" is %s, expected %s (?: any size)", p->name[i],
                    aril__text(got, in[i]),
                    aril__shape_text(want, p->shape[i].ndim, p->shape[i].dim));
         return false;

@@ -238,7 +238,7 @@ static aril_status read_options(const keras_make *k, recurrent *r)
     r->state = flag(k, "return_state", false);
     r->backwards = flag(k, "go_backwards", false);
     r->reset_after = flag(k, "reset_after", k->loader->version >= 2);
-    r->zero = flag(k, "zero_output_for_mask", false) && r->sequences;
+    r->zero = flag(k, "zero_output_for_mask", false);
     r->dropout = aril__json_real(aril__json_get(k->config, "dropout"), 0);
     if (k->rank != 3)
         return aril__keras_fail(k, ARIL_ERR_FORMAT, "its input has %d dimensions, expected 3",
