@@ -125,9 +125,9 @@ const char *aril__keras_op_name(const json *layer, char *text, size_t size)
     }
     /* In .h5 files the module is missing; layers have a dtype, operations do not. */
     const json *config = aril__json_get(layer, "config");
-    bool op =
-        strncmp(module, "keras.src.ops", 13) == 0 || strncmp(module, "keras.ops", 9) == 0 ||
-        (!*module && !aril__json_get(config, "dtype") && !aril__json_get(config, "trainable"));
+    bool op = strncmp(module, "keras.src.ops", 13) == 0 || strncmp(module, "keras.ops", 9) == 0 ||
+              (!*module && !aril__json_get(config, "dtype") &&
+               !aril__json_get(config, "trainable") && !aril__json_get(config, "target_shape"));
     snprintf(text, size, "op:%s", class);
     return op && aril__keras_op_kind(text) ? text : class;
 }
