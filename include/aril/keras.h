@@ -5,9 +5,9 @@
  *     aril_tensor *scores = aril_forward(net, images); // [N,3,224,224]
  *
  * The network is built from the configuration in the file: Sequential and Functional models, also
- * nested, with shared layers, several inputs and several outputs, of Keras 2 and Keras 3. The result
- * is an ordinary module: it trains, compiles and exports like any other. docs/keras.md lists the
- * layers. A layer that is not supported, such as Lambda, is an error that names all such layers. */
+ * nested, with shared layers, several inputs and several outputs, of Keras 2 and Keras 3. The
+ * result is an ordinary module: it trains, compiles and exports like any other. docs/keras.md lists
+ * the layers. A layer that is not supported, such as Lambda, is an error that names all of them. */
 #ifndef ARIL_KERAS_H
 #define ARIL_KERAS_H
 
@@ -20,8 +20,8 @@ typedef struct aril_keras_opts {
      * dimensions are [N,C,H,W] and [N,C,D,H,W]. Others are as in Keras either way: [N,T,F] is a
      * sequence. */
     bool channels_last;
-    /* A file of the weights: .weights.h5, or .h5. Then `path` may be a JSON file that model.to_json()
-     * wrote. NULL: those in the file itself. */
+    /* A file of the weights: .weights.h5, or .h5. Then `path` may be a JSON file, written by
+     * model.to_json(). NULL: those in the file itself. */
     const char *weights;
     aril_device device; /* where to put parameters and buffers; default: the CPU */
 } aril_keras_opts;

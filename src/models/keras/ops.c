@@ -21,13 +21,32 @@ typedef struct op_row {
     aril_tensor *(*reduce)(aril_tensor *x, aril_axes axes);
 } op_row;
 
-/* clang-format off */
-#define KIND(name, want, mask, gives) { name, "", want, mask, 0, aril__keras_op, gives }
-#define ONE(name, fn)     { KIND(name, KERAS_WANT_ANY, KERAS_MASK_STOP, KERAS_GIVES_SAME), UNARY, fn, NULL, NULL }
-#define TWO(name, fn)     { KIND(name, KERAS_WANT_KERAS, KERAS_MASK_STOP, KERAS_GIVES_KERAS), BINARY, NULL, fn, NULL }
-#define EACH(name, fn)    { KIND(name, KERAS_WANT_ANY, KERAS_MASK_STOP, KERAS_GIVES_SAME), BINARY, NULL, fn, NULL }
-#define REDUCE(name, fn)  { KIND(name, KERAS_WANT_KERAS, KERAS_MASK_STOP, KERAS_GIVES_KERAS), REDUCTION, NULL, NULL, fn }
-#define OTHER(name, form) { KIND(name, KERAS_WANT_KERAS, KERAS_MASK_STOP, KERAS_GIVES_KERAS), form, NULL, NULL, NULL }
+#define KIND(name, want, gives)                                   \
+    {                                                             \
+        name, "", want, KERAS_MASK_STOP, 0, aril__keras_op, gives \
+    }
+#define OF_ANY(name)   KIND(name, KERAS_WANT_ANY, KERAS_GIVES_SAME)
+#define OF_KERAS(name) KIND(name, KERAS_WANT_KERAS, KERAS_GIVES_KERAS)
+#define ONE(name, fn)                       \
+    {                                       \
+        OF_ANY(name), UNARY, fn, NULL, NULL \
+    }
+#define TWO(name, fn)                          \
+    {                                          \
+        OF_KERAS(name), BINARY, NULL, fn, NULL \
+    }
+#define EACH(name, fn)                       \
+    {                                        \
+        OF_ANY(name), BINARY, NULL, fn, NULL \
+    }
+#define REDUCE(name, fn)                          \
+    {                                             \
+        OF_KERAS(name), REDUCTION, NULL, NULL, fn \
+    }
+#define OTHER(name, form)                      \
+    {                                          \
+        OF_KERAS(name), form, NULL, NULL, NULL \
+    }
 
 static const op_row rows[] = {
     EACH("op:Add", aril_add),
@@ -75,7 +94,6 @@ static const op_row rows[] = {
     OTHER("op:ExpandDims", EXPAND),
     OTHER("op:Squeeze", SQUEEZE),
 };
-/* clang-format on */
 
 const keras_kind *aril__keras_op_kind(const char *name)
 {
