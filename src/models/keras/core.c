@@ -39,16 +39,18 @@ static const aril__layer activated_layer = {
     .base = { .size = sizeof(dense), .type = "Dense", .forward = dense_forward }
 };
 
-/* Inputs that are flattened images come in channels-first order: the rows of the kernel follow. */
-static aril_tensor *reordered(const keras_value *in, aril_tensor *kernel)
+/* [in,out] as [out,in]. Inputs that are flattened images come in channels-first order, which the
+ * columns follow. One copy in all: kernels after a Flatten are the largest of a network. */
+static aril_tensor *turned(const keras_make *k, aril_tensor *kernel)
 {
-    aril_shape split = in->flat;
-    aril_axes axes = { .n = split.ndim + 1, .axis = { split.ndim - 1 } };
-    for (int i = 1; i < split.ndim; i++) axes.axis[i] = i - 1;
-    axes.axis[split.ndim] = split.ndim;
+    if (k->order != KERAS_FLATTEN) return aril_t(kernel);
+    aril_shape split = k->in[0].flat;
+    int n = split.ndim;
+    aril_axes axes = { .n = n + 1, .axis = { n, n - 1 } };
+    for (int i = 2; i <= n; i++) axes.axis[i] = i - 2;
     split.dim[split.ndim++] = kernel->dim[1];
     aril_tensor *t = aril_permute(aril_reshape(kernel, split), axes);
-    return aril_reshape(t, aril_shape_of(kernel));
+    return aril_reshape(t, ARIL_SHAPE(kernel->dim[1], kernel->dim[0]));
 }
 
 aril_module *aril__keras_dense(keras_make *k)
@@ -62,11 +64,10 @@ aril_module *aril__keras_dense(keras_make *k)
     if (!kernel ||
         aril__keras_check(k, "kernel", kernel, ARIL_SHAPE(features < 0 ? -1 : features, units)) < 0)
         return NULL;
-    if (k->order == KERAS_FLATTEN) kernel = reordered(&k->in[0], kernel);
     aril_module *m = aril__keras_module(k, activation.fn ? &activated_layer : &plain_layer);
     if (!m) return NULL;
     ((dense *)aril_module_data(m))->activation = activation;
-    s = aril__keras_own(k, m, "kernel", aril_t(kernel));
+    s = aril__keras_own(k, m, "kernel", turned(k, kernel));
     if (s == ARIL_OK) s = aril__keras_own_shaped(k, m, "bias", ARIL_SHAPE(units));
     return aril__keras_made(m, s);
 }
