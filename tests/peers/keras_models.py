@@ -105,7 +105,7 @@ def randomize(model, seed):
             r.normal(size=w.shape).astype(np.float32) * 0.3
         if "variance" in path_of(w) or "gamma" in path_of(w):
             v = np.abs(v) + 0.5
-        if "normalization" in path_of(w) and path_of(w).endswith(("mean", "variance", "count")) and "moving" not in path_of(w):
+        if path_of(w).split("/")[-1] in ("mean", "variance", "count"):
             continue  # Normalization computed others from them
         w.assign(v)
 

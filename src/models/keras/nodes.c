@@ -126,7 +126,8 @@ static aril_status add_arguments(const names *n, keras_node *node, const char *r
     return constants && aril__json_kind(v) != 'n' ? add_argument(n, node, a) : ARIL_OK;
 }
 
-static aril_status add_keywords(const names *n, keras_node *node, const json *keywords)
+/* Operands of an operation are the same by keyword as by position. */
+static aril_status add_keywords(const names *n, keras_node *node, const json *keywords, bool op)
 {
     if (aril__json_kind(keywords) != '{') return ARIL_OK;
     node->keywords = keywords;
@@ -136,7 +137,7 @@ static aril_status add_keywords(const names *n, keras_node *node, const json *ke
         for (const json *m = e->first; masks && m && s == ARIL_OK; m = m->next)
             s = m->kind == 'n' ? add_argument(n, node, (keras_argument){ .role = e->key })
                                : add_arguments(n, node, e->key, m, false);
-        if (!masks) s = add_arguments(n, node, e->key, e, false);
+        if (!masks) s = add_arguments(n, node, op ? NULL : e->key, e, false);
     }
     return s;
 }
@@ -150,20 +151,20 @@ static aril_status read_node(const names *n, keras_layer *layer, keras_node *nod
         aril_status s = ARIL_OK;
         for (const json *e = args ? args->first : NULL; e && s == ARIL_OK; e = e->next)
             s = add_arguments(n, node, NULL, e, op);
-        return s < 0 ? s : add_keywords(n, node, aril__json_get(v, "kwargs"));
+        return s < 0 ? s : add_keywords(n, node, aril__json_get(v, "kwargs"), op);
     }
     if (aril__json_kind(v) != '[')
         return aril__fail(ARIL_ERR_FORMAT, "%s: the inbound_nodes of layer \"%s\" are broken",
                           n->l->path, layer->name);
     if (is_reference(v)) { /* the call of an op of Keras 2 */
         aril_status s = add_arguments(n, node, NULL, v, op);
-        return s < 0 ? s : add_keywords(n, node, aril__json_at(v, 3));
+        return s < 0 ? s : add_keywords(n, node, aril__json_at(v, 3), op);
     }
     aril_status s = ARIL_OK;
     for (const json *e = v->first; e && s == ARIL_OK; e = e->next)
         s = add_arguments(n, node, NULL, e, op);
     for (const json *e = v->first; e && s == ARIL_OK && !node->keywords; e = e->next)
-        s = add_keywords(n, node, aril__json_at(e, 3));
+        s = add_keywords(n, node, aril__json_at(e, 3), op);
     return s;
 }
 
