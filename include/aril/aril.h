@@ -18,6 +18,7 @@
 #include "aril/graph.h"
 #include "aril/history.h"
 #include "aril/init.h"
+#include "aril/keras.h"
 #include "aril/log.h"
 #include "aril/memory.h"
 #include "aril/metrics.h"

@@ -1,4 +1,4 @@
-/* Inspecting HDF5 files. */
+/* Inspecting HDF5 files, and files of many arrays that stay open. */
 #ifndef ARIL_FORMATS_HDF5_H
 #define ARIL_FORMATS_HDF5_H
 
@@ -8,5 +8,38 @@
  * it cannot be opened)? */
 bool aril__hdf5_opens(const char *path);
 bool aril__hdf5_has(const char *path, const char *name);
+
+/* ---- an open file: its arrays of numbers, in all groups, and its text attributes ---- */
+
+typedef struct aril__hdf5 aril__hdf5;
+
+/* Opens a file, or the image of one in memory, which must stay unchanged until it is closed. `name`
+ * names it in messages. NULL, with an error, on failure. */
+aril__hdf5 *aril__hdf5_open(const char *path);
+aril__hdf5 *aril__hdf5_open_memory(const void *data, size_t size, const char *name);
+void aril__hdf5_close(aril__hdf5 *f); /* NULL is allowed */
+
+/* The number of arrays; the full name ("group/x"), dtype and shape of the i-th, sorted by name; the
+ * index of the array with a name (-1: there is none). */
+int aril__hdf5_count(const aril__hdf5 *f);
+const char *aril__hdf5_array_name(const aril__hdf5 *f, int i);
+aril_dtype aril__hdf5_array_dtype(const aril__hdf5 *f, int i);
+aril_shape aril__hdf5_array_shape(const aril__hdf5 *f, int i);
+int aril__hdf5_find(const aril__hdf5 *f, const char *name);
+
+/* Reads the i-th array, owned by the scope. */
+aril_tensor *aril__hdf5_array(const aril__hdf5 *f, int i);
+
+/* A list of strings, freed with aril__hdf5_texts_free. */
+typedef struct aril__hdf5_texts {
+    int n;
+    char **at;
+} aril__hdf5_texts;
+
+/* Reads a text attribute of a group ("/": the file itself), of one string or many. An attribute
+ * that is missing or empty has none; one that is not text is an error. */
+aril_status aril__hdf5_attribute(const aril__hdf5 *f, const char *group, const char *attribute,
+                                 aril__hdf5_texts *out);
+void aril__hdf5_texts_free(aril__hdf5_texts *t);
 
 #endif
