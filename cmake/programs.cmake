@@ -68,6 +68,12 @@ foreach(language ${test_languages})
     endforeach()
 endforeach()
 
+# A server for downloads runs beside them.
+
+if(TARGET test_download)
+    target_compile_definitions(test_download PRIVATE ARIL_TEST_SOURCE="${PROJECT_SOURCE_DIR}")
+endif()
+
 # The generator of CUDA source needs no CUDA.
 
 target_sources(test_fused_source PRIVATE ${PROJECT_SOURCE_DIR}/src/backend/cuda/fused/source.c
