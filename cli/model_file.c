@@ -36,9 +36,9 @@ bool shape_read(const char *text, aril_shape *shape)
 
 const char *const *model_names(void)
 {
-    static const char *names[64];
+    static const char *names[256];
     int n = 0;
-    for (; n < aril_zoo_count() && n < 63; n++) names[n] = aril_zoo_at(n)->name;
+    for (; n < aril_zoo_count() && n < 255; n++) names[n] = aril_zoo_at(n)->name;
     names[n] = NULL;
     return names;
 }

@@ -363,7 +363,9 @@ aril_status aril__add_parameter(aril_module *m, const char *name, aril_shape sha
 {
     ARIL_SCOPE;
     ARIL__PLAIN;
-    return add_made(m, name, aril_empty(shape, m->dtype, m->device), ARIL__PARAMETER);
+    aril_tensor *t = aril__sketching() ? aril__sketched(shape, m->dtype, m->device)
+                                       : aril_empty(shape, m->dtype, m->device);
+    return add_made(m, name, t, ARIL__PARAMETER);
 }
 
 aril_status aril__add_optional(aril_module *m, const char *name, aril_shape shape, bool absent)
@@ -386,7 +388,7 @@ aril_status aril__add_buffer(aril_module *m, const char *name, aril_shape shape,
 
 void aril__fill_fan(aril_tensor *t, int64_t fan)
 {
-    if (!t) return;
+    if (!t || aril__sketching()) return;
     ARIL_SCOPE;
     ARIL_NO_GRAD;
     double bound = fan > 0 ? 1 / sqrt((double)fan) : 0;
@@ -395,7 +397,7 @@ void aril__fill_fan(aril_tensor *t, int64_t fan)
 
 void aril__fill_number(aril_tensor *t, double value)
 {
-    if (!t) return;
+    if (!t || aril__sketching()) return;
     ARIL_SCOPE;
     ARIL_NO_GRAD;
     aril_fill_(t, value);

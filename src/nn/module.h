@@ -143,6 +143,17 @@ aril_device aril__module_device(const aril_module *m);
 /* Where modules create their parameters until they are moved or built: the CPU. Tests change it. */
 extern aril_device aril__new_modules_on;
 
+/* While a thread sketches, parameters have shapes but no memory of their own, and are not
+ * initialized: what a network costs can be told without allocating its weights. Returns what was
+ * set before. */
+bool aril__sketch(bool on);
+bool aril__sketching(void);
+aril_tensor *aril__sketched(aril_shape shape, aril_dtype dtype, aril_device device);
+
+/* FLOPs of m, which was created in a sketch or is built, for inputs of this shape, in evaluation:
+ * no operation runs, and only shapes are inferred. */
+aril_status aril__sketch_flops(aril_module *m, aril_shape input, aril_dtype dtype, double *flop);
+
 /* Creates an uninitialized parameter or buffer of this shape, in m's dtype and on its device. */
 aril_status aril__add_parameter(aril_module *m, const char *name, aril_shape shape);
 /* An optional bias or scale. */
@@ -156,6 +167,12 @@ aril_status aril__add_buffer(aril_module *m, const char *name, aril_shape shape,
  * ignored. */
 void aril__fill_fan(aril_tensor *t, int64_t fan);
 void aril__fill_number(aril_tensor *t, double value);
+
+/* The activation that a layer applies, unless hooks need to see its input and result; 0: none. */
+static inline aril_activation aril__activation_of(const aril_module *m)
+{
+    return !m->hooks && m->layer ? m->layer->activation : ARIL_NO_ACTIVATION;
+}
 
 /* The size of an axis of the first input; an error when the size or the axis is unknown. */
 aril_status aril__input_size(const aril_tensor *x, int axis, int64_t *size);
