@@ -1,10 +1,11 @@
 #include "commands.h"
 #include "model_file.h"
+#include "zoo_weights.h"
 
 #include <string.h>
 
 typedef struct options {
-    bool json;
+    bool json, offline, quiet;
 } options;
 
 /* "25.6 M" */
@@ -63,10 +64,8 @@ static void print_json_entry(const aril_zoo_entry *e, const aril_cost *cost, boo
     printf(", \"present\": %s}", aril_zoo_weights_path(e, path, sizeof path) ? "true" : "false");
 }
 
-static int run(void *values, int n, char **argument)
+static int list(const options *o)
 {
-    (void)n, (void)argument;
-    const options *o = values;
     if (o->json)
         printf("[");
     else
@@ -88,19 +87,71 @@ static int run(void *values, int n, char **argument)
     return EXIT_DONE;
 }
 
+static int run(void *values, int n, char **argument)
+{
+    const options *o = values;
+    if (n == 0) return list(o);
+    const char *what = argument[0];
+    if (strcmp(what, "where") == 0) return zoo_where(n - 1, argument + 1);
+    bool get = strcmp(what, "get") == 0;
+    if (!get && strcmp(what, "rm") != 0) {
+        fprintf(stderr, "aril zoo: expected get, where or rm, got '%s'\n", what);
+        return EXIT_USAGE;
+    }
+    if (n == 1) {
+        fprintf(stderr, "aril zoo %s: expected the name of a network\n", what);
+        return EXIT_USAGE;
+    }
+    return get ? zoo_get(n - 1, argument + 1, o->offline, o->quiet)
+               : zoo_remove(n - 1, argument + 1, o->quiet);
+}
+
+/* For completion. */
+static const char *const *words(void)
+{
+    enum { WORDS = 300 };
+    static const char *names[WORDS] = { "get", "where", "rm" };
+    int n = 3;
+    for (const char *const *name = model_names(); *name && n < WORDS - 1; name++)
+        names[n++] = *name;
+    return names;
+}
+
 static const option table[] = {
-    { .name = "json", OPTION_AT(json), .help = "print JSON" },
+    { .name = "json", OPTION_AT(json), .help = "print the list as JSON" },
+    { .name = "offline",
+      OPTION_AT(offline),
+      .help = "get: do not connect; say which file to put where, if it is missing" },
+    { .name = "quiet", OPTION_AT(quiet), .help = "get, rm: print errors only" },
+    { 0 },
+};
+
+static const example examples[] = {
+    { "aril zoo get resnet18", "download the published weights, or resume their download" },
+    { "aril zoo where", "what is in the cache" },
+    { "aril zoo rm resnet18", "remove it from the cache" },
     { 0 },
 };
 
 const command command_zoo = {
     .name = "zoo",
-    .summary = "list the networks that have a name",
-    .about = "Below the title and the year of its publication, each network has a line: name, "
-             "parameters, FLOPs of a forward pass of one sample (2 for each multiply-add), the "
-             "default input shape, whether there are published weights (\"web\", or \"here\" if "
-             "they are in the cache), and a description. `aril show NAME` prints the layers.",
+    .summary = "list the networks that have a name, download their weights",
+    .arguments = "[get NAME... | where [NAME...] | rm NAME...]",
+    .about =
+        "Below the title and the year of its publication, each network has a line: name, "
+        "parameters, FLOPs of a forward pass of one sample (2 for each multiply-add), the "
+        "default input shape, whether there are published weights (\"web\", or \"here\" if "
+        "they are in the cache), and a description. `aril show NAME` prints the layers.\n\n"
+        "`aril zoo get` downloads the published weights of networks to the cache: $ARIL_CACHE, "
+        "or aril in $XDG_CACHE_HOME (~/.cache). Their hashes are checked, and what was "
+        "interrupted is resumed. `aril zoo where` shows the files in the cache, `aril zoo rm` "
+        "removes them.\n\n"
+        "With ARIL_OFFLINE=1 nothing is downloaded. ARIL_ZOO_MIRROR is a URL to download from "
+        "instead of the publishers' servers; files have the same names there as in the cache.",
     .options = table,
+    .examples = examples,
     .size = sizeof(options),
+    .max = -1,
+    .choices = words,
     .run = run
 };

@@ -286,7 +286,7 @@ set(script_environment
     ARIL_VERSION=${PROJECT_VERSION} CC=${CMAKE_C_COMPILER} CXX=${CMAKE_CXX_COMPILER}
     CMAKE=${CMAKE_COMMAND})
 if(NOT ARIL_SANITIZE)
-    foreach(name includes rooms layout exports declared install files doc_code bench command deps make
+    foreach(name includes rooms layout exports declared install files doc_code bench command zoo_get deps make
             reference doc_names doc_diffs wrong_calls cuda_rows
             headers-gcc headers-clang api-gcc api-clang numbers-gcc numbers-clang)
         string(REPLACE "-" ";" command ${name}) # the script, and which compiler it tries

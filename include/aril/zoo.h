@@ -41,7 +41,7 @@ typedef struct aril_preprocess {
 /* Published weights. */
 typedef struct aril_zoo_weights {
     const char *url; /* NULL: none */
-    /* SHA-256 of the file in hexadecimal digits, or the first of them. */
+    /* SHA-256 of the file in hexadecimal digits, or the first of them. NULL: the server tells it. */
     const char *sha256;
 } aril_zoo_weights;
 
@@ -94,8 +94,7 @@ ARIL_API aril_status aril_zoo_cost(const aril_zoo_entry *e, aril_zoo_opts opts, 
 ARIL_API aril_transform *aril_zoo_transform(const aril_zoo_entry *e, aril_shape input);
 
 /* The path of a network's published weights in the cache, written to buf; false if they are not
- * there. Sets no error. The cache is the folder ARIL_CACHE, or aril in the user's cache folder
- * (XDG_CACHE_HOME, else ~/.cache); a file has the name that its URL ends with. */
+ * there. Sets no error. `published.h` tells where the cache is, and downloads to it. */
 ARIL_API bool aril_zoo_weights_path(const aril_zoo_entry *e, char *buf, size_t size);
 
 /* The name of class i, such as "Samoyed"; NULL if it has none. */

@@ -42,10 +42,14 @@ typedef struct download {
 static const char *by_hand(const download *d, char *text, size_t size)
 {
     char bytes[32] = "";
-    int64_t total = d->total > 0 ? d->total : d->opts.size;
+    bool exact = d->total > 0;
+    int64_t total = exact ? d->total : d->opts.size;
     if (total > 0) aril__bytes_text(bytes, sizeof bytes, (double)total);
     snprintf(text, size, "download %s%s%s%s by other means and save it as %s", d->url,
-             *bytes ? " (" : "", bytes, *bytes ? ")" : "", d->path);
+             !*bytes ? ""
+             : exact ? " ("
+                     : " (about ",
+             bytes, *bytes ? ")" : "", d->path);
     return text;
 }
 

@@ -126,19 +126,24 @@ static aril_module *gpt2(const aril_zoo_entry *e, const aril_zoo_opts *o)
     return aril__with(m, "ln_f", aril_nn_layer_norm(c->width));
 }
 
-#define GPT2(net, millions, ...)                                                      \
-    {                                                                                 \
-        .name = net, .family = "gpt2",                                                \
-        .paper = "Language Models are Unsupervised Multitask Learners", .year = 2019, \
-        ARIL__TOKENS(1024), .classes = 50257, .make = gpt2,                           \
-        .config = &(const config){ __VA_ARGS__ },                                     \
-        .about = "GPT-2 of " millions " million parameters"                           \
+#define GPT2(net, millions, revision, hash, ...)                                                \
+    {                                                                                           \
+        .name = net, .family = "gpt2",                                                          \
+        .paper = "Language Models are Unsupervised Multitask Learners", .year = 2019,           \
+        ARIL__TOKENS(1024), .classes = 50257, .make = gpt2,                                     \
+        .config = &(const config){ __VA_ARGS__ },                                               \
+        .weights = { .url = "https://huggingface.co/openai-community/" net "/resolve/" revision \
+                            "/model.safetensors",                                               \
+                     .sha256 = hash },                                                          \
+        .about = "GPT-2 of " millions " million parameters"                                     \
     }
 
 const aril_zoo_entry aril__zoo_gpt2[] = {
-    GPT2("gpt2", "124", 12, 12, 768),
-    GPT2("gpt2-medium", "355", 24, 16, 1024),
-    GPT2("gpt2-large", "774", 36, 20, 1280),
-    GPT2("gpt2-xl", "1558", 48, 25, 1600),
+    GPT2("gpt2", "124", "607a30d783dfa663caf39e06633721c8d4cfcd7e",
+         "248dfc3911869ec493c76e65bf2fcf7f615828b0254c12b473182f0f81d3a707", 12, 12, 768),
+    GPT2("gpt2-medium", "355", "6dcaa7a952f72f9298047fd5137cd6e4f05f41da", NULL, 24, 16, 1024),
+    GPT2("gpt2-large", "774", "32b71b12589c2f8d625668d2335a01cac3249519", NULL, 36, 20, 1280),
+    GPT2("gpt2-xl", "1558", "15ea56dee5df4983c59b2538573817e1667135e2",
+         "0f8b28eb05a8075f48b61b6f35332978c74fc7763fa9fb4051a1c30511736a6a", 48, 25, 1600),
     { 0 },
 };

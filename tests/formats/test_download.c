@@ -350,7 +350,7 @@ TEST(failures_say_what_to_do)
     const char *to = temp_path("data");
     for (int i = 0; i < 4; i++) {
         CHECK_INT(get(cases[i].path, to, (aril__download_opts){ .size = 102400 }), ARIL_ERR_IO);
-        snprintf(advice, sizeof advice, "download %s (100 KB) by other means and save it as %s",
+        snprintf(advice, sizeof advice, "download %s (about 100 KB) by other means and save it as %s",
                  url_of(cases[i].path), to);
         CHECK(says(cases[i].what) && says(advice));
         CHECK_INT(temp_count(), 0);
