@@ -207,7 +207,7 @@ void results_load_best(model_file *m, const char *folder)
 {
     char path[4096];
     snprintf(path, sizeof path, "%s/model.safetensors", folder);
-    aril_load_weights(m->net, path, (aril_load_state_opts){ 0 });
+    aril_load_weights(m->net, path, (aril_load_weights_opts){ 0 });
 }
 
 void results_draw(model_file *m, const aril_history *h, aril_dataset *test, const char *folder,

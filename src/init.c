@@ -5,12 +5,22 @@
 #include "core/device.h"
 #include "core/profile.h"
 #include "core/thread.h"
+#include "formats/weights/weights.h"
 #include "nn/module.h"
 #include "ops/table/apply.h"
 #include "ops/elementwise/formula.h"
 #include "ops/table/plans.h"
 #include "ops/table/rows.h"
 #include "ops/table/tuning.h"
+
+/* The readers of weights. An archive that holds nothing but arrays is NumPy's, whatever else it could
+ * be. */
+const aril__weights_kind *const aril__weights_kinds[] = {
+    &aril__safetensors_weights,
+    &aril__npz_weights,
+    &aril__npy_weights,
+    NULL,
+};
 
 void aril__library_start(void)
 {

@@ -44,6 +44,7 @@
 #include "aril/tensorboard.h"
 #include "aril/train.h"
 #include "aril/value.h"
+#include "aril/weights.h"
 #include "aril/zoo.h"
 
 #endif

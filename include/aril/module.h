@@ -185,21 +185,12 @@ ARIL_API void aril_module_reset(aril_module *m);
 
 /* Copies the values of `from` into the parameters and saved buffers of the same name and shape.
  * With `partial`, names missing on either side are skipped; otherwise they are an error that lists
- * them. Everything is checked before the first write. */
+ * them. Everything is checked before the first write. aril/weights.h does the same from files. */
 typedef struct aril_load_state_opts {
     bool partial;
 } aril_load_state_opts;
 ARIL_API aril_status aril_load_state(aril_module *m, const aril_named *from,
                                      aril_load_state_opts opts);
-
-/* ---- files ---- */
-
-/* Writes the parameters and saved buffers to a safetensors file, under their names, readable by
- * PyTorch and others. Atomic: the old file stays until the new one is complete. */
-ARIL_API aril_status aril_save(aril_module *m, const char *path);
-
-/* aril_load_state from such a file, also one written from PyTorch. On failure m is unchanged. */
-ARIL_API aril_status aril_load_weights(aril_module *m, const char *path, aril_load_state_opts opts);
 
 /* ---- hooks ---- */
 

@@ -120,6 +120,29 @@ aril_status aril__inflate(const char *what, const char *name, const void *data, 
     return status;
 }
 
+aril_status aril__inflate_first(const char *what, const char *name, const void *data, size_t size,
+                                void *to, size_t want, size_t *got)
+{
+    const unsigned char *in = data;
+    z_stream z = { 0 };
+    *got = 0;
+    if (inflateInit2(&z, -15) != Z_OK) return no_memory(what, name);
+    int rc = Z_OK;
+    z.next_out = to;
+    z.avail_out = (uInt)want;
+    while (rc == Z_OK && z.avail_out > 0) {
+        feed(&z, &in, &size);
+        rc = inflate(&z, Z_NO_FLUSH);
+    }
+    bool good = rc == Z_STREAM_END || (rc == Z_OK && z.avail_out == 0);
+    *got = want - z.avail_out;
+    aril_status status = good                ? ARIL_OK
+                         : rc == Z_MEM_ERROR ? no_memory(what, name)
+                                             : corrupt(what, name, &z);
+    inflateEnd(&z);
+    return status;
+}
+
 #else
 
 static aril_status absent(const char *what, const char *name)
@@ -141,6 +164,13 @@ aril_status aril__inflate(const char *what, const char *name, const void *data, 
                           void *to, size_t want)
 {
     (void)data, (void)size, (void)to, (void)want;
+    return absent(what, name);
+}
+
+aril_status aril__inflate_first(const char *what, const char *name, const void *data, size_t size,
+                                void *to, size_t want, size_t *got)
+{
+    (void)data, (void)size, (void)to, (void)want, (void)got;
     return absent(what, name);
 }
 

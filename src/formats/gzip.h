@@ -19,4 +19,8 @@ aril_status aril__gunzip(const char *what, const char *name, const void *data, s
 aril_status aril__inflate(const char *what, const char *name, const void *data, size_t size,
                           void *to, size_t want);
 
+/* Decompresses the first `want` bytes of a raw deflate stream, or all if there are fewer: *got. */
+aril_status aril__inflate_first(const char *what, const char *name, const void *data, size_t size,
+                                void *to, size_t want, size_t *got);
+
 #endif

@@ -17,6 +17,7 @@
 enum { MOST_MAPPED = 1024 };
 
 struct aril__mapped {
+    atomic_int refs;
     char *what, *path;
     int fd;
     struct stat st; /* when it was opened */
@@ -53,8 +54,8 @@ static bool patch(struct range *r, uintptr_t address, uintptr_t page)
     uintptr_t from = address & ~(page - 1);
     size_t size = atomic_load(&r->size) - (from - atomic_load(&r->begin));
     atomic_store(&r->cut, true);
-    return mmap((void *)from, size, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) !=
-           MAP_FAILED;
+    return mmap((void *)from, size, PROT_READ | PROT_WRITE,
+                MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0) != MAP_FAILED;
 }
 
 static uintptr_t page_size; /* sysconf may not be called from a handler */
@@ -104,7 +105,7 @@ static aril_status map(aril__mapped *f)
     pthread_once(&once, install);
     int slot = claim();
     if (slot < 0) return ARIL_ERR_UNSUPPORTED;
-    void *data = mmap(NULL, f->size, PROT_READ, MAP_PRIVATE, f->fd, 0);
+    void *data = mmap(NULL, f->size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_NORESERVE, f->fd, 0);
     if (data == MAP_FAILED) {
         atomic_store(&ranges[slot].begin, 0);
         return ARIL_ERR_UNSUPPORTED;
@@ -141,6 +142,7 @@ aril__mapped *aril__mapped_open(const char *what, const char *path)
         aril__fail(ARIL_ERR_MEMORY, "%s: out of memory opening %s", what, path);
         return NULL;
     }
+    atomic_init(&f->refs, 1);
     f->fd = fd;
     f->slot = -1;
     f->size = (size_t)size;
@@ -158,9 +160,15 @@ aril__mapped *aril__mapped_open(const char *what, const char *path)
     return NULL;
 }
 
+aril__mapped *aril__mapped_keep(aril__mapped *f)
+{
+    atomic_fetch_add_explicit(&f->refs, 1, memory_order_relaxed);
+    return f;
+}
+
 void aril__mapped_close(aril__mapped *f)
 {
-    if (!f) return;
+    if (!f || atomic_fetch_sub_explicit(&f->refs, 1, memory_order_acq_rel) > 1) return;
     if (f->slot >= 0) {
         atomic_store(&ranges[f->slot].begin, 1); /* taken until it is unmapped */
         munmap((void *)(uintptr_t)f->data, f->size);

@@ -16,7 +16,11 @@ typedef struct aril__mapped aril__mapped;
 aril__mapped *aril__mapped_open(const char *what, const char *path);
 void aril__mapped_close(aril__mapped *f); /* NULL is allowed */
 
-/* The contents, aligned to a page, and their size at the time of opening. */
+/* Another reference, to be closed too: the file stays mapped until the last is. Returns f. */
+aril__mapped *aril__mapped_keep(aril__mapped *f);
+
+/* The contents, aligned to a page, and their size at the time of opening. The memory is private: it
+ * may be written to, which the file does not see. */
 const void *aril__mapped_data(const aril__mapped *f);
 size_t aril__mapped_size(const aril__mapped *f);
 

@@ -159,19 +159,51 @@ static aril_status read_dtype(const struct header *h, aril_dtype *dtype, bool *b
 
 /* ---- reading ---- */
 
-static aril_tensor *elements(const struct header *h, aril_dtype dtype, bool big,
-                             const unsigned char *data)
+aril_status aril__npy_head_of(const char *name, const unsigned char *first, size_t n, uint64_t size,
+                              aril__npy_info *info)
 {
-    aril_shape stored = h->shape;
-    if (h->fortran)
-        for (int i = 0; i < stored.ndim; i++) stored.dim[i] = h->shape.dim[stored.ndim - 1 - i];
-    aril_tensor *t = aril_empty(stored, dtype, aril_cpu());
+    size_t at = n >= 10 && first[6] == 1 ? 10 : 12, length = 0;
+    struct header h = { .name = name };
+    *info = (aril__npy_info){ .dtype = ARIL_F32 };
+    if (n < 12 || memcmp(first, magic, 6) != 0) return malformed(name, "it does not begin as one");
+    if (first[6] < 1 || first[6] > 3) return malformed(name, "its version is not known");
+    length = at == 10 ? aril__le16(first + 8) : aril__le32(first + 8);
+    if (length > n - at)
+        return malformed(name, length > size - at ? "it ends within its header"
+                                                  : "its header is longer than is allowed");
+    h.at = (const char *)first + at;
+    h.end = h.at + length;
+    aril_status status = read_header(&h);
+    if (status != ARIL_OK) return status;
+    info->shape = h.shape;
+    info->fortran = h.fortran;
+    info->data = at + length;
+    memcpy(info->descr, h.descr, sizeof info->descr);
+    status = read_dtype(&h, &info->dtype, &info->big);
+    if (status != ARIL_OK) return status;
+    uint64_t bytes, there = size - info->data;
+    bool fits = aril__array_bytes(h.shape, aril_dtype_size(info->dtype), there, &bytes);
+    if (fits && bytes == there) return ARIL_OK;
+    char text[ARIL__SHAPE_TEXT];
+    return aril__fail(
+        ARIL_ERR_FORMAT,
+        "%s is not a valid .npy file: %llu bytes of data, %s than its shape %s of %s needs", name,
+        (unsigned long long)there, fits ? "more" : "fewer",
+        aril__shape_text(text, h.shape.ndim, h.shape.dim), aril_dtype_name(info->dtype));
+}
+
+static aril_tensor *elements(const aril__npy_info *info, const unsigned char *data)
+{
+    aril_shape stored = info->shape;
+    if (info->fortran)
+        for (int i = 0; i < stored.ndim; i++) stored.dim[i] = info->shape.dim[stored.ndim - 1 - i];
+    aril_tensor *t = aril_empty(stored, info->dtype, aril_cpu());
     if (aril_tensor_status(t) != ARIL_OK || aril_numel(t) == 0) return t;
-    size_t size = aril_dtype_size(dtype);
+    size_t size = aril_dtype_size(info->dtype);
     unsigned char *to = aril__ptr(t);
     memcpy(to, data, size * (size_t)aril_numel(t));
-    aril__to_host_order(to, size, aril_numel(t), big);
-    if (dtype == ARIL_BOOL)
+    aril__to_host_order(to, size, aril_numel(t), info->big);
+    if (info->dtype == ARIL_BOOL)
         for (int64_t i = 0; i < aril_numel(t); i++) to[i] = to[i] != 0;
     return t;
 }
@@ -180,38 +212,12 @@ aril_tensor *aril__npy_decode(const char *name, const unsigned char *data, size_
 {
     ARIL_SCOPE;
     ARIL_NO_GRAD;
-    aril_status status = ARIL_OK;
-    size_t at = size >= 10 && data[6] == 1 ? 10 : 12, length = 0;
-    struct header h = { .name = name };
-    aril_dtype dtype = ARIL_F32;
-    bool big = false;
-    if (size < 12 || memcmp(data, magic, 6) != 0)
-        status = malformed(name, "it does not begin as one");
-    else if (data[6] < 1 || data[6] > 3)
-        status = malformed(name, "its version is not known");
-    else if ((length = at == 10 ? aril__le16(data + 8) : aril__le32(data + 8)) > size - at)
-        status = malformed(name, "it ends within its header");
-    if (status == ARIL_OK) {
-        h.at = (const char *)data + at;
-        h.end = h.at + length;
-        status = read_header(&h);
-    }
-    if (status == ARIL_OK) status = read_dtype(&h, &dtype, &big);
-    if (status != ARIL_OK) return aril_escape(aril__poison());
-    uint64_t bytes, there = size - at - length;
-    bool fits = aril__array_bytes(h.shape, aril_dtype_size(dtype), there, &bytes);
-    if (!fits || bytes != there) {
-        char text[ARIL__SHAPE_TEXT];
-        aril__fail(
-            ARIL_ERR_FORMAT,
-            "%s is not a valid .npy file: %llu bytes of data, %s than its shape %s of %s needs",
-            name, (unsigned long long)there, fits ? "more" : "fewer",
-            aril__shape_text(text, h.shape.ndim, h.shape.dim), aril_dtype_name(dtype));
+    aril__npy_info info;
+    if (aril__npy_head_of(name, data, size, size, &info) != ARIL_OK)
         return aril_escape(aril__poison());
-    }
-    aril_tensor *t = elements(&h, dtype, big, data + at + length);
-    if (h.fortran && h.shape.ndim > 1) {
-        aril_axes reversed = { .n = h.shape.ndim };
+    aril_tensor *t = elements(&info, data + info.data);
+    if (info.fortran && info.shape.ndim > 1) {
+        aril_axes reversed = { .n = info.shape.ndim };
         for (int i = 0; i < reversed.n; i++) reversed.axis[i] = reversed.n - 1 - i;
         t = aril_contiguous(aril_permute(t, reversed));
     }

@@ -2,7 +2,7 @@
  * gap.
  *
  *     {"__metadata__":{"format":"pt"},"w":{"dtype":"F32","shape":[2,3],"data_offsets":[0,24]}} */
-#include "aril/formats.h"
+#include "formats/safetensors.h"
 
 #include "aril/device.h"
 #include "aril/dtype.h"
@@ -542,6 +542,13 @@ aril_safetensors *aril_safetensors_open_memory(const void *data, size_t size)
     return open_source(status, s);
 }
 
+aril_safetensors *aril__safetensors_open_named(const char *name, const void *data, size_t size)
+{
+    aril__source s;
+    aril_status status = aril__source_named(&s, name, data, size);
+    return open_source(status, s);
+}
+
 void aril_safetensors_close(aril_safetensors *f)
 {
     if (!f) return;
@@ -587,6 +594,11 @@ aril_shape aril_safetensors_shape(const aril_safetensors *f, int i)
 {
     const struct entry *e = entry_at(f, i);
     return e ? e->shape : (aril_shape){ 0 };
+}
+
+uint64_t aril__safetensors_at(const aril_safetensors *f, int i)
+{
+    return f->data + f->entry[i].begin;
 }
 
 int aril_safetensors_find(const aril_safetensors *f, const char *name)

@@ -32,10 +32,15 @@ aril_status aril__source_open(aril__source *s, const char *what, const char *pat
     return ARIL_OK;
 }
 
-aril_status aril__source_memory(aril__source *s, const void *data, size_t size)
+aril_status aril__source_named(aril__source *s, const char *name, const void *data, size_t size)
 {
     *s = (aril__source){ .fd = -1, .memory = data, .size = size };
-    return named(s, "the memory");
+    return named(s, name);
+}
+
+aril_status aril__source_memory(aril__source *s, const void *data, size_t size)
+{
+    return aril__source_named(s, "the memory", data, size);
 }
 
 void aril__source_close(aril__source *s)

@@ -15,6 +15,8 @@ typedef struct aril__source {
  * messages. On failure there is nothing to close. */
 aril_status aril__source_open(aril__source *s, const char *what, const char *path);
 aril_status aril__source_memory(aril__source *s, const void *data, size_t size);
+/* The same with a name for messages. */
+aril_status aril__source_named(aril__source *s, const char *name, const void *data, size_t size);
 void aril__source_close(aril__source *s);
 
 /* Reads exactly `size` bytes at `offset`; an error if there are fewer. */

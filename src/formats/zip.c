@@ -157,7 +157,7 @@ void aril__zip_close(aril__zip *z)
     z->n = 0;
 }
 
-aril_status aril__zip_read(const aril__zip *z, int i, aril__bytes *out)
+aril_status aril__zip_data(const aril__zip *z, int i, uint64_t *at)
 {
     const aril__zip_member *m = &z->member[i];
     unsigned char head[HEAD_SIZE];
@@ -169,9 +169,36 @@ aril_status aril__zip_read(const aril__zip *z, int i, aril__bytes *out)
             ARIL_ERR_UNSUPPORTED,
             "%s: member %s has compression method %d; expected 0 (stored) or 8 (deflate)",
             z->source.name, m->name, m->method);
-    uint64_t at = m->head + HEAD_SIZE + aril__le16(head + 26) + aril__le16(head + 28);
-    if (at > z->source.size || m->packed > z->source.size - at)
+    *at = m->head + HEAD_SIZE + aril__le16(head + 26) + aril__le16(head + 28);
+    if (*at > z->source.size || m->packed > z->source.size - *at)
         return malformed(z, "a member is truncated");
+    return ARIL_OK;
+}
+
+aril_status aril__zip_first(const aril__zip *z, int i, void *to, size_t want, size_t *got)
+{
+    const aril__zip_member *m = &z->member[i];
+    uint64_t at;
+    aril_status status = aril__zip_data(z, i, &at);
+    if (status != ARIL_OK) return status;
+    *got = want < m->size ? want : (size_t)m->size;
+    if (m->method == 0) return aril__source_read(&z->source, at, to, *got);
+    unsigned char *packed = aril__malloc((size_t)m->packed + 1);
+    if (!packed) return no_memory(z);
+    status = aril__source_read(&z->source, at, packed, (size_t)m->packed);
+    if (status == ARIL_OK)
+        status =
+            aril__inflate_first("zip", z->source.name, packed, (size_t)m->packed, to, *got, got);
+    free(packed);
+    return status;
+}
+
+aril_status aril__zip_read(const aril__zip *z, int i, aril__bytes *out)
+{
+    const aril__zip_member *m = &z->member[i];
+    uint64_t at;
+    aril_status status = aril__zip_data(z, i, &at);
+    if (status != ARIL_OK) return status;
     unsigned char *to = aril__bytes_add(out, NULL, (size_t)m->size);
     unsigned char *packed = m->method == 8 ? aril__malloc((size_t)m->packed + 1) : to;
     if (!to || !packed) {

@@ -27,6 +27,12 @@ void aril__zip_close(aril__zip *z);
 /* Appends the contents of member i to *out, after verifying the checksum. */
 aril_status aril__zip_read(const aril__zip *z, int i, aril__bytes *out);
 
+/* The offset in the archive at which the data of member i begins, and its checked end. */
+aril_status aril__zip_data(const aril__zip *z, int i, uint64_t *at);
+
+/* Reads up to `want` first bytes of member i without the checksum: *got. */
+aril_status aril__zip_first(const aril__zip *z, int i, void *to, size_t want, size_t *got);
+
 /* Writing: members one after the other, then the central directory. A member has two parts (head,
  * data), either of which may be empty. Errors are those of the file. */
 typedef struct aril__zip_writer {

@@ -26,6 +26,7 @@ typedef struct aril__own_tensor {
     char *name;
     aril_tensor *tensor; /* holds a reference; NULL: omitted */
     int kind;
+    bool optional; /* files of weights may lack it: it then keeps its value */
 } aril__own_tensor;
 
 typedef struct aril__child {

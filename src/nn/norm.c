@@ -49,6 +49,9 @@ static aril_status channels_parameters(aril_module *self)
             s = aril_tensor_status(aril_module_buffer(
                 self, running[i], aril_zeros(ARIL_SHAPE(), ARIL_I64, self->device)));
     }
+    /* PyTorch before 0.4.1 did not have the number of batches. */
+    aril__own_tensor *batches = aril__find_own(self, running[2]);
+    if (batches) batches->optional = true;
     if (s == ARIL_OK) channels_reset(self);
     return s;
 }

@@ -1,4 +1,5 @@
 /* Callbacks that monitor a value: early stopping, saving the best weights, stopping at NaN. */
+#include "aril/weights.h"
 #include "core/error.h"
 #include "core/memory.h"
 #include "formats/atomic_file.h"
@@ -235,8 +236,9 @@ static aril_status best_end(aril_callback *cb, aril_fit *fit)
     if (!s->best.restore || !aril__states_ints(&cb->states, "epoch", 1, &epoch)) return ARIL_OK;
     if (s->path == NULL) return restore_weights(cb, fit);
     aril_status status = path_for(s, (int)epoch, path);
-    return status == ARIL_OK ? aril_load_weights(fit->model->net, path, (aril_load_state_opts){ 0 })
-                             : status;
+    return status == ARIL_OK
+               ? aril_load_weights(fit->model->net, path, (aril_load_weights_opts){ 0 })
+               : status;
 }
 
 static aril_status last_epoch(aril_callback *cb, aril_fit *fit)

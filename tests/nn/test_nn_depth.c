@@ -102,7 +102,7 @@ static void walks(void)
     CHECK_INT(aril_module_cast(m, ARIL_F32), ARIL_OK);
     CHECK_INT(aril_module_to(m, test_device()), ARIL_OK);
     CHECK_INT(aril_save(m, temp_path("deep.safetensors")), ARIL_OK);
-    CHECK_INT(aril_load_weights(m, temp_path("deep.safetensors"), (aril_load_state_opts){ 0 }),
+    CHECK_INT(aril_load_weights(m, temp_path("deep.safetensors"), (aril_load_weights_opts){ 0 }),
               ARIL_OK);
     FILE *f = fopen(temp_path("deep.txt"), "w");
     aril_module_print(m, f);

@@ -53,7 +53,7 @@ TEST(weights_round_trip)
                  aril_randn(ARIL_SHAPE(2, 2, 6, 6), ARIL_F32, test_device())); /* new statistics */
     CHECK(!same_state(a, b));
     CHECK_INT(aril_save(a, path), ARIL_OK);
-    CHECK_INT(aril_load_weights(b, path, (aril_load_state_opts){ 0 }), ARIL_OK);
+    CHECK_INT(aril_load_weights(b, path, (aril_load_weights_opts){ 0 }), ARIL_OK);
     CHECK(same_state(a, b));
     CHECK_INT(aril_item_int(aril_module_tensor(b, "1.num_batches_tracked")), 1);
     CHECK(aril_requires_grad(aril_module_tensor(b, "0.weight")));
@@ -70,10 +70,10 @@ TEST(mismatched_file_changes_nothing)
     aril_module *a = net(), *b = net(), *other = aril_nn_sequential(aril_nn_linear(2, 2));
     CHECK_INT(aril_load_state(b, aril_state(a), (aril_load_state_opts){ 0 }), ARIL_OK);
     CHECK_INT(aril_save(other, path), ARIL_OK);
-    CHECK(aril_load_weights(b, path, (aril_load_state_opts){ 0 }) < 0 && same_state(a, b));
+    CHECK(aril_load_weights(b, path, (aril_load_weights_opts){ 0 }) < 0 && same_state(a, b));
     CHECK(!aril_ok());
     aril_clear_error();
-    CHECK(aril_load_weights(b, path, (aril_load_state_opts){ .partial = true }) < 0);
+    CHECK(aril_load_weights(b, path, (aril_load_weights_opts){ .partial = true }) < 0);
     CHECK_MSG(strstr(aril_error(), "0.weight"), "%s", aril_error()); /* another shape */
     CHECK(same_state(a, b));
     aril_clear_error();
@@ -85,13 +85,13 @@ TEST(mismatched_file_changes_nothing)
     for (off_t size = 0; size < st.st_size; size += 1 + st.st_size / 37) { /* truncated */
         CHECK_INT(aril_save(moved, path), ARIL_OK);
         CHECK(truncate(path, size) == 0);
-        CHECK_MSG(aril_load_weights(b, path, (aril_load_state_opts){ 0 }) < 0, "%lld bytes",
+        CHECK_MSG(aril_load_weights(b, path, (aril_load_weights_opts){ 0 }) < 0, "%lld bytes",
                   (long long)size);
         CHECK(!aril_ok() && same_state(a, b));
         aril_clear_error();
     }
     unlink(path);
-    CHECK(aril_load_weights(b, path, (aril_load_state_opts){ 0 }) < 0);
+    CHECK(aril_load_weights(b, path, (aril_load_weights_opts){ 0 }) < 0);
     aril_clear_error();
     CHECK(aril_save(a, "/nowhere/at/all") < 0);
     aril_clear_error();
@@ -115,7 +115,7 @@ TEST(failed_allocations)
     CHECK_INT(aril_load_state(before, aril_state(b), (aril_load_state_opts){ 0 }), ARIL_OK);
     for (int64_t n = 1;; n++) {
         aril_fail_allocation(n);
-        aril_status s = aril_load_weights(b, path, (aril_load_state_opts){ 0 });
+        aril_status s = aril_load_weights(b, path, (aril_load_weights_opts){ 0 });
         bool failed = aril_allocation_failed();
         aril_fail_allocation(0);
         aril_clear_error();

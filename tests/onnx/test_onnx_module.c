@@ -125,7 +125,7 @@ TEST(weights_are_saved_and_loaded)
     CHECK(a && b);
     aril_fill_(aril_detach(aril_module_tensor(a, "head.0.weight")), 4);
     CHECK_INT(aril_save(a, temp_path("w.safetensors")), ARIL_OK);
-    CHECK_INT(aril_load_weights(b, temp_path("w.safetensors"), (aril_load_state_opts){ 0 }),
+    CHECK_INT(aril_load_weights(b, temp_path("w.safetensors"), (aril_load_weights_opts){ 0 }),
               ARIL_OK);
     CHECK_NEAR(aril_item(aril_forward(b, image(3))), aril_item(aril_forward(a, image(3))), 0);
     CHECK_NEAR(aril_item(aril_forward(b, image(3))), 12.5, 1e-4);

@@ -21,7 +21,8 @@ except ImportError as missing:
     sys.exit(77)
 
 Shape, Device = type(shape([1])), options("Device", (C.c_int16, "kind index"))
-ZooOptions, LoadOptions = options("ZooOptions", (Shape, "input"), (I64, "classes")), options("LoadOptions", (B, "partial"))
+ZooOptions, LoadOptions = options("ZooOptions", (Shape, "input"), (I64, "classes")), options(
+    "LoadOptions", (B, "partial other_shapes"), (P, "root rename report"))
 make, release = declare("aril_zoo_make", P, S, ZooOptions), declare("aril_module_release", None, P)
 load = declare("aril_load_weights", I, P, S, LoadOptions)
 state_of, parameters_of = declare("aril_state", C.POINTER(Named), P), declare("aril_parameters", C.POINTER(Named), P)

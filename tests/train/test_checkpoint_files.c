@@ -187,7 +187,7 @@ TEST(foreign_state_file_is_not_overwritten)
     CHECK_MSG(strstr(aril_error(), "not overwritten"), "%s", aril_error());
     aril_clear_error();
     CHECK_STR(files_in(dir), "state.safetensors ");
-    CHECK_INT(aril_load_weights(m, in(dir, "state.safetensors"), (aril_load_state_opts){ 0 }),
+    CHECK_INT(aril_load_weights(m, in(dir, "state.safetensors"), (aril_load_weights_opts){ 0 }),
               ARIL_OK);
     write_text(in(dir, "state.safetensors"), "damaged"); /* as a failing disk may leave it */
     CHECK_INT(save(dir, m, 1), ARIL_OK);

@@ -773,7 +773,7 @@ TEST(diverged_epoch_does_not_replace_saved_weights)
         CHECK(access(temp_path("best-3.safetensors"), F_OK) != 0);
         char weights[4200];
         CHECK_INT(aril_checkpoint_weights(temp_path("diverged"), weights, sizeof weights), ARIL_OK);
-        CHECK_INT(aril_load_weights(aril_model_module(m), weights, (aril_load_state_opts){ 0 }),
+        CHECK_INT(aril_load_weights(aril_model_module(m), weights, (aril_load_weights_opts){ 0 }),
                   ARIL_OK);
         CHECK(isfinite(aril_model_evaluate(m, x, y, (aril_eval_opts){ .verbose = ARIL_SILENT })));
         aril_model_free(m);

@@ -1,0 +1,13 @@
+/* Safetensors in memory that is mapped elsewhere. */
+#ifndef ARIL_FORMATS_SAFETENSORS_H
+#define ARIL_FORMATS_SAFETENSORS_H
+
+#include "aril/formats.h"
+
+/* aril_safetensors_open_memory, with a name for messages. */
+aril_safetensors *aril__safetensors_open_named(const char *name, const void *data, size_t size);
+
+/* The offset of the i-th tensor, which must exist, from the beginning of the file. */
+uint64_t aril__safetensors_at(const aril_safetensors *f, int i);
+
+#endif
