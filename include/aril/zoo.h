@@ -93,6 +93,16 @@ ARIL_API aril_status aril_zoo_cost(const aril_zoo_entry *e, aril_zoo_opts opts, 
  * images. */
 ARIL_API aril_transform *aril_zoo_transform(const aril_zoo_entry *e, aril_shape input);
 
+/* The head of a network: the layers that have parameters for each class, by their full names,
+ * separated by spaces, such as "fc", or "classifier.6". Written to buf. The other layers are its
+ * backbone. */
+ARIL_API aril_status aril_zoo_head(const aril_zoo_entry *e, char *buf, size_t size);
+
+/* Prepares a network of the zoo for training its head alone: freezes the parameters of its
+ * backbone, and keeps the backbone's batch norms in evaluation mode (aril_module_freeze_stats).
+ * aril_module_unfreeze and aril_module_unfreeze_stats undo it. */
+ARIL_API aril_status aril_zoo_freeze_backbone(const aril_zoo_entry *e, aril_module *m);
+
 /* The path of a network's published weights in the cache, written to buf; false if they are not
  * there. Sets no error. `published.h` tells where the cache is, and downloads to it. */
 ARIL_API bool aril_zoo_weights_path(const aril_zoo_entry *e, char *buf, size_t size);

@@ -764,7 +764,7 @@ aril_status aril_module_build(aril_module *m, aril_shape x)
 
 static void set_training(aril_module *m, bool training)
 {
-    m->training = training;
+    m->training = training && !m->frozen_stats;
     for (int i = 0; i < m->n_children; i++) set_training(m->child[i].module, training);
 }
 

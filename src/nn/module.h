@@ -72,6 +72,7 @@ struct aril_module {
     int n_own, cap_own, n_children, cap_children;
     int depth; /* levels of modules above it; the maximum over its parents */
     bool training;
+    bool frozen_stats; /* stays in evaluation mode */
     atomic_bool ready; /* nothing left to `build`; set once all it created is visible */
     bool placed;       /* `device` was set explicitly, not assumed */
     aril_dtype dtype;  /* of parameters not created yet */
