@@ -2,22 +2,12 @@
 #include "aril/zoo.h"
 
 #include "core/error.h"
+#include "models/pretrained.h"
 #include "nn/module.h"
 
 #include <string.h>
 
 enum { HEAD = 1024 }; /* characters of all names */
-
-/* Whether `name`, of n characters, is one of the names separated by spaces. */
-static bool is_listed(const char *names, const char *name, size_t n)
-{
-    while (*names) {
-        size_t length = strcspn(names, " ");
-        if (length == n && memcmp(names, name, n) == 0) return true;
-        names += length + (names[length] == ' ');
-    }
-    return false;
-}
 
 /* The layer of a parameter: "fc" of "fc.weight". */
 static size_t layer_length(const char *parameter)
@@ -43,7 +33,7 @@ static aril_status compare(const aril_named *a, const aril_named *b, char *buf, 
         aril_shape x = aril_shape_of(a->at[i]), y = aril_shape_of(b->at[i]);
         size_t n = layer_length(a->name[i]);
         bool same = x.ndim == y.ndim && memcmp(x.dim, y.dim, (size_t)x.ndim * sizeof *x.dim) == 0;
-        if (same || is_listed(buf, a->name[i], n)) continue;
+        if (same || aril__is_listed(buf, a->name[i], n)) continue;
         if (used + n + 2 > size)
             return aril__fail(ARIL_ERR_ARG, "zoo_head: the names do not fit into %zu characters",
                               size);
@@ -72,7 +62,7 @@ aril_status aril_zoo_head(const aril_zoo_entry *e, char *buf, size_t size)
 
 static void unfreeze_head(aril_module *m, const char *path, void *ctx)
 {
-    if (!is_listed(ctx, path, strlen(path))) return;
+    if (!aril__is_listed(ctx, path, strlen(path))) return;
     aril_module_unfreeze(m);
     aril_module_unfreeze_stats(m);
 }

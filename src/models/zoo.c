@@ -5,6 +5,7 @@
 #include "core/error.h"
 #include "data/open.h"
 #include "models/models.h"
+#include "models/pretrained.h"
 #include "nn/module.h"
 
 #include <string.h>
@@ -72,7 +73,8 @@ aril_module *aril_zoo_make(const char *name, aril_zoo_opts opts)
     const aril_zoo_entry *e = aril_zoo_find(name);
     if (!e || complete(e, &opts) < 0) return NULL;
     aril_module *m = e->make(e, &opts);
-    if (m && aril_module_build(m, opts.input) < 0) {
+    if (m && (aril_module_build(m, opts.input) < 0 ||
+              (opts.weights && aril__zoo_load(e, m, opts.weights) < 0))) {
         aril_module_release(m);
         return NULL;
     }

@@ -1,5 +1,6 @@
 /* Published weights and fine-tuning: which files, which layers are the head, what is frozen. */
 #include "aril/aril.h"
+#include "nn/module.h"
 #include "support/temp.h"
 #include "support/test.h"
 
@@ -93,7 +94,7 @@ TEST(heads_are_the_layers_of_the_classes)
                                            { "densenet121", "classifier" },
                                            { "squeezenet1_1", "classifier.1" },
                                            { "lenet5", "11" },
-                                           { "two_layer", "linear2" } };
+                                           { "two_layer", "3" } };
     char head[256];
     for (size_t i = 0; i < sizeof want / sizeof *want; i++) {
         CHECK_INT(aril_zoo_head(aril_zoo_find(want[i][0]), head, sizeof head), ARIL_OK);
@@ -161,4 +162,100 @@ TEST(a_frozen_backbone_stays_as_it_is)
     CHECK_INT(aril_zoo_freeze_backbone(e, NULL), ARIL_ERR_ARG);
     aril_module_release(other);
     aril_clear_error();
+}
+
+/* ---- loading ---- */
+
+/* Saves the state of a network; `rename` changes names to those of a publisher. */
+static const char *saved(const char *net, aril_zoo_opts opts, const aril_rename *rename,
+                         const char *file)
+{
+    ARIL_SCOPE;
+    static char names[1200][128];
+    static const char *name[1200];
+    const char *path = temp_path(file);
+    aril_module *m = aril_zoo_make(net, opts);
+    const aril_named *s = aril_state(m);
+    for (int i = 0; i < s->n && i < 1200; i++)
+        name[i] = aril_renamed(s->name[i], rename, names[i], sizeof names[i]);
+    aril_named all = { s->n, s->at, name };
+    aril_weights_save(path, &all, (aril_weights_save_opts){ 0 });
+    aril_module_release(m);
+    return aril_ok() ? path : NULL;
+}
+
+/* The sum of the absolute values of a tensor. */
+static double sum_of(aril_module *m, const char *name)
+{
+    ARIL_SCOPE;
+    return aril_item(aril_sum(aril_abs(aril_module_tensor(m, name)), ARIL_ALL));
+}
+
+TEST(weights_are_loaded_by_name)
+{
+    aril_seed(11);
+    const char *path = saved("resnet20", (aril_zoo_opts){ 0 }, NULL, "r.safetensors");
+    CHECK_MSG(path, "%s", aril_error());
+    aril_module *a = aril_zoo_make("resnet20", (aril_zoo_opts){ .weights = path });
+    aril_module *b = aril_zoo_make("resnet20", (aril_zoo_opts){ .weights = path, .classes = 3 });
+    CHECK_MSG(a && b, "%s", aril_error());
+    CHECK_NEAR(sum_of(a, "conv1.weight"), sum_of(b, "conv1.weight"), 0);
+    CHECK_NEAR(sum_of(a, "layer3.2.conv2.weight"), sum_of(b, "layer3.2.conv2.weight"), 0);
+    CHECK_INT(aril_size(aril_module_tensor(b, "linear.weight"), 0), 3);
+    aril_module_release(a);
+    aril_module_release(b);
+    CHECK(!aril_zoo_make("resnet32", (aril_zoo_opts){ .weights = path, .classes = 3 }));
+    CHECK_MSG(strstr(aril_error(), "layer1.3."), "%s", aril_error());
+    aril_clear_error();
+    CHECK(!aril_zoo_make("resnet20", (aril_zoo_opts){ .weights = "no-such-file" }));
+    CHECK(strstr(aril_error(), "no-such-file"));
+    aril_clear_error();
+}
+
+TEST(default_weights_come_from_the_cache)
+{
+    aril_zoo_opts published = { .weights = "default" };
+    setenv("ARIL_CACHE", temp_path(""), 1);
+    CHECK(!aril_zoo_make("resnet20", published));
+    CHECK_MSG(strstr(aril_error(), "are not in the cache; `aril zoo get resnet20` downloads them"),
+              "%s", aril_error());
+    aril_clear_error();
+    CHECK(!aril_zoo_make("lenet5", published));
+    CHECK(strstr(aril_error(), "no weights are published for lenet5"));
+    aril_clear_error();
+    aril_folder_create(temp_path("weights"));
+    CHECK(saved("resnet20", (aril_zoo_opts){ 0 }, NULL, "weights/r.safetensors"));
+    CHECK_INT(rename(temp_path("weights/r.safetensors"), temp_path("weights/resnet20-12fca82f.th")),
+              0);
+    aril_module *m = aril_zoo_make("resnet20", published);
+    CHECK_MSG(m, "%s", aril_error());
+    aril_module_release(m);
+    unsetenv("ARIL_CACHE");
+}
+
+TEST(names_of_publishers_are_translated)
+{
+    static const aril_rename old[] = { { "*.norm1.*", "*.norm.1.*" },
+                                       { "*.norm2.*", "*.norm.2.*" },
+                                       { "*.conv1.*", "*.conv.1.*" },
+                                       { "*.conv2.*", "*.conv.2.*" },
+                                       { 0 } };
+    const char *path = saved("densenet121", (aril_zoo_opts){ 0 }, old, "d.safetensors");
+    CHECK_MSG(path, "%s", aril_error());
+    aril_module *m = aril_zoo_make("densenet121", (aril_zoo_opts){ .weights = path });
+    CHECK_MSG(m, "%s", aril_error());
+    aril_module_release(m);
+}
+
+TEST(auxiliary_heads_may_be_left_over)
+{
+    /* Their network is only sketched: initializing it takes seconds. */
+    bool before = aril__sketch(true);
+    const char *path = saved("googlenet", (aril_zoo_opts){ .aux = true }, NULL, "g.safetensors");
+    aril__sketch(before);
+    CHECK_MSG(path, "%s", aril_error());
+    aril_module *m = aril_zoo_make("googlenet", (aril_zoo_opts){ .weights = path });
+    CHECK_MSG(m, "%s", aril_error());
+    CHECK_NEAR(sum_of(m, "fc.weight"), 0, 0);
+    aril_module_release(m);
 }
