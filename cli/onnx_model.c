@@ -1,6 +1,7 @@
 /* Commands on whole models, of ONNX or of Aril: convert, draw and time. */
 #include "commands.h"
 #include "model_file.h"
+#include "weights_file.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -72,6 +73,7 @@ static bool open_runnable(const char *path, int64_t batch, runnable *r)
 typedef struct convert_options {
     int64_t opset;
     bool fixed, external;
+    weights_options weights;
 } convert_options;
 
 static int run_convert(void *values, int n, char **argument)
@@ -81,8 +83,13 @@ static int run_convert(void *values, int n, char **argument)
     ARIL_NO_GRAD;
     const convert_options *o = values;
     runnable r = { 0 };
+    if (weights_is_output(argument[1]))
+        return weights_convert(argument[0], argument[1], &o->weights);
     if (!model_is_onnx(argument[1])) {
-        fprintf(stderr, "aril convert: expected a file .onnx to write, got '%s'\n", argument[1]);
+        fprintf(stderr,
+                "aril convert: expected a file .onnx to write, or .safetensors, .pt, .pth, .bin, "
+                ".npz or .h5 for weights alone, got '%s'\n",
+                argument[1]);
         return EXIT_USAGE;
     }
     aril_export_opts opts = { .opset = (int)o->opset, .external_data = o->external };
@@ -117,21 +124,51 @@ static const option convert_table[] = {
     { .name = "external",
       OPTION_AT(external),
       .help = "write the parameters to a file OUT.data beside the model" },
+    { .name = "", .help = "weights" },
+    { .name = "root",
+      .value = "PART",
+      .kind = OPTION_STRING,
+      OPTION_AT(weights.root),
+      .by_default = "the weights of the model",
+      .help = "the part of a checkpoint to write, such as ema.model" },
+    { .name = "all", OPTION_AT(weights.all), .help = "write all tensors of a checkpoint" },
+    { .name = "rename",
+      .value = "RULES",
+      .kind = OPTION_STRING,
+      OPTION_AT(weights.rename),
+      .help = "rules FROM=TO, separated by commas, with * for any text: 'backbone.*=*'; an empty "
+              "TO leaves tensors out" },
+    { .name = "dtype",
+      .value = "NAME",
+      .kind = OPTION_STRING,
+      OPTION_AT(weights.dtype),
+      .by_default = "as they are",
+      .help = "cast floats, such as to f16" },
+    { .name = "part",
+      .value = "SIZE",
+      .kind = OPTION_STRING,
+      OPTION_AT(weights.part),
+      .by_default = "one file",
+      .help = "split into files of at most SIZE, such as 5GB, with an index" },
     { 0 },
 };
 
 static const example convert_examples[] = {
     { "aril convert lenet5-mnist lenet5.onnx", "a trained network, for other programs" },
     { "aril convert old.onnx new.onnx --opset 21", "another operator set" },
+    { "aril convert net.pth net.safetensors", "weights alone" },
     { 0 },
 };
 
 const command command_convert = {
     .name = "convert",
-    .summary = "write a model as ONNX",
-    .arguments = "MODEL OUT.onnx",
-    .about = "MODEL is a file or folder written by `aril train`, the name of a network (`aril zoo` "
-             "lists them), or a model of ONNX, which is written in another operator set.",
+    .summary = "write a model as ONNX, or weights in another format",
+    .arguments = "MODEL OUT",
+    .about =
+        "To OUT.onnx: MODEL is a file or folder written by `aril train`, the name of a network "
+        "(`aril zoo` lists them), or a model of ONNX, which is written in another operator "
+        "set.\n\nTo OUT.safetensors, .pt, .pth, .bin, .npz or .h5: MODEL is a file of weights "
+        "of any framework (`aril show` lists what it holds); dtypes are kept.",
     .options = convert_table,
     .examples = convert_examples,
     .size = sizeof(convert_options),

@@ -1,10 +1,12 @@
 #include "commands.h"
 #include "model_file.h"
+#include "weights_file.h"
 
 typedef struct options {
     const char *input;
     int64_t classes, batch;
     bool tree;
+    weights_options weights;
 } options;
 
 static int run(void *values, int n, char **argument)
@@ -30,6 +32,8 @@ static int run(void *values, int n, char **argument)
     }
     if (aril_describes_file(argument[0]))
         return aril_describe_file(argument[0], stdout) == ARIL_OK ? EXIT_DONE : report("show");
+    if (!by_name && weights_is_file(argument[0])) return weights_show(argument[0], &o->weights);
+    if (!by_name && !aril_ok()) return report("show");
     if (by_name ? !model_create(argument[0], input, o->classes, &m)
                 : !model_open(argument[0], &m)) {
         model_close(&m);
@@ -75,22 +79,39 @@ static const option table[] = {
       .by_default = "that of the network",
       .help = "number of classes or outputs; for networks of the zoo" },
     { .name = "tree", OPTION_AT(tree), .help = "print the module tree instead, as PyTorch does" },
+    { .name = "root",
+      .value = "PART",
+      .kind = OPTION_STRING,
+      OPTION_AT(weights.root),
+      .by_default = "the weights of the model",
+      .help = "weights: the part of a checkpoint to list, such as optimizer.state" },
+    { .name = "all", OPTION_AT(weights.all), .help = "weights: list everything in a checkpoint" },
+    { .name = "depth",
+      .value = "N",
+      .kind = OPTION_INTEGER,
+      OPTION_AT(weights.depth),
+      .min = 1,
+      .by_default = "every tensor",
+      .help = "weights: one line for tensors whose names begin with the same N parts" },
     { 0 },
 };
 
 static const example examples[] = {
     { "aril show lenet5", "layers, parameters, FLOPs and memory of LeNet-5" },
     { "aril show model.onnx", "inputs, outputs and nodes of an ONNX model" },
+    { "aril show resnet18.pth", "names, dtypes and shapes of the weights in a file" },
     { "aril show convnet --input 3x32x32 --batch 64", "for another input shape and batch size" },
     { 0 },
 };
 
 const command command_show = {
     .name = "show",
-    .summary = "print the layers of a network",
+    .summary = "print the layers of a network, or the weights in a file",
     .arguments = "MODEL",
     .about = "MODEL is a file or folder written by `aril train`, the name of a network (`aril zoo` "
-             "lists them), or a model of ONNX (.onnx) or Caffe (.caffemodel, .prototxt).",
+             "lists them), a model of ONNX (.onnx) or Caffe (.caffemodel, .prototxt), or a file of "
+             "weights: of PyTorch, safetensors, NumPy and others, which is recognized by its "
+             "contents.",
     .options = table,
     .examples = examples,
     .size = sizeof(options),

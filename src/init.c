@@ -13,10 +13,10 @@
 #include "ops/table/rows.h"
 #include "ops/table/tuning.h"
 
-/* The readers of weights. An archive that holds nothing but arrays is NumPy's, whatever else it could
- * be. */
+/* The readers of weights. */
 const aril__weights_kind *const aril__weights_kinds[] = {
     &aril__safetensors_weights,
+    &aril__pytorch_weights,
     &aril__npz_weights,
     &aril__npy_weights,
     NULL,

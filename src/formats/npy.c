@@ -133,10 +133,10 @@ static aril_status read_header(struct header *h)
     return seen[0] && seen[1] && seen[2] ? ARIL_OK : malformed(h->name, "its header lacks a key");
 }
 
-/* Parses "<f4": byte order, kind and size. */
-static aril_status read_dtype(const struct header *h, aril_dtype *dtype, bool *big)
+bool aril__npy_dtype(const char *descr, aril_dtype *dtype, bool *big)
 {
-    const char *d = h->descr;
+    const char *d = descr;
+    *big = false;
     if (*d && strchr("<>=|", *d)) {
         const uint16_t one = 1;
         unsigned char low;
@@ -149,8 +149,14 @@ static aril_status read_dtype(const struct header *h, aril_dtype *dtype, bool *b
     for (int i = 0; i < TYPES; i++)
         if (types[i].letter == *d && types[i].size == size) {
             *dtype = types[i].dtype;
-            return ARIL_OK;
+            return true;
         }
+    return false;
+}
+
+static aril_status read_dtype(const struct header *h, aril_dtype *dtype, bool *big)
+{
+    if (aril__npy_dtype(h->descr, dtype, big)) return ARIL_OK;
     return aril__fail(
         ARIL_ERR_UNSUPPORTED,
         "%s: dtype '%s' is not supported; expected integers, bool, or floats of 16, 32 or 64 bits",

@@ -18,6 +18,9 @@ typedef struct aril__npy_info {
 aril_status aril__npy_head_of(const char *name, const unsigned char *first, size_t n, uint64_t size,
                               aril__npy_info *info);
 
+/* The dtype that NumPy writes as "<f4" or "?"; false if Aril has none such. */
+bool aril__npy_dtype(const char *descr, aril_dtype *dtype, bool *big);
+
 /* Decodes the bytes of a .npy file; poison, with an error that names the file, on failure. */
 aril_tensor *aril__npy_decode(const char *name, const unsigned char *data, size_t size);
 

@@ -13,6 +13,7 @@ enum {
     END64_SIZE = 56,
     MEMBER_SIZE = 46, /* central directory entry, without name and extra fields */
     HEAD_SIZE = 30,   /* local header, without name and extra fields */
+    LONGEST_PAD = 2 * 64,
 };
 
 static const unsigned char end_mark[] = "PK\5\6", locator_mark[] = "PK\6\7",
@@ -237,29 +238,29 @@ static void fields(unsigned char *p, uint32_t crc, uint64_t size, size_t name, s
     aril__put_le16(p + 24, (uint16_t)extra);
 }
 
-aril_status aril__zip_add(aril__zip_writer *w, const char *name, const void *head, size_t head_size,
-                          const void *data, size_t data_size)
+/* One member: its local header with `pad` bytes of an extra field that means nothing. */
+static aril_status add_member(aril__zip_writer *w, const char *name, const void *head,
+                              size_t head_size, const void *data, size_t data_size, size_t pad)
 {
     size_t length = strlen(name);
-    if (length > 60000)
-        return aril__fail(ARIL_ERR_ARG, "a name of %zu bytes is too long for a zip archive",
-                          length);
     uint64_t size = (uint64_t)head_size + data_size, at = aril__file_size(w->file);
     bool wide = size >= UINT32_MAX, far = at >= UINT32_MAX;
     uint32_t crc = aril__crc32(aril__crc32(0, head, head_size), data, data_size);
     unsigned char local[HEAD_SIZE] = { 'P', 'K', 3, 4 },
                   entry[MEMBER_SIZE] = { 'P', 'K', 1, 2, 45, 3 };
-    unsigned char extra[4 + 24] = { 1, 0 };
+    unsigned char extra[4 + 24] = { 1, 0 }, padding[4 + LONGEST_PAD] = { 'F', 'B' };
     size_t n_local = wide ? 20 : 0,
            n_entry = (wide || far ? 4u : 0u) + (wide ? 16u : 0u) + (far ? 8u : 0u);
 
-    fields(local + 4, crc, size, length, n_local);
+    fields(local + 4, crc, size, length, n_local + pad);
     aril__file_write(w->file, local, sizeof local);
     aril__file_write(w->file, name, length);
     aril__put_le64(extra + 4, size);
     aril__put_le64(extra + 12, size);
     aril__put_le16(extra + 2, 16);
     aril__file_write(w->file, extra, n_local);
+    aril__put_le16(padding + 2, (uint16_t)(pad < 4 ? 0 : pad - 4));
+    aril__file_write(w->file, padding, pad);
     aril__file_write(w->file, head, head_size);
     aril_status status = aril__file_write(w->file, data, data_size);
 
@@ -272,6 +273,33 @@ aril_status aril__zip_add(aril__zip_writer *w, const char *name, const void *hea
     aril__bytes_add(&w->list, extra, n_entry);
     w->n++;
     return status;
+}
+
+static aril_status check_length(const char *name)
+{
+    if (strlen(name) <= 60000) return ARIL_OK;
+    return aril__fail(ARIL_ERR_ARG, "a name of %zu bytes is too long for a zip archive",
+                      strlen(name));
+}
+
+aril_status aril__zip_add(aril__zip_writer *w, const char *name, const void *head, size_t head_size,
+                          const void *data, size_t data_size)
+{
+    aril_status status = check_length(name);
+    if (status < 0) return status;
+    return add_member(w, name, head, head_size, data, data_size, 0);
+}
+
+aril_status aril__zip_add_aligned(aril__zip_writer *w, const char *name, const void *data,
+                                  size_t size, size_t alignment)
+{
+    aril_status status = check_length(name);
+    if (status < 0) return status;
+    uint64_t at = aril__file_size(w->file) + HEAD_SIZE + strlen(name);
+    if (size >= UINT32_MAX) at += 20;
+    size_t pad = (size_t)(alignment - at % alignment) % alignment;
+    while (pad && pad < 4) pad += alignment; /* a field has 4 bytes at least */
+    return add_member(w, name, NULL, 0, data, size, pad);
 }
 
 aril_status aril__zip_finish(aril__zip_writer *w)

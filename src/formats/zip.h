@@ -43,6 +43,9 @@ typedef struct aril__zip_writer {
 
 aril_status aril__zip_add(aril__zip_writer *w, const char *name, const void *head, size_t head_size,
                           const void *data, size_t data_size);
+/* The same, of one part that begins at a multiple of `alignment` bytes of the file. */
+aril_status aril__zip_add_aligned(aril__zip_writer *w, const char *name, const void *data,
+                                  size_t size, size_t alignment);
 aril_status aril__zip_finish(aril__zip_writer *w);
 
 #endif

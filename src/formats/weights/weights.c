@@ -146,7 +146,9 @@ aril_tensor *aril__weights_map(aril_weights *w, const unsigned char *at, aril_sh
     size_t size = aril_dtype_size(dtype);
     uint64_t bytes = 0;
     aril__weights_bytes(shape, dtype, w->size, &bytes);
-    bool direct = !w->copy && bytes > 0 && (size < 2 || ((uintptr_t)at % size == 0 && big != low));
+    bool inside = at >= w->data && at < w->data + w->size;
+    bool direct =
+        inside && !w->copy && bytes > 0 && (size < 2 || ((uintptr_t)at % size == 0 && big != low));
     if (direct && is_clean(at, dtype, bytes))
         return aril_borrow((void *)(uintptr_t)at, shape, dtype, release_file,
                            aril__mapped_keep(w->file));

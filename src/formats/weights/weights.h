@@ -42,7 +42,7 @@ extern const aril__weights_kind *const aril__weights_kinds[];
 const aril__weights_kind *aril__weights_kind_for(const char *path);
 
 extern const aril__weights_kind aril__safetensors_weights, aril__parts_weights, aril__npz_weights,
-    aril__npy_weights;
+    aril__npy_weights, aril__pytorch_weights;
 
 struct aril_weights {
     const aril__weights_kind *kind;
@@ -86,8 +86,8 @@ aril_status aril__weights_no_memory(const aril_weights *w);
 /* The file as a zip archive; NULL if it is none, or with *status after an error. */
 const aril__zip *aril__weights_zip(aril_weights *w, aril_status *status);
 
-/* A tensor over contiguous elements in the mapped file, where their alignment allows it; otherwise
- * a copy. `big`: big-endian elements. The caller has checked the size. */
+/* A tensor over contiguous elements in the mapped file, where their alignment allows it; otherwise,
+ * or of memory elsewhere, a copy. `big`: big-endian elements. The caller has checked the size. */
 aril_tensor *aril__weights_map(aril_weights *w, const unsigned char *at, aril_shape shape,
                                aril_dtype dtype, bool big);
 

@@ -1,0 +1,62 @@
+/* An open checkpoint of PyTorch: what its files share. */
+#ifndef ARIL_FORMATS_PYTORCH_CHECKPOINT_H
+#define ARIL_FORMATS_PYTORCH_CHECKPOINT_H
+
+#include "formats/pytorch/pickle.h"
+
+/* Where the elements of a storage are. */
+typedef struct checkpoint_place {
+    const pickle_value *key;
+    const unsigned char *at; /* in the mapped file, or unpacked; NULL: not found yet */
+    uint64_t bytes;
+    size_t element;    /* bytes of one, as the pickle has it */
+    int member;        /* of a zip archive; -1: none */
+    bool unpacked;     /* `at` is memory of its own */
+    int users;         /* tensors over it */
+    int first;         /* the first entry over it, -1: none */
+    aril_tensor *base; /* of several users: all elements, kept */
+    aril_dtype base_dtype;
+} checkpoint_place;
+
+typedef struct checkpoint {
+    aril_weights *w;
+    pickle pickle;
+    aril__bytes unpacked; /* the pickle, if it is compressed */
+    bool big;             /* big-endian elements */
+    const pickle_tensor **tensor;
+    int n_tensors, cap_tensors;
+    checkpoint_place *place; /* storages with different keys, by pickle_storage.number */
+    int n_places;
+} checkpoint;
+
+/* tree.c: chooses the part of a value that holds the weights, and adds its tensors as entries and
+ * its other values as metadata. */
+aril_status checkpoint_list(checkpoint *c, const pickle_value *v);
+
+/* Adds one tensor; its index in c->tensor becomes the entry's `at`. */
+aril_status checkpoint_add(checkpoint *c, const char *name, const pickle_tensor *t);
+
+/* storage.c: numbers the storages by their keys; checks sizes and strides of all tensors against
+ * them once places are known; reads a tensor. */
+aril_status checkpoint_number(checkpoint *c);
+checkpoint_place *checkpoint_find(checkpoint *c, const char *key, size_t n);
+aril_status checkpoint_check(checkpoint *c);
+aril_tensor *checkpoint_read(checkpoint *c, const pickle_tensor *t);
+void checkpoint_free_places(checkpoint *c);
+
+/* legacy.c: the format before PyTorch 1.6: pickles one after the other, then the storages. */
+bool legacy_is(const aril_weights *w);
+aril_status legacy_open(checkpoint *c);
+
+/* tar.c: the format before that. */
+bool tar_is(const aril_weights *w);
+aril_status tar_open(checkpoint *c);
+
+/* Reads the persistent id of a storage, ('storage', class, key, location, numel, view). */
+pickle_value *checkpoint_storage(pickle *p, pickle_value *id);
+
+/* write.c */
+aril_status checkpoint_save(const char *path, const aril_named *tensors,
+                            const aril_metadata *metadata);
+
+#endif
