@@ -106,6 +106,7 @@ bool model_create(const char *name, aril_shape input, int64_t classes, model_fil
         aril_fail(ARIL_ERR_SHAPE, "%s expects images of shape CxHxW; the samples here are %s", name,
                   shape_text(input, text, sizeof text));
     }
+    free(m->name);
     m->name = strdup(name);
     if (!m->data) m->data = strdup("");
     return m->net && m->name && m->data;

@@ -52,7 +52,8 @@ bool model_check_classes(const model_file *m, aril_dataset *d);
 /* The transform that resizes and crops images as the network expects them, before they are
  * normalized; NULL if they stay as they are, or after an error. */
 aril_transform *model_prepare(const model_file *m);
-/* Takes ownership of a dataset and returns it with images prepared that way. */
+/* Takes ownership of a dataset and returns it with images prepared that way; gray ones get three
+ * channels where the network expects them. */
 aril_dataset *prepare_images(aril_dataset *d, const model_file *m);
 /* Sets the normalization that the zoo tells of the network. */
 void model_set_preprocess(model_file *m, const aril_zoo_entry *e);

@@ -15,6 +15,14 @@ static aril_status swap_red_and_blue(aril_sample *s, void *ctx)
     return aril_tensor_status(s->x);
 }
 
+static aril_status three_channels(aril_sample *s, void *ctx)
+{
+    (void)ctx;
+    s->x =
+        aril_contiguous(aril_expand(s->x, ARIL_SHAPE(3, aril_size(s->x, 1), aril_size(s->x, 2))));
+    return aril_tensor_status(s->x);
+}
+
 aril_transform *model_prepare(const model_file *m)
 {
     const aril_zoo_entry *e = m->prepared ? aril_zoo_find(m->name) : NULL;
@@ -36,6 +44,12 @@ aril_transform *model_prepare(const model_file *m)
 aril_dataset *prepare_images(aril_dataset *d, const model_file *m)
 {
     aril_transform *prepare = model_prepare(m);
+    aril_shape shape = d ? aril_dataset_shape(d) : (aril_shape){ 0 };
+    bool gray = shape.ndim == 3 && shape.dim[0] == 1 && m->input.dim[0] == 3;
+    if (d && prepare && gray) {
+        aril_transform *list[] = { aril_transform_function(three_channels, NULL, NULL), prepare };
+        prepare = aril_transform_list(2, list);
+    }
     if (d && prepare) return aril_dataset_transform(d, prepare);
     aril_transform_free(prepare);
     if (d && aril_ok()) return d;

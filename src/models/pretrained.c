@@ -107,6 +107,19 @@ static aril_status no_default(const aril_zoo_entry *e)
         e->name, e->name, file.path);
 }
 
+/* The error of aril_load_weights, without its advice to set options that there are none of here. */
+static void does_not_fit(const aril_zoo_entry *e, aril__error *error)
+{
+    static const char prefix[] = "load_weights: ";
+    const char *text = error->message, *advice = strstr(text, "; set .");
+    if (!advice) {
+        aril__adopt_error(error);
+        return;
+    }
+    if (strncmp(text, prefix, sizeof prefix - 1) == 0) text += sizeof prefix - 1;
+    aril__fail(error->code, "the weights do not fit %s: %.*s", e->name, (int)(advice - text), text);
+}
+
 aril_status aril__zoo_load(const aril_zoo_entry *e, aril_module *m, const char *weights)
 {
     char path[PATH_MAX];
@@ -125,7 +138,7 @@ aril_status aril__zoo_load(const aril_zoo_entry *e, aril_module *m, const char *
     if (again) {
         status = aril_load_weights(m, weights, opts);
     } else if (status != ARIL_OK && error) {
-        aril__adopt_error(error);
+        does_not_fit(e, error);
     }
     aril__error_release(error);
     return status;
