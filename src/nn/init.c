@@ -100,6 +100,8 @@ aril_tensor *aril_init_truncated_normal(aril_tensor *t, double mean, double std,
         return aril__poison();
     }
     if (aril__sketching()) return t;
+    /* So far out that a cut has no effect: less than one in 10^18 numbers is there. */
+    if (mean - low > 9 * std && high - mean > 9 * std) return aril_init_normal(t, mean, std);
     /* Sample uniformly between the CDF values of the two bounds. */
     double from = 0.5 * erfc(-(low - mean) / std * M_SQRT1_2);
     double to = 0.5 * erfc(-(high - mean) / std * M_SQRT1_2);

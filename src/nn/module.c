@@ -700,7 +700,7 @@ static aril_tensor *forward_joined(aril_module *m, aril_tensor *x, aril_tensor *
 
 aril_tensor *aril__forward_relu(aril_module *m, aril_tensor *x, aril_tensor *residual)
 {
-    bool plain = m && m->layer && !m->hooks;
+    bool plain = m && m->layer && !m->hooks && !aril__sketching();
     if (plain && residual && m->layer->joined) return forward_joined(m, x, residual, ARIL_RELU);
     if (plain && !residual && m->layer->fused) return aril__forward_fused(m, x, ARIL_RELU);
     aril_tensor *y = aril_forward(m, x);
@@ -709,7 +709,7 @@ aril_tensor *aril__forward_relu(aril_module *m, aril_tensor *x, aril_tensor *res
 
 aril_tensor *aril__forward_add(aril_module *m, aril_tensor *x, aril_tensor *residual)
 {
-    if (m && m->layer && !m->hooks && m->layer->joined)
+    if (m && m->layer && !m->hooks && m->layer->joined && !aril__sketching())
         return forward_joined(m, x, residual, ARIL_NO_ACTIVATION);
     return aril_add(aril_forward(m, x), residual);
 }

@@ -138,6 +138,16 @@ static inline bool aril__is_training(const aril_module *m)
     return m->training && !aril__building;
 }
 
+/* While a thread sketches, parameters have shapes but no memory of their own, are not initialized,
+ * and layers are not fused: what a network costs can be told without allocating its weights.
+ * aril__sketch returns what was set before. */
+static inline bool aril__sketching(void)
+{
+    extern _Thread_local bool aril__sketches __attribute__((tls_model("initial-exec")));
+    return aril__sketches;
+}
+bool aril__sketch(bool on);
+
 /* Where m computes: the device of the first parameter or buffer of its tree, or, if there is none
  * yet, the one that m or the first of its children was moved to. */
 aril_device aril__module_device(const aril_module *m);
@@ -145,11 +155,7 @@ aril_device aril__module_device(const aril_module *m);
 /* Where modules create their parameters until they are moved or built: the CPU. Tests change it. */
 extern aril_device aril__new_modules_on;
 
-/* While a thread sketches, parameters have shapes but no memory of their own, and are not
- * initialized: what a network costs can be told without allocating its weights. Returns what was
- * set before. */
-bool aril__sketch(bool on);
-bool aril__sketching(void);
+/* A parameter in a sketch. */
 aril_tensor *aril__sketched(aril_shape shape, aril_dtype dtype, aril_device device);
 
 /* FLOPs of m, which was created in a sketch or is built, for inputs of this shape, in evaluation:
@@ -173,7 +179,7 @@ void aril__fill_number(aril_tensor *t, double value);
 /* The activation that a layer applies, unless hooks need to see its input and result; 0: none. */
 static inline aril_activation aril__activation_of(const aril_module *m)
 {
-    return !m->hooks && m->layer ? m->layer->activation : ARIL_NO_ACTIVATION;
+    return !m->hooks && m->layer && !aril__sketching() ? m->layer->activation : ARIL_NO_ACTIVATION;
 }
 
 /* The size of an axis of the first input; an error when the size or the axis is unknown. */

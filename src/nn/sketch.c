@@ -9,18 +9,14 @@
 
 #include <string.h>
 
-static _Thread_local bool sketching;
+extern _Thread_local bool aril__sketches __attribute__((tls_model("initial-exec")));
+_Thread_local bool aril__sketches __attribute__((tls_model("initial-exec")));
 
 bool aril__sketch(bool on)
 {
-    bool before = sketching;
-    sketching = on;
+    bool before = aril__sketches;
+    aril__sketches = on;
     return before;
-}
-
-bool aril__sketching(void)
-{
-    return sketching;
 }
 
 aril_tensor *aril__sketched(aril_shape shape, aril_dtype dtype, aril_device device)
