@@ -59,8 +59,8 @@ ARIL_API aril_shape aril_weights_shape(const aril_weights *w, int i);
 /* Why the i-th tensor is listed but cannot be read, such as "dtype complex64"; NULL: it can. */
 ARIL_API const char *aril_weights_problem(const aril_weights *w, int i);
 
-/* The first tensor that uses the same memory as the i-th (tied weights): i itself if none comes
- * before it. */
+/* The first tensor whose memory is part of the same storage as that of the i-th (tied weights): i
+ * itself if none comes before it. */
 ARIL_API int aril_weights_shared(const aril_weights *w, int i);
 
 /* The index of the tensor with a name, -1 if there is none. */
@@ -89,7 +89,7 @@ typedef struct aril_weights_save_opts {
     /* "safetensors", "pytorch", "npz", "hdf5". NULL: by the extension of the path: .safetensors;
      * .pt, .pth, .bin, .th, .ckpt; .npz; .h5, .hdf5. */
     const char *kind;
-    const aril_metadata *metadata; /* safetensors and PyTorch */
+    const aril_metadata *metadata; /* safetensors; other kinds have none */
     /* Safetensors and PyTorch: files of at most so many bytes of tensors (a larger tensor gets a
      * file of its own), NAME-00001-of-00003.EXT, with an index NAME.EXT.index.json. 0: one file. */
     int64_t max_part;

@@ -197,4 +197,5 @@ const aril__weights_kind aril__pytorch_weights = { .name = "PyTorch",
                                                    .open = open_file,
                                                    .tensor = tensor,
                                                    .close = close_file,
-                                                   .save = checkpoint_save };
+                                                   .save = checkpoint_save,
+                                                   .parts = true };

@@ -306,15 +306,37 @@ static bool build_array(pickle_value *v, const pickle_value *state)
            fill_array(v->u.tensor, at[1], at[2], at[3]->u.i != 0, at[4]);
 }
 
-/* _frombuffer(bytes, dtype, shape, order) */
+/* Sizes in another order of axes; NULL if it is none, or, with an error, when out of memory. */
+static pickle_value *permuted(pickle *p, const pickle_value *size, const pickle_value *axes)
+{
+    unsigned seen = 0;
+    size_t n = size->u.items.n;
+    if (!is_sizes(axes) || axes->u.items.n != n || n > ARIL_MAX_DIMS) return NULL;
+    pickle_value *v = pickle_new(p, PICKLE_TUPLE);
+    for (size_t i = 0; v && i < n; i++) {
+        int64_t axis = axes->u.items.at[i]->u.i;
+        if (axis < 0 || (uint64_t)axis >= n || seen >> axis & 1) return NULL;
+        seen |= 1u << axis;
+        if (!pickle_append(p, v, size->u.items.at[axis])) return NULL;
+    }
+    return v;
+}
+
+/* _frombuffer(bytes, dtype, shape, order, axes): order "K" is the shape in memory, and the axes of
+ * the array in it. */
 static pickle_value *call_from_buffer(pickle *p, const pickle_class *c, pickle_value *args)
 {
     pickle_value *v = new_tensor(p, PICKLE_ARRAY), *const *at = args->u.items.at;
+    size_t n = args->u.items.n;
     if (!v) return NULL;
-    if (args->u.items.n != 4 || at[3]->kind != PICKLE_TEXT ||
+    if (n < 4 || n > 5 || at[3]->kind != PICKLE_TEXT ||
         !fill_array(v->u.tensor, at[2], at[1], pickle_is_text(at[3], "F"), at[0]))
         return bad_call(p, c);
-    return v;
+    if (!pickle_is_text(at[3], "K") || n < 5 || at[4]->kind == PICKLE_NONE) return v;
+    v->u.tensor->axes = at[4];
+    v->u.tensor->size = permuted(p, at[2], at[4]);
+    if (v->u.tensor->size) return v;
+    return p->status == ARIL_OK ? bad_call(p, c) : NULL;
 }
 
 /* scalar(dtype, bytes): a number, as an array without dimensions. */
@@ -431,6 +453,10 @@ static const pickle_class classes[] = {
     { "builtins", "list", NULL, { 0 }, false }, { "__builtin__", "list", NULL, { 0 }, false },
     { "builtins", "int", NULL, { 0 }, false }, { "__builtin__", "int", NULL, { 0 }, false },
     { "builtins", "float", NULL, { 0 }, false }, { "__builtin__", "float", NULL, { 0 }, false },
+    { "builtins", "str", NULL, { 0 }, false }, { "__builtin__", "unicode", NULL, { 0 }, false },
+    { "builtins", "bool", NULL, { 0 }, false }, { "__builtin__", "bool", NULL, { 0 }, false },
+    { "builtins", "tuple", NULL, { 0 }, false }, { "__builtin__", "tuple", NULL, { 0 }, false },
+    { "__builtin__", "long", NULL, { 0 }, false }, { "__builtin__", "str", NULL, { 0 }, false },
 };
 /* clang-format on */
 

@@ -52,8 +52,9 @@ typedef struct pickle_tensor {
     pickle_dtype type;
     int64_t offset;                    /* in elements */
     const pickle_value *size, *stride; /* tuples of integers; stride NULL: contiguous */
-    bool fortran;
-    const char *problem; /* why it cannot be read; NULL: nothing is known */
+    bool fortran;                      /* an array in Fortran's order */
+    const pickle_value *axes; /* an array: where its axes are in memory; NULL: as they come */
+    const char *problem;      /* why it cannot be read; NULL: nothing is known */
 } pickle_tensor;
 
 struct pickle_value {

@@ -154,6 +154,13 @@ static bool span_of(const pickle_tensor *t, int64_t *numel, int64_t *span)
     return good;
 }
 
+static bool is_empty(const pickle_tensor *t)
+{
+    for (size_t i = 0; i < t->size->u.items.n; i++)
+        if (t->size->u.items.at[i]->u.i == 0) return true;
+    return false;
+}
+
 static aril_status check_tensor(checkpoint *c, int i)
 {
     const aril__weights_entry *e = &c->w->entry[i];
@@ -163,7 +170,7 @@ static aril_status check_tensor(checkpoint *c, int i)
     if (!span_of(t, &numel, &span))
         return aril__weights_malformed(c->w, "tensor %s has sizes or strides that cannot be",
                                        e->name);
-    if (e->problem) return ARIL_OK;
+    if (e->problem || numel == 0) return ARIL_OK;
     aril__shape_text(text, e->shape.ndim, e->shape.dim);
     uint64_t size = t->type.size, there;
     if (t->bytes) {
@@ -201,7 +208,7 @@ aril_status checkpoint_check(checkpoint *c)
         aril__weights_entry *e = &c->w->entry[i];
         const pickle_tensor *t = c->tensor[e->at];
         s = check_tensor(c, i);
-        if (s < 0 || !t->storage) continue;
+        if (s < 0 || !t->storage || is_empty(t)) continue;
         checkpoint_place *place = &c->place[t->storage->number];
         if (place->first < 0) place->first = i;
         place->users++;
@@ -215,14 +222,17 @@ aril_status checkpoint_check(checkpoint *c)
 static aril_tensor *array(checkpoint *c, const pickle_tensor *t)
 {
     aril_shape shape = shape_of(t->size), stored = shape;
-    if (t->fortran)
-        for (int i = 0; i < stored.ndim; i++) stored.dim[i] = shape.dim[stored.ndim - 1 - i];
+    aril_axes axes = { .n = shape.ndim };
+    for (int i = 0; i < shape.ndim; i++) {
+        axes.axis[i] = t->axes      ? (int)t->axes->u.items.at[i]->u.i
+                       : t->fortran ? shape.ndim - 1 - i
+                                    : i;
+        stored.dim[axes.axis[i]] = shape.dim[i];
+    }
     aril_tensor *a = aril__weights_map(c->w, (const unsigned char *)t->bytes->u.text.at, stored,
                                        t->type.dtype, t->type.big);
-    if (!t->fortran || shape.ndim < 2) return a;
-    aril_axes reversed = { .n = shape.ndim };
-    for (int i = 0; i < reversed.n; i++) reversed.axis[i] = reversed.n - 1 - i;
-    return aril_contiguous(aril_permute(a, reversed));
+    if (shape.ndim < 2 || (!t->fortran && !t->axes)) return a;
+    return aril_contiguous(aril_permute(a, axes));
 }
 
 static bool is_contiguous(const pickle_tensor *t)
@@ -281,8 +291,7 @@ aril_tensor *checkpoint_read(checkpoint *c, const pickle_tensor *t)
     aril_shape shape = shape_of(t->size);
     int64_t offset =
         t->offset + t->storage->begin * (int64_t)t->storage->type.size / (int64_t)t->type.size;
-    for (int i = 0; i < shape.ndim; i++)
-        if (shape.dim[i] == 0) return aril_empty(shape, t->type.dtype, aril_cpu());
+    if (is_empty(t)) return aril_empty(shape, t->type.dtype, aril_cpu());
     if (unpack(c, place) != ARIL_OK) return aril__poison();
     bool shared = place->users > 1 && (!place->base || place->base_dtype == t->type.dtype);
     if (!shared && is_contiguous(t))

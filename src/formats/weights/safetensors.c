@@ -46,4 +46,5 @@ const aril__weights_kind aril__safetensors_weights = { .name = "safetensors",
                                                        .open = open_file,
                                                        .tensor = tensor,
                                                        .close = close_file,
-                                                       .save = aril_safetensors_save };
+                                                       .save = aril_safetensors_save,
+                                                       .parts = true };

@@ -109,7 +109,12 @@ aril_status aril_weights_save(const char *path, const aril_named *tensors,
     if (s == ARIL_OK && named.name) s = check_names(path, &named);
     for (int i = 0; i < named.n && s == ARIL_OK; i++)
         s = aril__check_value(named.name[i], named.at[i]);
-    if (s == ARIL_OK) s = kind->save(path, &named, opts.metadata);
+    if (s == ARIL_OK && opts.max_part > 0 && !kind->parts)
+        s = aril__fail(ARIL_ERR_ARG, "%s: only safetensors and PyTorch's files have parts", path);
+    if (s == ARIL_OK)
+        s = opts.max_part > 0
+                ? aril__weights_save_parts(path, &named, kind, opts.metadata, opts.max_part)
+                : kind->save(path, &named, opts.metadata);
     free(memory);
     return s;
 }

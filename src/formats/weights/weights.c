@@ -252,17 +252,14 @@ static bool is_file(const char *path)
     return stat(path, &st) == 0 && !S_ISDIR(st.st_mode);
 }
 
-/* The file to open for a path, which the caller frees; NULL, with an error. */
+/* The file to open for a path, which the caller frees; NULL when out of memory. */
 static char *resolve(const char *path)
 {
     struct stat st;
     bool there = stat(path, &st) == 0, folder = there && S_ISDIR(st.st_mode);
     size_t size = strlen(path) + 64;
     char *found = aril__malloc(size);
-    if (!found) {
-        aril__fail(ARIL_ERR_MEMORY, "out of memory reading %s", path);
-        return NULL;
-    }
+    if (!found) return NULL;
     for (size_t i = 0; folder && i < sizeof in_folder / sizeof *in_folder; i++) {
         snprintf(found, size, "%s%s", path, in_folder[i]);
         if (is_file(found)) return found;
@@ -328,20 +325,18 @@ static void unwrap(aril_weights *w)
     for (int i = 0; i < w->n && all; i++) aril__unwrap_parallel(w->entry[i].name);
 }
 
-aril_weights *aril_weights_open(const char *path, aril_weights_opts opts)
+static aril_weights *open_path(const char *path, aril_weights_opts opts, bool is_part)
 {
-    if (!path) {
-        aril__fail(ARIL_ERR_ARG, "weights_open: no file name");
-        return NULL;
-    }
     aril_weights *w = aril__calloc(sizeof *w);
     if (!w) {
         aril__fail(ARIL_ERR_MEMORY, "out of memory reading %s", path);
         return NULL;
     }
     w->copy = opts.copy;
+    w->is_part = is_part;
     w->root_wanted = opts.root;
-    w->path = resolve(path);
+    w->path = is_part ? aril__strdup(path) : resolve(path);
+    if (!w->path) aril__fail(ARIL_ERR_MEMORY, "out of memory reading %s", path);
     w->file = w->path ? aril__mapped_open("weights", w->path) : NULL;
     aril_status status = w->file ? ARIL_OK : aril__latest_status();
     if (status == ARIL_OK) {
@@ -357,6 +352,18 @@ aril_weights *aril_weights_open(const char *path, aril_weights_opts opts)
     if (status == ARIL_OK) return w;
     aril_weights_close(w);
     return NULL;
+}
+
+aril_weights *aril_weights_open(const char *path, aril_weights_opts opts)
+{
+    if (path) return open_path(path, opts, false);
+    aril__fail(ARIL_ERR_ARG, "weights_open: no file name");
+    return NULL;
+}
+
+aril_weights *aril__weights_open_part(const char *path, bool copy)
+{
+    return open_path(path, (aril_weights_opts){ .copy = copy }, true);
 }
 
 /* ---- what a file holds ---- */
@@ -430,7 +437,8 @@ int aril_weights_find(const aril_weights *w, const char *name)
 aril_status aril_weights_check(const aril_weights *w)
 {
     if (!w) return aril__fail(ARIL_ERR_ARG, "weights_check: no file");
-    return aril__mapped_check(w->file);
+    aril_status s = aril__mapped_check(w->file);
+    return s == ARIL_OK && w->kind->check ? w->kind->check(w) : s;
 }
 
 aril_metadata aril_weights_metadata(const aril_weights *w)

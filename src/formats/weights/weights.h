@@ -28,11 +28,14 @@ typedef struct aril__weights_kind {
     aril_status (*open)(aril_weights *w);
     /* The i-th tensor, owned by the scope; poison after an error. i is valid and has no problem. */
     aril_tensor *(*tensor)(aril_weights *w, int i);
+    /* Checks that files beside the one that is mapped have not changed. NULL: there are none. */
+    aril_status (*check)(const aril_weights *w);
     /* Frees w->reader, which may be NULL or half made. NULL: nothing to free. */
     void (*close)(aril_weights *w);
     /* Writes one file. Names are unique texts, tensors have values, metadata may be NULL. NULL:
      * cannot be written. */
     aril_status (*save)(const char *path, const aril_named *tensors, const aril_metadata *metadata);
+    bool parts; /* may be written as several files with an index */
 } aril__weights_kind;
 
 /* In the order in which they are tried, NULL at the end. Defined in src/init.c. */
@@ -54,6 +57,7 @@ struct aril_weights {
     const char *root_wanted; /* while it is opened: of the options */
     char *root;              /* the part that was chosen; NULL: "" */
     bool copy;
+    bool is_part; /* of a file with an index: not an index itself */
 
     int n, capacity, n_meta, meta_capacity;
     aril__weights_entry *entry;
@@ -65,6 +69,14 @@ struct aril_weights {
 };
 
 /* ---- for readers ---- */
+
+/* Opens one file of those that an index names. */
+aril_weights *aril__weights_open_part(const char *path, bool copy);
+
+/* Writes files of at most `most` bytes, and their index. */
+aril_status aril__weights_save_parts(const char *path, const aril_named *tensors,
+                                     const aril__weights_kind *kind, const aril_metadata *metadata,
+                                     int64_t most);
 
 /* Adds an entry, named by a printf format; NULL, with an error, when out of memory. Valid until the
  * next is added. */
