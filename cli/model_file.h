@@ -58,8 +58,8 @@ aril_dataset *prepare_images(aril_dataset *d, const model_file *m);
 /* Sets the normalization that the zoo tells of the network. */
 void model_set_preprocess(model_file *m, const aril_zoo_entry *e);
 
-/* A network of the zoo, newly initialized or with m->weights. input.ndim 0 and classes 0: the defaults of the
- * network. */
+/* A network of the zoo, newly initialized or with m->weights. input.ndim 0 and classes 0: the
+ * defaults of the network. */
 bool model_create(const char *name, aril_shape input, int64_t classes, model_file *m);
 
 /* Whether it looks like a file or folder; whether it is a name in the zoo. */

@@ -1,9 +1,10 @@
 /* Fine-tuning beats training from scratch: ResNet-20 with weights that PyTorch made learns six
  * animals from a few images by a new head alone; the same network from scratch gets all the rest.
  *
- *     pretrained [WEIGHTS [CIFAR.bin]]      default: the published weights (`aril zoo get resnet20`)
+ *     pretrained [WEIGHTS [CIFAR.bin]]
  *
- * CIFAR.bin is a batch of CIFAR-10's binary files, such as test_batch.bin; it may be packed by xz. */
+ * WEIGHTS are the published ones by default (`aril zoo get resnet20`). CIFAR.bin is a batch of
+ * CIFAR-10's binary files, such as test_batch.bin; it may be packed by xz. */
 #include <aril/aril.h>
 
 #include <stdio.h>

@@ -21,8 +21,8 @@ typedef struct aril_zoo_opts {
     /* A file with the network's weights, or "default": the published weights, from the cache.
      * NULL: newly initialized weights. */
     const char *weights;
-    /* With the auxiliary classifiers of the networks that have them (GoogLeNet, Inception v3), which
-     * are results 1 and 2 of aril_forward_all in training. */
+    /* With the auxiliary classifiers of the networks that have them (GoogLeNet, Inception v3),
+     * which are results 1 and 2 of aril_forward_all in training. */
     bool aux;
     /* Without dropout and without stochastic depth, so that training repeats elsewhere. */
     bool no_dropout;
@@ -41,7 +41,7 @@ typedef struct aril_preprocess {
 /* Published weights. */
 typedef struct aril_zoo_weights {
     const char *url; /* NULL: none */
-    /* SHA-256 of the file in hexadecimal digits, or the first of them. NULL: the server tells it. */
+    /* SHA-256 of the file in hexadecimal digits, or the first of them. NULL: the server tells. */
     const char *sha256;
 } aril_zoo_weights;
 

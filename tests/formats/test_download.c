@@ -22,7 +22,7 @@ enum { SIZE = 300007 };
 /* ---- the server ---- */
 
 static int port;
-static char log_path[4096], hash[65], version[20];
+static char log_path[4096], gate_path[4096], hash[65], version[20];
 static unsigned char data[SIZE];
 
 /* Starts tests/support/http_server.py, which ends with its standard input. */
@@ -72,6 +72,7 @@ static bool have_server(void)
     snprintf(folder, sizeof folder, "/tmp/aril-download-XXXXXX");
     if (!mkdtemp(folder)) return false;
     snprintf(log_path, sizeof log_path, "%.4000s/log", folder);
+    snprintf(gate_path, sizeof gate_path, "%.4000s/open", folder);
     char path[4200];
     snprintf(path, sizeof path, "%s/data", folder);
     write_file(path, data, SIZE);
@@ -350,7 +351,8 @@ TEST(failures_say_what_to_do)
     const char *to = temp_path("data");
     for (int i = 0; i < 4; i++) {
         CHECK_INT(get(cases[i].path, to, (aril__download_opts){ .size = 102400 }), ARIL_ERR_IO);
-        snprintf(advice, sizeof advice, "download %s (about 100 KB) by other means and save it as %s",
+        snprintf(advice, sizeof advice,
+                 "download %s (about 100 KB) by other means and save it as %s",
                  url_of(cases[i].path), to);
         CHECK(says(cases[i].what) && says(advice));
         CHECK_INT(temp_count(), 0);
@@ -425,13 +427,13 @@ TEST(a_disk_that_is_too_small_is_noticed_at_once)
 
 /* ---- several at once ---- */
 
-/* A process that downloads data slowly; its status says whether it was the one to do so. */
-static pid_t start_download(const char *to)
+/* A process that downloads data; its status says whether it was the one to do so. */
+static pid_t start_download(const char *path, const char *to)
 {
     pid_t child = fork();
     if (child != 0) return child;
     prctl(PR_SET_PDEATHSIG, SIGKILL);
-    aril_status status = get("slow/data", to, (aril__download_opts){ .sha256 = hash });
+    aril_status status = get(path, to, (aril__download_opts){ .sha256 = hash });
     _exit(status != ARIL_OK ? 9 : got.was_there ? 1 : 0);
 }
 
@@ -449,9 +451,12 @@ static bool wait_for_part(const char *to)
     return aril__download_part_size(to) >= SIZE / 10;
 }
 
-static bool note_waiting(void *ctx, const aril__download_at *at)
+/* Opens the server's gate when this process waits for another. */
+static bool open_gate(void *ctx, const aril__download_at *at)
 {
-    *(bool *)ctx |= at->phase == ARIL__DOWNLOAD_WAITING;
+    bool *waited = ctx;
+    if (at->phase == ARIL__DOWNLOAD_WAITING && !*waited) write_file(gate_path, "", 0);
+    *waited |= at->phase == ARIL__DOWNLOAD_WAITING;
     return true;
 }
 
@@ -459,13 +464,14 @@ TEST(two_at_once_download_once)
 {
     NEED_SERVER;
     const char *to = temp_path("data");
-    pid_t child = start_download(to);
+    pid_t child = start_download("gate/data", to);
     bool began = wait_for_part(to), waited = false;
     int64_t removed;
     aril_status in_use = aril__download_remove(to, &removed);
     aril_status status =
-        get("slow/data", to,
-            (aril__download_opts){ .sha256 = hash, .watch = note_waiting, .ctx = &waited });
+        get("gate/data", to,
+            (aril__download_opts){ .sha256 = hash, .watch = open_gate, .ctx = &waited });
+    remove(gate_path);
     CHECK_INT(status_of(child), 0);
     CHECK_INT(in_use, ARIL_ERR_STATE);
     CHECK(began && status == ARIL_OK && got.was_there && waited);
@@ -480,9 +486,9 @@ TEST(a_killed_download_is_taken_over)
 {
     NEED_SERVER;
     const char *to = temp_path("data");
-    pid_t first = start_download(to);
+    pid_t first = start_download("stall/data?2", to);
     bool began = wait_for_part(to);
-    pid_t second = start_download(to);
+    pid_t second = start_download("stall/data?2", to);
     usleep(50000);
     kill(first, SIGKILL);
     CHECK_INT(status_of(first), 100 + SIGKILL);

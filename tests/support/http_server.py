@@ -10,6 +10,7 @@ The first part of a path says how a file is served, the rest names it; what foll
     /whole/F     without ranges and without a length; the first connection ends early
     /slow/F      in a hundred small pieces
     /stall/F     half of it; then nothing more comes
+    /gate/F      half of it; the rest when FOLDER has a file "open"
     /other/F     another version with each request
     /date/F      with a date, but without an ETag
     /shifted/F   a range that begins elsewhere than asked for
@@ -123,6 +124,14 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.wfile.write(rest[:len(self.data) // 2] if self.count == 1 else rest)
         if self.count == 1:
             time.sleep(20)
+
+    def do_gate(self):
+        rest = self.begin()
+        half = len(self.data) // 2
+        self.wfile.write(rest[:half])
+        while not os.path.exists(os.path.join(FOLDER, "open")):
+            time.sleep(0.01)
+        self.wfile.write(rest[half:])
 
     def do_busy(self):
         if self.count <= 2:
