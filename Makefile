@@ -93,7 +93,7 @@ tsan:           ## the threaded tests under ThreadSanitizer, in build-tsan/
 plain:          ## all tests without any library but C's, in build-plain/
 	@[ -f build-plain/build.ninja ] || \
 		$(CONFIGURE) -B build-plain -DARIL_WITH_ONEDNN=OFF -DARIL_WITH_BLAS=OFF -DARIL_WITH_ZLIB=OFF \
-		-DARIL_WITH_JPEG=OFF -DARIL_WITH_PNG=OFF -DARIL_WITH_HDF5=OFF -DARIL_WITH_CUDA=OFF $(CMAKE_ARGS)
+		-DARIL_WITH_JPEG=OFF -DARIL_WITH_PNG=OFF -DARIL_WITH_HDF5=OFF -DARIL_WITH_CURL=OFF -DARIL_WITH_CUDA=OFF $(CMAKE_ARGS)
 	@cmake --build build-plain -j $(JOBS)
 	@cd build-plain && $(CTEST)
 

@@ -54,6 +54,12 @@ typedef struct option {
         .name = "skip", .value = "COLUMNS", .kind = OPTION_STRING, OPTION_AT(skip), \
         .help = "tables: columns to ignore, such as id,name"                        \
     }
+#define OPTION_WEIGHTS                                                                \
+    {                                                                                 \
+        .name = "weights", .value = "FILE", .kind = OPTION_FILE, OPTION_AT(weights),  \
+        .by_default = "the published ones, of `aril zoo get`",                        \
+        .help = "weights for a network of the zoo: PyTorch's, safetensors and others" \
+    }
 #define OPTION_SAMPLES                                                                         \
     {                                                                                          \
         .name = "samples", .value = "N", .kind = OPTION_INTEGER, OPTION_AT(samples), .min = 1, \

@@ -4,6 +4,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 static bool same_path(const char *a, const char *b)
 {
@@ -65,4 +66,17 @@ bool shapes_differ(aril_dataset *d)
             return true;
     }
     return false;
+}
+
+void dataset_base_name(const char *data, char *to, size_t size)
+{
+    size_t end = strlen(data);
+    while (end > 0 && data[end - 1] == '/') end--;
+    size_t begin = end;
+    while (begin > 0 && data[begin - 1] != '/') begin--;
+    snprintf(to, size, "%.*s", (int)(end - begin), data + begin);
+    struct stat st;
+    char *dot = strrchr(to, '.');
+    if (dot && dot != to && stat(data, &st) == 0 && S_ISREG(st.st_mode)) *dot = '\0';
+    if (!*to || strspn(to, ".") == strlen(to)) snprintf(to, size, "data");
 }

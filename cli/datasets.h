@@ -16,4 +16,7 @@ aril_dataset *resize_images(aril_dataset *d, int64_t height, int64_t width);
 /* Whether samples differ in shape; checks only some of them. */
 bool shapes_differ(aril_dataset *d);
 
+/* A name for results, by the path of the data: "~/flowers/" -> "flowers", "iris.csv" -> "iris". */
+void dataset_base_name(const char *data, char *to, size_t size);
+
 #endif

@@ -36,9 +36,9 @@ bool shape_read(const char *text, aril_shape *shape)
 
 const char *const *model_names(void)
 {
-    static const char *names[64];
+    static const char *names[256];
     int n = 0;
-    for (; n < aril_zoo_count() && n < 63; n++) names[n] = aril_zoo_at(n)->name;
+    for (; n < aril_zoo_count() && n < 255; n++) names[n] = aril_zoo_at(n)->name;
     names[n] = NULL;
     return names;
 }
@@ -98,13 +98,15 @@ bool model_create(const char *name, aril_shape input, int64_t classes, model_fil
     if (!e) return false;
     m->input = input.ndim ? input : e->input;
     m->classes = classes ? classes : e->classes;
-    m->net = aril_zoo_make(name, (aril_zoo_opts){ .input = m->input, .classes = m->classes });
+    m->net = aril_zoo_make(
+        name, (aril_zoo_opts){ .input = m->input, .classes = m->classes, .weights = m->weights });
     bool flat = input.ndim && input.ndim < e->input.ndim;
     if (!m->net && flat && aril_error_code() != ARIL_ERR_MEMORY) {
         aril_clear_error(); /* from a layer, less specific */
         aril_fail(ARIL_ERR_SHAPE, "%s expects images of shape CxHxW; the samples here are %s", name,
                   shape_text(input, text, sizeof text));
     }
+    free(m->name);
     m->name = strdup(name);
     if (!m->data) m->data = strdup("");
     return m->net && m->name && m->data;
@@ -154,7 +156,7 @@ aril_open_opts model_open_opts(const model_file *m)
                              .real_target = m->regression,
                              .n_columns = m->n_columns,
                              .columns = (const char *const *)m->column,
-                             .n_classes = m->class_name ? (int)m->classes : 0,
+                             .n_classes = m->class_name && !m->by_index ? (int)m->classes : 0,
                              .classes = (const char *const *)m->class_name };
 }
 
@@ -377,6 +379,7 @@ aril_status model_save(const model_file *m, const char *path)
                     { "aril.std", std },
                     { "aril.data", m->data },
                     { "aril.sized", m->sized ? "1" : "0" },
+                    { "aril.prepared", m->prepared ? "1" : "0" },
                     { "aril.held_out", held_out },
                     { "aril.seed", seed },
                     { "format", "pt" } };
@@ -437,6 +440,8 @@ static bool read_metadata(aril_safetensors *f, model_file *m)
     const char *held_out = aril_safetensors_get(f, "aril.held_out");
     const char *seed = aril_safetensors_get(f, "aril.seed");
     m->sized = sized && strcmp(sized, "1") == 0 && m->input.ndim == 3;
+    const char *prepared = aril_safetensors_get(f, "aril.prepared");
+    m->prepared = prepared && strcmp(prepared, "1") == 0 && m->input.ndim == 3;
     m->held_out = held_out ? strtod(held_out, NULL) : 0;
     if (!(m->held_out > 0 && m->held_out < 1)) m->held_out = 0;
     m->seed = seed ? strtoull(seed, NULL, 10) : 0;
@@ -553,13 +558,7 @@ bool model_open(const char *file, model_file *m)
 {
     struct stat st;
     *m = (model_file){ 0 };
-    if (model_is_name(file)) {
-        aril_fail(ARIL_ERR_ARG,
-                  "%s is a network of the zoo, without weights; expected a file written by `aril "
-                  "train %s --data DATASET`",
-                  file, file);
-        return false;
-    }
+    if (model_is_name(file)) return model_open_zoo(file, NULL, m);
     size_t size = strlen(file) + 32;
     m->path = malloc(size);
     if (!m->path) return false;

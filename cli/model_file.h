@@ -27,16 +27,39 @@ typedef struct model_file {
     double target_scale[2]; /* mean and standard deviation of regression targets; 0, 0: unscaled */
     int n_channels;         /* normalized channels: 0, 1 or the input's */
     double mean[MAX_CHANNELS], std[MAX_CHANNELS];
-    bool sized;      /* images are resized to the input size */
-    double held_out; /* fraction of the training samples held out; 0: none */
-    uint64_t seed;   /* for drawing the held-out samples */
+    bool sized;          /* images are resized to the input size */
+    bool prepared;       /* images are resized and cropped as the zoo tells of the network */
+    bool by_index;       /* classes have the numbers of a dataset's, whatever their names */
+    const char *weights; /* for model_create: a file, "default", or NULL; not owned */
+    double held_out;     /* fraction of the training samples held out; 0: none */
+    uint64_t seed;       /* for drawing the held-out samples */
 } model_file;
 
 /* Opens a file, or a folder created by `aril train`, with its weights. False after an error. */
 bool model_open(const char *file, model_file *m);
 
-/* A network of the zoo, newly initialized. input.ndim 0 and classes 0: the defaults of the
- * network. */
+/* A network of the zoo by its name, with weights from a file, or the published ones if that is
+ * NULL, and with its preprocessing and class names. False after an error. */
+bool model_open_zoo(const char *name, const char *weights, model_file *m);
+
+/* model_open, or model_open_zoo if `weights` are given, which a file has no use for. */
+bool model_open_with(const char *model, const char *weights, model_file *m);
+
+/* Whether the classes of a dataset can be matched by number, if they have to be. False after an
+ * error. */
+bool model_check_classes(const model_file *m, aril_dataset *d);
+
+/* The transform that resizes and crops images as the network expects them, before they are
+ * normalized; NULL if they stay as they are, or after an error. */
+aril_transform *model_prepare(const model_file *m);
+/* Takes ownership of a dataset and returns it with images prepared that way; gray ones get three
+ * channels where the network expects them. */
+aril_dataset *prepare_images(aril_dataset *d, const model_file *m);
+/* Sets the normalization that the zoo tells of the network. */
+void model_set_preprocess(model_file *m, const aril_zoo_entry *e);
+
+/* A network of the zoo, newly initialized or with m->weights. input.ndim 0 and classes 0: the
+ * defaults of the network. */
 bool model_create(const char *name, aril_shape input, int64_t classes, model_file *m);
 
 /* Whether it looks like a file or folder; whether it is a name in the zoo. */

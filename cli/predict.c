@@ -7,22 +7,29 @@
 
 typedef struct options {
     int64_t top, threads;
-    const char *device;
+    const char *device, *weights;
     bool json, invert;
 } options;
+
+/* Resizes an image to the size that the network expects, unless it has it. */
+static aril_tensor *fit_image(const model_file *m, aril_tensor *x)
+{
+    int64_t height = m->input.dim[1], width = m->input.dim[2];
+    if (!m->prepared && aril_size(x, 1) == height && aril_size(x, 2) == width) return x;
+    aril_transform *fit = m->prepared
+                              ? model_prepare(m)
+                              : aril_transform_resize(height, width, (aril_resize_opts){ 0 });
+    x = aril_transform_image(fit, x, NULL);
+    aril_transform_free(fit);
+    return x;
+}
 
 /* Reads an image file as the network expects it: channels, size, normalization. [1,C,H,W] */
 static aril_tensor *read_image(const model_file *m, const char *path, bool invert)
 {
-    int64_t channels = m->input.dim[0], height = m->input.dim[1], width = m->input.dim[2];
-    aril_tensor *x = aril_image_read(path, (aril_image_opts){ .channels = channels == 1 ? 1 : 3,
-                                                              .min_width = width,
-                                                              .min_height = height });
-    if (aril_size(x, 1) != height || aril_size(x, 2) != width) {
-        aril_transform *resize = aril_transform_resize(height, width, (aril_resize_opts){ 0 });
-        x = aril_transform_image(resize, x, NULL);
-        aril_transform_free(resize);
-    }
+    aril_image_opts opts = { .channels = m->input.dim[0] == 1 ? 1 : 3 };
+    if (!m->prepared) opts.min_height = m->input.dim[1], opts.min_width = m->input.dim[2];
+    aril_tensor *x = fit_image(m, aril_image_read(path, opts));
     x = aril_div_scalar(aril_cast(x, ARIL_F32), 255);
     if (invert) x = aril_add_scalar(aril_neg(x), 1);
     aril_transform *normalize = model_normalize(m);
@@ -156,14 +163,14 @@ static bool predict_rows(const model_file *m, const char *path, const options *o
 
 static int run(void *values, int n, char **argument)
 {
-    const options *o = values;
+    options *o = values;
     model_file m;
     use_threads(o->threads);
     if (!check_device(o->device)) {
         report("predict");
         return EXIT_USAGE;
     }
-    if (!model_open(argument[0], &m)) return report("predict");
+    if (!model_open_with(argument[0], o->weights, &m)) return report("predict");
     if (o->device) aril_module_to(m.scaled, device_option(o->device));
     bool rows = m.input.ndim == 1;
     if (!rows && m.input.ndim != 3) {
@@ -175,6 +182,7 @@ static int run(void *values, int n, char **argument)
     aril_module_eval(m.scaled);
     int status = EXIT_DONE;
     bool first = true;
+    if (!o->top) o->top = m.weights ? 5 : 3;
     if (o->json) printf("[");
     for (int i = 1; i < n; i++)
         if (!(rows ? predict_rows : predict_image)(&m, argument[i], o, &first))
@@ -190,7 +198,9 @@ static const option table[] = {
       .kind = OPTION_INTEGER,
       OPTION_AT(top),
       .min = 1,
+      .by_default = "3, or 5 for a network by name",
       .help = "number of classes to print for each image or row" },
+    OPTION_WEIGHTS,
     { .name = "json", OPTION_AT(json), .help = "print the predictions as JSON" },
     { .name = "invert",
       OPTION_AT(invert),
@@ -204,6 +214,7 @@ static const option table[] = {
 static const example examples[] = {
     { "aril predict quickstart boot.png shirt.jpg", "the most likely classes of two images" },
     { "aril predict model.safetensors *.png --top 1 --json", "as JSON for other programs" },
+    { "aril predict resnet50 dog.jpg", "by the published weights, the five most likely classes" },
     { "aril predict mlp-houses new.csv", "a price for each row of a table" },
     { 0 },
 };
@@ -213,15 +224,15 @@ const command command_predict = {
     .summary = "predict classes or values of images or table rows",
     .arguments = "MODEL FILE...",
     .about =
-        "MODEL is a file or folder written by `aril train`, or a model of ONNX with one input and "
-        "scores of classes. Images (JPEG, PNG) are resized and "
+        "MODEL is a file or folder written by `aril train`, the name of a network (with --weights, "
+        "or its published weights, which `aril zoo get` downloads), or a model of ONNX with one "
+        "input and scores of classes. Images (JPEG, PNG) are resized and "
         "converted to the size and channels that the network expects. For a network trained on "
         "a table, the files are tables: columns are matched by name, others are ignored. Files "
         "that cannot be read are reported and skipped; the exit status is then 1.",
     .options = table,
     .examples = examples,
     .size = sizeof(options),
-    .defaults = &(const options){ .top = 3 },
     .min = 2,
     .max = -1,
     .run = run

@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 typedef struct options {
-    const char *data, *split, *target, *metrics, *loss, *confusion, *device;
+    const char *data, *split, *target, *metrics, *loss, *confusion, *device, *weights;
     int64_t batch, threads, samples, workers;
     bool json;
 } options;
@@ -137,8 +137,9 @@ static int test(const model_file *m, const options *o)
     if (!d) return report_no_data(m, o);
     if (m->sized && aril_dataset_has_images(d))
         d = resize_images(d, m->input.dim[1], m->input.dim[2]);
+    if (d && m->prepared && aril_dataset_has_images(d)) d = prepare_images(d, m);
     if (d && o->samples) d = aril_dataset_take(d, o->samples);
-    if (!d || !check_samples(m, d)) {
+    if (!d || !model_check_classes(m, d) || !check_samples(m, d)) {
         aril_dataset_release(d);
         return report("test");
     }
@@ -166,7 +167,7 @@ static int run(void *values, int n, char **argument)
         report("test");
         return EXIT_USAGE;
     }
-    if (!model_open(argument[0], &m)) return report("test");
+    if (!model_open_with(argument[0], o->weights, &m)) return report("test");
     if (o->device) aril_module_to(m.scaled, device_option(o->device));
     if (!o->data && m.data && *m.data) o->data = m.data;
     int status = EXIT_USAGE;
@@ -191,6 +192,7 @@ static const option table[] = {
       .choices = dataset_names,
       .by_default = "the one it was trained on",
       .help = "name or path of the dataset (`aril help datasets` lists them)" },
+    OPTION_WEIGHTS,
     { .name = "split",
       .value = "NAME",
       .kind = OPTION_STRING,
@@ -235,6 +237,8 @@ static const example examples[] = {
     { "aril test quickstart", "on the test split of the dataset it was trained on" },
     { "aril test model.safetensors --data ~/flowers --split test --metrics accuracy,top5,f1",
       "on another dataset, with other metrics" },
+    { "aril test resnet20 --weights resnet20.th --data ~/cifar-10-batches-bin",
+      "weights that PyTorch made" },
     { 0 },
 };
 
@@ -243,8 +247,9 @@ const command command_test = {
     .summary = "evaluate a trained network",
     .arguments = "MODEL",
     .about =
-        "MODEL is a file or folder written by `aril train`, or a model of ONNX with one input and "
-        "scores of classes, which needs --data. Dataset, target, columns, classes "
+        "MODEL is a file or folder written by `aril train`, the name of a network (with --weights, "
+        "or its published weights), or a model of ONNX with one input and "
+        "scores of classes. The latter two need --data. Dataset, target, columns, classes "
         "(matched by name), image size, normalization, loss and metrics are those of the "
         "training unless options say otherwise.",
     .options = table,

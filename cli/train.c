@@ -1,6 +1,7 @@
 /* aril train: trains a network of the zoo, or one trained before, on a dataset. */
 #include "commands.h"
 #include "datasets.h"
+#include "fine_tune.h"
 #include "results.h"
 
 #include <limits.h>
@@ -12,7 +13,7 @@
 
 typedef struct options {
     const char *data, *task, *target, *skip, *optimizer, *schedule, *augment, *loss, *metrics,
-        *device, *autocast, *log, *checkpoint, *out, *size;
+        *device, *autocast, *log, *checkpoint, *out, *size, *weights, *freeze;
     int64_t epochs, batch, warm_up, seed, workers, threads, every, samples, early_stop, accumulate;
     double lr, momentum, weight_decay, clip, validation_split, gamma;
     bool resume, fresh, nesterov, quiet, no_images;
@@ -78,9 +79,11 @@ static void print_task(const training *r)
     print_wrapped(stdout, line, 2);
 }
 
-static aril_dataset *resize_and_take(aril_dataset *d, int64_t height, int64_t width,
-                                     int64_t samples)
+static aril_dataset *resize_and_take(const training *r, aril_dataset *d, int64_t height,
+                                     int64_t width)
 {
+    int64_t samples = r->o->samples;
+    if (d && r->m.prepared) d = prepare_images(d, &r->m);
     if (d && height) d = resize_images(d, height, width);
     return d && samples ? aril_dataset_take(d, samples) : d;
 }
@@ -112,10 +115,11 @@ static bool open_data(training *r, const char *what)
         return false;
     }
     r->m.sized = height > 0;
+    if (!aril_dataset_has_images(p->train)) r->m.prepared = false;
     bool test = p->test != NULL;
-    p->train = resize_and_take(p->train, height, width, o->samples);
-    p->val = resize_and_take(p->val, height, width, o->samples);
-    if (test) p->test = resize_and_take(p->test, height, width, o->samples);
+    p->train = resize_and_take(r, p->train, height, width);
+    p->val = resize_and_take(r, p->val, height, width);
+    if (test) p->test = resize_and_take(r, p->test, height, width);
     return p->train && p->val && (p->test || !test);
 }
 
@@ -185,6 +189,10 @@ static bool measure_channels(training *r)
     if (!aril_dataset_has_images(r->data.train) || m->input.ndim != 3 ||
         m->input.dim[0] > MAX_CHANNELS)
         return true;
+    if (m->weights) { /* made for images that were normalized in their way */
+        model_set_preprocess(m, aril_zoo_find(m->name));
+        return aril_ok();
+    }
     if (aril_dataset_stats(r->data.train, (aril_stats_opts){ .samples = ENOUGH }, &mean, &std) !=
         ARIL_OK)
         return false;
@@ -483,6 +491,7 @@ static void print_start(training *r)
              (long long)aril_parameter_count(r->m.net), printable(o->data, data, sizeof data),
              (long long)aril_dataset_size(p->train), counts, device);
     print_wrapped(stdout, line, 2);
+    fine_tune_print(&r->m, o->freeze);
     if (!p->test && p->held_out > 0) {
         snprintf(line, sizeof line,
                  "%s has no test split: %g %% of the samples are held out for validation "
@@ -550,8 +559,11 @@ static int train(training *r, const char *name)
                   "'%s': models of ONNX are trained by a program (aril_module_load)", name);
         return report("train");
     }
-    if (model_is_file(name) && !model_open(name, &r->m)) return report("train");
-    if (!open_data(r, o->data) || !open_network(r, name)) return report_with_advice(r);
+    if (model_is_file(name) ? !model_open(name, &r->m)
+                            : !fine_tune_begin(&r->m, name, o->weights, o->size != NULL))
+        return report("train");
+    if (!open_data(r, o->data) || !open_network(r, name) || !fine_tune_freeze(&r->m, o->freeze))
+        return report_with_advice(r);
     free(r->m.data);
     r->m.data = strdup(o->data);
     if (o->device) aril_module_to(r->m.scaled, aril_device_named(o->device));
@@ -586,20 +598,6 @@ static int train(training *r, const char *name)
         return 128 + aril_history_signal(h);
     }
     return finish(r, h);
-}
-
-/* "~/flowers/" -> "flowers", "iris.csv" -> "iris" */
-static void dataset_base_name(const char *data, char *to, size_t size)
-{
-    size_t end = strlen(data);
-    while (end > 0 && data[end - 1] == '/') end--;
-    size_t begin = end;
-    while (begin > 0 && data[begin - 1] != '/') begin--;
-    snprintf(to, size, "%.*s", (int)(end - begin), data + begin);
-    struct stat st;
-    char *dot = strrchr(to, '.');
-    if (dot && dot != to && stat(data, &st) == 0 && S_ISREG(st.st_mode)) *dot = '\0';
-    if (!*to || strspn(to, ".") == strlen(to)) snprintf(to, size, "data");
 }
 
 static bool check_optimizer(const options *o)
@@ -664,9 +662,9 @@ static bool check_options(const options *o, const char *model)
     else if (o->validation_split >= 1)
         aril_fail(ARIL_ERR_ARG, "--validation-split expects a fraction below 1, got %g",
                   o->validation_split);
-    if (!aril_ok() || !check_optimizer(o) || !check_schedule(o) || !check_device(o->device) ||
-        !check_folder("--out", o->out) || !check_folder("--log", o->log) ||
-        !check_folder("--checkpoint", o->checkpoint))
+    if (!aril_ok() || !fine_tune_check(model, o->weights, o->freeze) || !check_optimizer(o) ||
+        !check_schedule(o) || !check_device(o->device) || !check_folder("--out", o->out) ||
+        !check_folder("--log", o->log) || !check_folder("--checkpoint", o->checkpoint))
         return false;
     if (o->augment) aril_transform_free(aril_transform_parse(o->augment));
     if (!aril_ok()) return blame("--augment");
@@ -735,6 +733,12 @@ static const char *const *task_names(void)
     return names;
 }
 
+static const char *const *freeze_names(void)
+{
+    static const char *const names[] = { "backbone", NULL };
+    return names;
+}
+
 static const option table[] = {
     { .name = "data",
       .value = "DATASET",
@@ -778,6 +782,23 @@ static const option table[] = {
       .kind = OPTION_STRING,
       OPTION_AT(size),
       .help = "resize all images to this size: 64 for 64 x 64, or height x width such as 48x64" },
+
+    { .name = "", .help = "Fine-tuning:" },
+    { .name = "weights",
+      .value = "FILE",
+      .kind = OPTION_FILE,
+      OPTION_AT(weights),
+      .help = "start from these weights, PyTorch's, safetensors or others; \"default\": from the "
+              "published ones (`aril zoo get`). Images are resized, cropped and normalized as for "
+              "those; the head is new if the number of classes differs" },
+    { .name = "freeze",
+      .value = "PART",
+      .kind = OPTION_STRING,
+      OPTION_AT(freeze),
+      .choices = freeze_names,
+      .only_choices = true,
+      .help = "do not train the backbone: all layers but the head, with their batch norm "
+              "statistics" },
 
     { .name = "", .help = "Optimization:" },
     { .name = "optimizer",
@@ -933,6 +954,8 @@ static const example examples[] = {
       "longer, with a cosine schedule and data augmentation" },
     { "aril train lenet5 --data fashion-mnist --resume", "continue after Ctrl-C or a crash" },
     { "aril train mlp --data houses.csv --target price", "regression on a table" },
+    { "aril train resnet18 --weights default --freeze backbone --data ~/flowers",
+      "a new head on published weights" },
     { 0 },
 };
 
@@ -941,8 +964,9 @@ const command command_train = {
     .summary = "train a network",
     .arguments = "MODEL",
     .about =
-        "MODEL is the name of a network (`aril zoo` lists them), which is trained from scratch, "
-        "or a file or folder written by `aril train`, to train it further. Ctrl-C saves a "
+        "MODEL is the name of a network (`aril zoo` lists them), which is trained from scratch or "
+        "from --weights, or a file or folder written by `aril train`, to train it further. Ctrl-C "
+        "saves a "
         "checkpoint and stops; --resume continues from it.",
     .options = table,
     .examples = examples,

@@ -233,6 +233,31 @@ if(NOT ARIL_WITH_HDF5 STREQUAL "OFF")
 endif()
 aril_summary_row("HDF5" "${have_HDF5}" "${hdf5_file}, opened at run time" "datasets in HDF5 (libhdf5-dev)")
 
+# libcurl too is opened when it is first used: the build needs its headers alone.
+set(have_CURL OFF)
+set(curl_file "libcurl.so.4")
+if(NOT ARIL_WITH_CURL STREQUAL "OFF")
+    find_path(ARIL_CURL_INCLUDE curl/curl.h)
+    find_library(ARIL_CURL_LIBRARY NAMES curl curl-gnutls)
+    mark_as_advanced(ARIL_CURL_LIBRARY ARIL_CURL_INCLUDE)
+    if(ARIL_CURL_INCLUDE)
+        set(have_CURL ON)
+        if(ARIL_CURL_LIBRARY)
+            get_filename_component(curl_file ${ARIL_CURL_LIBRARY} REALPATH)
+            get_filename_component(curl_file ${curl_file} NAME)
+            string(REGEX REPLACE "([.]so[.][0-9]+).*" "\\1" curl_file ${curl_file})
+        endif()
+        list(APPEND ARIL_FILE_DEFINITIONS ARIL_HAVE_CURL=1 ARIL_CURL_FILE="${curl_file}")
+        if(NOT ARIL_CURL_INCLUDE IN_LIST CMAKE_C_IMPLICIT_INCLUDE_DIRECTORIES)
+            list(APPEND ARIL_FILE_INCLUDES ${ARIL_CURL_INCLUDE})
+        endif()
+    elseif(ARIL_WITH_CURL STREQUAL "ON")
+        message(FATAL_ERROR "ARIL_WITH_CURL=ON, but libcurl was not found (Debian: libcurl4-openssl-dev)")
+    endif()
+endif()
+aril_summary_row("libcurl" "${have_CURL}" "${curl_file}, opened at run time"
+    "downloads of published weights: `aril zoo get` (libcurl4-openssl-dev)")
+
 # ---- For working on Aril ---------------------------------------------------------------------
 
 find_program(ARIL_CLANG clang)

@@ -68,6 +68,12 @@ foreach(language ${test_languages})
     endforeach()
 endforeach()
 
+# A server for downloads runs beside them.
+
+if(TARGET test_download)
+    target_compile_definitions(test_download PRIVATE ARIL_TEST_SOURCE="${PROJECT_SOURCE_DIR}")
+endif()
+
 # The generator of CUDA source needs no CUDA.
 
 target_sources(test_fused_source PRIVATE ${PROJECT_SOURCE_DIR}/src/backend/cuda/fused/source.c
@@ -280,7 +286,7 @@ set(script_environment
     ARIL_VERSION=${PROJECT_VERSION} CC=${CMAKE_C_COMPILER} CXX=${CMAKE_CXX_COMPILER}
     CMAKE=${CMAKE_COMMAND})
 if(NOT ARIL_SANITIZE)
-    foreach(name includes rooms layout exports declared install files doc_code bench command deps make
+    foreach(name includes rooms layout exports declared install files doc_code bench command zoo_get deps make
             reference doc_names doc_diffs wrong_calls cuda_rows
             headers-gcc headers-clang api-gcc api-clang numbers-gcc numbers-clang)
         string(REPLACE "-" ";" command ${name}) # the script, and which compiler it tries

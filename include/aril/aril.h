@@ -34,6 +34,7 @@
 #include "aril/parallel.h"
 #include "aril/plugin.h"
 #include "aril/profile.h"
+#include "aril/published.h"
 #include "aril/rng.h"
 #include "aril/schedule.h"
 #include "aril/scope.h"

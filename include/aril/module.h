@@ -177,6 +177,13 @@ ARIL_API aril_status aril_module_cast(aril_module *m, aril_dtype dtype);
 ARIL_API void aril_module_freeze(aril_module *m);
 ARIL_API void aril_module_unfreeze(aril_module *m);
 
+/* Keeps the batch norms of m and its descendants in evaluation mode, whatever aril_module_train
+ * says: they use their running statistics, and do not update them. For parts that are frozen; all
+ * modules with saved buffers count as batch norms. After unfreeze_stats they follow
+ * aril_module_train again. */
+ARIL_API void aril_module_freeze_stats(aril_module *m);
+ARIL_API void aril_module_unfreeze_stats(aril_module *m);
+
 /* Clears the gradients of all parameters. */
 ARIL_API void aril_module_zero_grad(aril_module *m);
 

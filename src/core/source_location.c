@@ -645,7 +645,7 @@ static bool is_runtime_object(const char *path)
 {
     static const char *const names[] = {
         "libc.so",  "libc-2.",    "libpthread", "libgomp", "libomp",  "libiomp5", "libdnnl",
-        "ld-linux", "linux-vdso", "libasan",    "libtsan", "liblsan", "libubsan",
+        "ld-linux", "linux-vdso", "libasan",    "libtsan", "liblsan", "libubsan", "libcurl",
     };
     const char *name = base_name(path);
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)

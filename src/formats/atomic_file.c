@@ -205,6 +205,12 @@ static int sync_folder(const char *path)
     return rc;
 }
 
+aril_status aril__folder_sync(const char *file)
+{
+    if (sync_folder(file) == 0) return ARIL_OK;
+    return aril__fail(ARIL_ERR_IO, "cannot sync the folder of %s: %s", file, strerror(errno));
+}
+
 aril_status aril__file_commit(aril__file *f)
 {
     flush(f);

@@ -39,6 +39,9 @@ aril_status aril__folder_create(const char *what, const char *path);
 /* The same for the folder that will contain `file`. */
 aril_status aril__folder_create_for(const char *what, const char *file);
 
+/* Syncs the folder that contains `file`, so that a rename in it lasts. */
+aril_status aril__folder_sync(const char *file);
+
 /* Begin, write and commit in one call. */
 aril_status aril__file_replace(const char *path, const void *data, size_t size);
 

@@ -5,6 +5,8 @@
 #include "models/build.h"
 #include "models/models.h"
 
+#include <string.h>
+
 enum { BOTTLENECK = 4 }; /* the first convolution of a layer has so many times the growth */
 
 static aril_module *dense_layer(int64_t in, int64_t growth)
@@ -35,9 +37,7 @@ static aril_module *dense_block(int64_t in, int64_t growth, int layers)
 {
     aril_module *m = aril_module_new("DenseBlock", 0, dense_block_forward);
     for (int i = 0; i < layers; i++) {
-        char name[32];
-        snprintf(name, sizeof name, "denselayer%d", i + 1);
-        m = aril__with(m, name, dense_layer(in + i * growth, growth));
+        m = aril__with_number(m, "denselayer", i + 1, dense_layer(in + i * growth, growth));
     }
     return m;
 }
@@ -51,40 +51,70 @@ static aril_module *transition(int64_t in)
     return aril__with(m, "pool", aril_nn_avg_pool2d(2));
 }
 
-static aril_module *densenet(aril_shape input, int64_t classes, int64_t width, int64_t growth,
-                             const int layers[4])
+/* Kaiming's normal distribution over the inputs. */
+static void init_layer(aril_module *m, const char *path, void *ctx)
 {
-    if (!aril__takes_image("densenet", input)) return NULL;
+    (void)ctx;
+    if (strcmp(aril_module_type(m), "Conv2d") == 0)
+        aril_init_kaiming_normal(aril_module_own(m, 0), (aril_kaiming_opts){ 0 });
+    if (strcmp(path, "classifier") == 0) aril_init_zeros(aril_module_own(m, 1));
+}
+
+typedef struct config {
+    int64_t width, growth; /* channels of the first convolution, and of each layer */
+    int layers[4];         /* of each block; 0: there are only three */
+    bool small;            /* for small images: 3 x 3, without pooling, before the blocks */
+} config;
+
+static aril_module *densenet(const aril_zoo_entry *e, const aril_zoo_opts *o)
+{
+    if (!aril__takes_image(e->name, o->input)) return NULL;
+    const config *c = e->config;
+    int64_t width = c->width;
     aril_module *f = aril_nn_sequential_of(0, NULL);
-    f = aril__with(f, "conv0", aril__conv(input.dim[0], width, 7, 2, 3));
-    f = aril__with(f, "norm0", aril_nn_batch_norm2d(width));
-    f = aril__with(f, "relu0", aril_nn_relu());
-    f = aril__with(f, "pool0", aril__max_pool(3, 2, 1));
-    for (int k = 0; k < 4; k++) {
-        char name[32];
-        snprintf(name, sizeof name, "denseblock%d", k + 1);
-        f = aril__with(f, name, dense_block(width, growth, layers[k]));
-        width += layers[k] * growth;
-        if (k == 3) break;
-        snprintf(name, sizeof name, "transition%d", k + 1);
-        f = aril__with(f, name, transition(width));
+    if (c->small) {
+        f = aril__with(f, "conv0", aril__conv(o->input.dim[0], width, 3, 1, 1));
+    } else {
+        f = aril__with(f, "conv0", aril__conv(o->input.dim[0], width, 7, 2, 3));
+        f = aril__with(f, "norm0", aril_nn_batch_norm2d(width));
+        f = aril__with(f, "relu0", aril_nn_relu());
+        f = aril__with(f, "pool0", aril__max_pool(3, 2, 1));
+    }
+    int blocks = c->layers[3] ? 4 : 3;
+    for (int k = 0; k < blocks; k++) {
+        f = aril__with_number(f, "denseblock", k + 1, dense_block(width, c->growth, c->layers[k]));
+        width += c->layers[k] * c->growth;
+        if (k == blocks - 1) break;
+        f = aril__with_number(f, "transition", k + 1, transition(width));
         width /= 2;
     }
-    f = aril__with(f, "norm5", aril_nn_batch_norm2d(width));
-    f = aril__with(f, "relu5", aril_nn_relu());
+    f = aril__with_number(f, "norm", blocks + 1, aril_nn_batch_norm2d(width));
+    f = aril__with_number(f, "relu", blocks + 1, aril_nn_relu());
     aril_module *m = aril__with(aril_nn_sequential_of(0, NULL), "features", f);
     m = aril__with(m, "avgpool", aril_nn_adaptive_avg_pool2d(1));
     m = aril__with(m, "flatten", aril_nn_flatten());
-    return aril__init_images(aril__with(m, "classifier", aril_nn_linear(width, classes)), 0);
+    m = aril__with(m, "classifier", aril_nn_linear(width, o->classes));
+    return aril__init_layers(m, init_layer, NULL);
 }
 
-#define DENSENET(name, width, growth, ...)                                             \
-    aril_module *aril__densenet##name(aril_shape input, int64_t classes)               \
-    {                                                                                  \
-        return densenet(input, classes, width, growth, (const int[4]){ __VA_ARGS__ }); \
+#define DENSENET(net, text, ...)                                                            \
+    .name = net, .family = "densenet", .paper = "Densely Connected Convolutional Networks", \
+    .year = 2016, .about = "DenseNet of " text, .make = densenet, .config = &(const config) \
+    {                                                                                       \
+        __VA_ARGS__                                                                         \
     }
 
-DENSENET(121, 64, 32, 6, 12, 24, 16)
-DENSENET(161, 96, 48, 6, 12, 36, 24)
-DENSENET(169, 64, 32, 6, 12, 32, 32)
-DENSENET(201, 64, 32, 6, 12, 48, 32)
+const aril_zoo_entry aril__zoo_densenet[] = {
+    { DENSENET("densenet121", "121 layers", .width = 64, .growth = 32, .layers = { 6, 12, 24, 16 }),
+      ARIL__IMAGENET_224, ARIL__TORCHVISION("densenet121", "a639ec97") },
+    { DENSENET("densenet161", "161 layers", .width = 96, .growth = 48, .layers = { 6, 12, 36, 24 }),
+      ARIL__IMAGENET_224, ARIL__TORCHVISION("densenet161", "8d451a50") },
+    { DENSENET("densenet169", "169 layers", .width = 64, .growth = 32, .layers = { 6, 12, 32, 32 }),
+      ARIL__IMAGENET_224, ARIL__TORCHVISION("densenet169", "b2777c0a") },
+    { DENSENET("densenet201", "201 layers", .width = 64, .growth = 32, .layers = { 6, 12, 48, 32 }),
+      ARIL__IMAGENET_224, ARIL__TORCHVISION("densenet201", "c1103571") },
+    { DENSENET("densenet-bc250", "250 layers that each add 24 channels, for CIFAR-10", .width = 48,
+               .growth = 24, .layers = { 41, 41, 41 }, .small = true),
+      ARIL__CIFAR10 },
+    { 0 },
+};

@@ -23,16 +23,9 @@ static aril_tensor *conv1d_forward(aril_module *self, aril_tensor *x)
 
 static aril_module *conv1d(int64_t in, int64_t out, double std)
 {
-    ARIL_SCOPE;
     aril_module *m = aril_module_new("Conv1D", 0, conv1d_forward);
-    if (!m) return NULL;
-    aril_tensor *w = aril_empty(ARIL_SHAPE(in, out), ARIL_F32, aril__module_device(m));
-    aril_tensor *b = aril_zeros(ARIL_SHAPE(out), ARIL_F32, aril__module_device(m));
-    if (aril_module_parameter(m, "weight", aril_init_normal(w, 0, std)) &&
-        aril_module_parameter(m, "bias", b) && aril_ok())
-        return m;
-    aril_module_release(m);
-    return NULL;
+    m = aril__with_parameter(m, "weight", ARIL_SHAPE(in, out), aril__set_normal, std);
+    return aril__with_parameter(m, "bias", ARIL_SHAPE(out), NULL, 0);
 }
 
 /* ---- attention ---- */
@@ -112,28 +105,45 @@ static aril_module *embedding(int64_t rows, int64_t width, double std)
     return m;
 }
 
-static aril_module *gpt2(aril_shape input, int64_t classes, int layers, int64_t heads,
-                         int64_t width)
+typedef struct config {
+    int layers;
+    int64_t heads, width;
+} config;
+
+static aril_module *gpt2(const aril_zoo_entry *e, const aril_zoo_opts *o)
 {
-    if (input.ndim != 1) {
-        aril__fail(ARIL_ERR_SHAPE, "gpt2 expects sequences of tokens, [T]");
+    const config *c = e->config;
+    if (o->input.ndim != 1) {
+        aril__fail(ARIL_ERR_SHAPE, "%s expects sequences of tokens, [T]", e->name);
         return NULL;
     }
     aril_module *h = aril_nn_sequential_of(0, NULL);
-    for (int i = 0; i < layers; i++) h = aril__append(h, block(width, heads, layers));
+    for (int i = 0; i < c->layers; i++) h = aril__append(h, block(c->width, c->heads, c->layers));
     aril_module *m = aril_module_new("GPT2", 0, gpt2_forward);
-    m = aril__with(m, "wte", embedding(classes, width, 0.02));
-    m = aril__with(m, "wpe", embedding(input.dim[0], width, 0.01));
+    m = aril__with(m, "wte", embedding(o->classes, c->width, 0.02));
+    m = aril__with(m, "wpe", embedding(o->input.dim[0], c->width, 0.01));
     m = aril__with(m, "h", h);
-    return aril__with(m, "ln_f", aril_nn_layer_norm(width));
+    return aril__with(m, "ln_f", aril_nn_layer_norm(c->width));
 }
 
-aril_module *aril__gpt2(aril_shape input, int64_t classes)
-{
-    return gpt2(input, classes, 12, 12, 768);
-}
+#define GPT2(net, millions, revision, hash, ...)                                                \
+    {                                                                                           \
+        .name = net, .family = "gpt2",                                                          \
+        .paper = "Language Models are Unsupervised Multitask Learners", .year = 2019,           \
+        ARIL__TOKENS(1024), .classes = 50257, .make = gpt2,                                     \
+        .config = &(const config){ __VA_ARGS__ },                                               \
+        .weights = { .url = "https://huggingface.co/openai-community/" net "/resolve/" revision \
+                            "/model.safetensors",                                               \
+                     .sha256 = hash },                                                          \
+        .about = "GPT-2 of " millions " million parameters"                                     \
+    }
 
-aril_module *aril__gpt2_medium(aril_shape input, int64_t classes)
-{
-    return gpt2(input, classes, 24, 16, 1024);
-}
+const aril_zoo_entry aril__zoo_gpt2[] = {
+    GPT2("gpt2", "124", "607a30d783dfa663caf39e06633721c8d4cfcd7e",
+         "248dfc3911869ec493c76e65bf2fcf7f615828b0254c12b473182f0f81d3a707", 12, 12, 768),
+    GPT2("gpt2-medium", "355", "6dcaa7a952f72f9298047fd5137cd6e4f05f41da", NULL, 24, 16, 1024),
+    GPT2("gpt2-large", "774", "32b71b12589c2f8d625668d2335a01cac3249519", NULL, 36, 20, 1280),
+    GPT2("gpt2-xl", "1558", "15ea56dee5df4983c59b2538573817e1667135e2",
+         "0f8b28eb05a8075f48b61b6f35332978c74fc7763fa9fb4051a1c30511736a6a", 48, 25, 1600),
+    { 0 },
+};

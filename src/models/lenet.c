@@ -4,6 +4,7 @@
 #include "aril/create.h"
 #include "aril/math.h"
 #include "core/error.h"
+#include "models/build.h"
 #include "models/models.h"
 #include "nn/module.h"
 
@@ -11,16 +12,18 @@
 
 /* ---- modern variant ---- */
 
-aril_module *aril__lenet5(aril_shape input, int64_t classes)
+static aril_module *lenet5(const aril_zoo_entry *e, const aril_zoo_opts *opts)
 {
+    (void)e;
     /* The paper pads its 28 x 28 images to 32 x 32. */
-    int64_t frame = input.ndim == 3 && input.dim[1] < 32 ? 2 : 0;
+    const aril_shape *input = &opts->input;
+    int64_t frame = input->ndim == 3 && input->dim[1] < 32 ? 2 : 0;
     return aril_nn_sequential(
         aril_nn_conv2d_with(0, 6, 5, (aril_nn_conv_opts){ .padding = { frame } }), /* [6,28,28] */
         aril_nn_relu(), aril_nn_max_pool2d(2),                                     /* [6,14,14] */
         aril_nn_conv2d(0, 16, 5), aril_nn_relu(), aril_nn_max_pool2d(2),           /* [16,5,5] */
         aril_nn_flatten(), aril_nn_linear(0, 120), aril_nn_relu(), aril_nn_linear(0, 84),
-        aril_nn_relu(), aril_nn_linear(0, classes));
+        aril_nn_relu(), aril_nn_linear(0, opts->classes));
 }
 
 /* ---- as published ---- */
@@ -114,13 +117,15 @@ static aril_module *partial_new(void)
     return m;
 }
 
-aril_module *aril__lenet5_1998(aril_shape input, int64_t classes)
+static aril_module *lenet5_1998(const aril_zoo_entry *e, const aril_zoo_opts *opts)
 {
-    if (input.ndim != 3 || input.dim[0] != 1) {
+    (void)e;
+    const aril_shape *input = &opts->input;
+    if (input->ndim != 3 || input->dim[0] != 1) {
         aril__fail(ARIL_ERR_SHAPE, "lenet5-1998 expects images of one channel, [1,H,W]");
         return NULL;
     }
-    int64_t frame = input.dim[1] < 32 ? 2 : 0;
+    int64_t frame = input->dim[1] < 32 ? 2 : 0;
     return aril_nn_sequential(
         aril_nn_conv2d_with(1, 6, 5, (aril_nn_conv_opts){ .padding = { frame } }), /* C1 */
         aril_module_new("Squash", 0, squash_forward),
@@ -131,5 +136,22 @@ aril_module *aril__lenet5_1998(aril_shape input, int64_t classes)
         aril_nn_conv2d(16, 120, 5),         /* C5 [120,1,1] */
         aril_module_new("Squash", 0, squash_forward), aril_nn_flatten(),
         aril_nn_linear(0, 84), /* F6 */
-        aril_module_new("Squash", 0, squash_forward), aril_nn_linear(84, classes));
+        aril_module_new("Squash", 0, squash_forward), aril_nn_linear(84, opts->classes));
 }
+
+/* ---- rows ---- */
+
+#define LENET(net, f, text)                                                               \
+    {                                                                                     \
+        .name = net, .family = "lenet",                                                   \
+        .paper = "Gradient-Based Learning Applied to Document Recognition", .year = 1998, \
+        ARIL__IMAGE(1, 28, 28), .classes = 10, .names = ARIL_CLASSES_DIGITS, .make = f,   \
+        .about = text                                                                     \
+    }
+
+const aril_zoo_entry aril__zoo_lenet[] = {
+    LENET("lenet5", lenet5, "LeNet-5 with ReLU and max pooling"),
+    LENET("lenet5-1998", lenet5_1998,
+          "LeNet-5 as published: tanh, trained average pooling, maps of partial connections"),
+    { 0 },
+};

@@ -1,40 +1,30 @@
-/* The networks that zoo.c lists. Each takes the shape of one input and the number of classes. */
+/* The families of networks that zoo.c lists: rows that end with one without a name. A family's
+ * first network is one of the smallest. */
 #ifndef ARIL_MODELS_MODELS_H
 #define ARIL_MODELS_MODELS_H
 
-#include "aril/nn.h"
+#include "aril/zoo.h"
 
-aril_module *aril__lenet5(aril_shape input, int64_t classes);
-aril_module *aril__lenet5_1998(aril_shape input, int64_t classes);
-aril_module *aril__mlp(aril_shape input, int64_t classes);
-aril_module *aril__two_layer(aril_shape input, int64_t classes);
-aril_module *aril__convnet(aril_shape input, int64_t classes);
-aril_module *aril__alexnet(aril_shape input, int64_t classes);
-aril_module *aril__vgg11(aril_shape input, int64_t classes);
-aril_module *aril__vgg11_bn(aril_shape input, int64_t classes);
-aril_module *aril__vgg13(aril_shape input, int64_t classes);
-aril_module *aril__vgg13_bn(aril_shape input, int64_t classes);
-aril_module *aril__vgg16c(aril_shape input, int64_t classes);
-aril_module *aril__vgg16c_bn(aril_shape input, int64_t classes);
-aril_module *aril__vgg16(aril_shape input, int64_t classes);
-aril_module *aril__vgg16_bn(aril_shape input, int64_t classes);
-aril_module *aril__vgg19(aril_shape input, int64_t classes);
-aril_module *aril__vgg19_bn(aril_shape input, int64_t classes);
-aril_module *aril__googlenet(aril_shape input, int64_t classes);
-aril_module *aril__resnet18(aril_shape input, int64_t classes);
-aril_module *aril__resnet34(aril_shape input, int64_t classes);
-aril_module *aril__resnet50(aril_shape input, int64_t classes);
-aril_module *aril__resnet101(aril_shape input, int64_t classes);
-aril_module *aril__resnet152(aril_shape input, int64_t classes);
-aril_module *aril__resnet200(aril_shape input, int64_t classes);
-aril_module *aril__densenet121(aril_shape input, int64_t classes);
-aril_module *aril__densenet161(aril_shape input, int64_t classes);
-aril_module *aril__densenet169(aril_shape input, int64_t classes);
-aril_module *aril__densenet201(aril_shape input, int64_t classes);
-aril_module *aril__squeezenet1_0(aril_shape input, int64_t classes);
-aril_module *aril__squeezenet1_1(aril_shape input, int64_t classes);
-aril_module *aril__mobilenet_v2(aril_shape input, int64_t classes);
-aril_module *aril__gpt2(aril_shape input, int64_t classes);
-aril_module *aril__gpt2_medium(aril_shape input, int64_t classes);
+extern const aril_zoo_entry aril__zoo_lenet[];
+extern const aril_zoo_entry aril__zoo_plain[];
+extern const aril_zoo_entry aril__zoo_alexnet[];
+extern const aril_zoo_entry aril__zoo_vgg[];
+extern const aril_zoo_entry aril__zoo_nin[];
+extern const aril_zoo_entry aril__zoo_googlenet[];
+extern const aril_zoo_entry aril__zoo_inception[];
+extern const aril_zoo_entry aril__zoo_resnet[];
+extern const aril_zoo_entry aril__zoo_resnet_cifar[];
+extern const aril_zoo_entry aril__zoo_densenet[];
+extern const aril_zoo_entry aril__zoo_squeezenet[];
+extern const aril_zoo_entry aril__zoo_mobilenet[];
+extern const aril_zoo_entry aril__zoo_mobilenet_v3[];
+extern const aril_zoo_entry aril__zoo_shufflenet[];
+extern const aril_zoo_entry aril__zoo_efficientnet[];
+extern const aril_zoo_entry aril__zoo_vit[];
+extern const aril_zoo_entry aril__zoo_convnext[];
+extern const aril_zoo_entry aril__zoo_gpt2[];
+
+/* The names of ImageNet's classes. */
+extern const char *const aril__classes_imagenet[1000];
 
 #endif

@@ -9,12 +9,6 @@
 
 /* ---- Sequential ---- */
 
-/* The activation that a layer applies, unless hooks need to see its input and result; 0: none. */
-static aril_activation activation_of(const aril_module *m)
-{
-    return !m->hooks && m->layer ? m->layer->activation : ARIL_NO_ACTIVATION;
-}
-
 ARIL__FORWARD(sequential_forward)
 {
     aril_tensor *x = in[0];
@@ -22,7 +16,7 @@ ARIL__FORWARD(sequential_forward)
         aril_module *m = self->child[i].module;
         aril_activation act = ARIL_NO_ACTIVATION;
         if (i + 1 < self->n_children && m->layer && m->layer->fused && !m->hooks)
-            act = activation_of(self->child[i + 1].module);
+            act = aril__activation_of(self->child[i + 1].module);
         aril_tensor *y = act ? aril__forward_fused(m, x, act) : aril_forward(m, x);
         i += act != ARIL_NO_ACTIVATION;
         if (aril__is_poison(y)) {

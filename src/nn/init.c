@@ -60,6 +60,7 @@ static double *draw(const aril_tensor *t, bool normal)
 aril_tensor *aril_init_uniform(aril_tensor *t, double low, double high)
 {
     if (check("init_uniform", t, 0) < 0) return aril__poison();
+    if (aril__sketching()) return t;
     ARIL_SCOPE;
     ARIL_NO_GRAD;
     return aril_escape(aril_uniform_(t, low, high));
@@ -68,6 +69,7 @@ aril_tensor *aril_init_uniform(aril_tensor *t, double low, double high)
 aril_tensor *aril_init_normal(aril_tensor *t, double mean, double std)
 {
     if (check("init_normal", t, 0) < 0) return aril__poison();
+    if (aril__sketching()) return t;
     ARIL_SCOPE;
     ARIL_NO_GRAD;
     return aril_escape(aril_normal_(t, mean, std));
@@ -97,6 +99,9 @@ aril_tensor *aril_init_truncated_normal(aril_tensor *t, double mean, double std,
         aril__fail(ARIL_ERR_ARG, "%s: from %g to %g with deviation %g", what, low, high, std);
         return aril__poison();
     }
+    if (aril__sketching()) return t;
+    /* So far out that a cut has no effect: less than one in 10^18 numbers is there. */
+    if (mean - low > 9 * std && high - mean > 9 * std) return aril_init_normal(t, mean, std);
     /* Sample uniformly between the CDF values of the two bounds. */
     double from = 0.5 * erfc(-(low - mean) / std * M_SQRT1_2);
     double to = 0.5 * erfc(-(high - mean) / std * M_SQRT1_2);
@@ -111,6 +116,7 @@ aril_tensor *aril_init_truncated_normal(aril_tensor *t, double mean, double std,
 aril_tensor *aril_init_constant(aril_tensor *t, double value)
 {
     if (check("init_constant", t, 0) < 0) return aril__poison();
+    if (aril__sketching()) return t;
     ARIL_SCOPE;
     ARIL_NO_GRAD;
     return aril_escape(aril_fill_(t, value));

@@ -363,7 +363,9 @@ aril_status aril__add_parameter(aril_module *m, const char *name, aril_shape sha
 {
     ARIL_SCOPE;
     ARIL__PLAIN;
-    return add_made(m, name, aril_empty(shape, m->dtype, m->device), ARIL__PARAMETER);
+    aril_tensor *t = aril__sketching() ? aril__sketched(shape, m->dtype, m->device)
+                                       : aril_empty(shape, m->dtype, m->device);
+    return add_made(m, name, t, ARIL__PARAMETER);
 }
 
 aril_status aril__add_optional(aril_module *m, const char *name, aril_shape shape, bool absent)
@@ -386,7 +388,7 @@ aril_status aril__add_buffer(aril_module *m, const char *name, aril_shape shape,
 
 void aril__fill_fan(aril_tensor *t, int64_t fan)
 {
-    if (!t) return;
+    if (!t || aril__sketching()) return;
     ARIL_SCOPE;
     ARIL_NO_GRAD;
     double bound = fan > 0 ? 1 / sqrt((double)fan) : 0;
@@ -395,7 +397,7 @@ void aril__fill_fan(aril_tensor *t, int64_t fan)
 
 void aril__fill_number(aril_tensor *t, double value)
 {
-    if (!t) return;
+    if (!t || aril__sketching()) return;
     ARIL_SCOPE;
     ARIL_NO_GRAD;
     aril_fill_(t, value);
@@ -698,7 +700,7 @@ static aril_tensor *forward_joined(aril_module *m, aril_tensor *x, aril_tensor *
 
 aril_tensor *aril__forward_relu(aril_module *m, aril_tensor *x, aril_tensor *residual)
 {
-    bool plain = m && m->layer && !m->hooks;
+    bool plain = m && m->layer && !m->hooks && !aril__sketching();
     if (plain && residual && m->layer->joined) return forward_joined(m, x, residual, ARIL_RELU);
     if (plain && !residual && m->layer->fused) return aril__forward_fused(m, x, ARIL_RELU);
     aril_tensor *y = aril_forward(m, x);
@@ -707,7 +709,7 @@ aril_tensor *aril__forward_relu(aril_module *m, aril_tensor *x, aril_tensor *res
 
 aril_tensor *aril__forward_add(aril_module *m, aril_tensor *x, aril_tensor *residual)
 {
-    if (m && m->layer && !m->hooks && m->layer->joined)
+    if (m && m->layer && !m->hooks && m->layer->joined && !aril__sketching())
         return forward_joined(m, x, residual, ARIL_NO_ACTIVATION);
     return aril_add(aril_forward(m, x), residual);
 }
@@ -762,7 +764,7 @@ aril_status aril_module_build(aril_module *m, aril_shape x)
 
 static void set_training(aril_module *m, bool training)
 {
-    m->training = training;
+    m->training = training && !m->frozen_stats;
     for (int i = 0; i < m->n_children; i++) set_training(m->child[i].module, training);
 }
 

@@ -72,6 +72,7 @@ struct aril_module {
     int n_own, cap_own, n_children, cap_children;
     int depth; /* levels of modules above it; the maximum over its parents */
     bool training;
+    bool frozen_stats; /* stays in evaluation mode */
     atomic_bool ready; /* nothing left to `build`; set once all it created is visible */
     bool placed;       /* `device` was set explicitly, not assumed */
     aril_dtype dtype;  /* of parameters not created yet */
@@ -137,12 +138,29 @@ static inline bool aril__is_training(const aril_module *m)
     return m->training && !aril__building;
 }
 
+/* While a thread sketches, parameters have shapes but no memory of their own, are not initialized,
+ * and layers are not fused: what a network costs can be told without allocating its weights.
+ * aril__sketch returns what was set before. */
+static inline bool aril__sketching(void)
+{
+    extern _Thread_local bool aril__sketches __attribute__((tls_model("initial-exec")));
+    return aril__sketches;
+}
+bool aril__sketch(bool on);
+
 /* Where m computes: the device of the first parameter or buffer of its tree, or, if there is none
  * yet, the one that m or the first of its children was moved to. */
 aril_device aril__module_device(const aril_module *m);
 
 /* Where modules create their parameters until they are moved or built: the CPU. Tests change it. */
 extern aril_device aril__new_modules_on;
+
+/* A parameter in a sketch. */
+aril_tensor *aril__sketched(aril_shape shape, aril_dtype dtype, aril_device device);
+
+/* FLOPs of m, which was created in a sketch or is built, for inputs of this shape, in evaluation:
+ * no operation runs, and only shapes are inferred. */
+aril_status aril__sketch_flops(aril_module *m, aril_shape input, aril_dtype dtype, double *flop);
 
 /* Creates an uninitialized parameter or buffer of this shape, in m's dtype and on its device. */
 aril_status aril__add_parameter(aril_module *m, const char *name, aril_shape shape);
@@ -157,6 +175,12 @@ aril_status aril__add_buffer(aril_module *m, const char *name, aril_shape shape,
  * ignored. */
 void aril__fill_fan(aril_tensor *t, int64_t fan);
 void aril__fill_number(aril_tensor *t, double value);
+
+/* The activation that a layer applies, unless hooks need to see its input and result; 0: none. */
+static inline aril_activation aril__activation_of(const aril_module *m)
+{
+    return !m->hooks && m->layer && !aril__sketching() ? m->layer->activation : ARIL_NO_ACTIVATION;
+}
 
 /* The size of an axis of the first input; an error when the size or the axis is unknown. */
 aril_status aril__input_size(const aril_tensor *x, int axis, int64_t *size);

@@ -124,6 +124,25 @@ void aril_module_unfreeze(aril_module *m)
     if (check_module("module_unfreeze", m) == ARIL_OK) each_parameter(m, unfreeze);
 }
 
+static void freeze_stats(aril_module *m, bool frozen)
+{
+    bool has_stats = false;
+    for (int i = 0; i < m->n_own; i++) has_stats |= m->own[i].kind == ARIL__BUFFER;
+    if (has_stats) m->frozen_stats = frozen;
+    if (has_stats && frozen) m->training = false;
+    for (int i = 0; i < m->n_children; i++) freeze_stats(m->child[i].module, frozen);
+}
+
+void aril_module_freeze_stats(aril_module *m)
+{
+    if (check_module("module_freeze_stats", m) == ARIL_OK) freeze_stats(m, true);
+}
+
+void aril_module_unfreeze_stats(aril_module *m)
+{
+    if (check_module("module_unfreeze_stats", m) == ARIL_OK) freeze_stats(m, false);
+}
+
 void aril_module_zero_grad(aril_module *m)
 {
     if (check_module("module_zero_grad", m) == ARIL_OK) each_parameter(m, aril_zero_grad);

@@ -5,6 +5,7 @@
 #include "core/error.h"
 #include "core/memory.h"
 #include "core/tensor.h"
+#include "core/units.h"
 #include "nn/cost.h"
 #include "nn/module.h"
 
@@ -59,30 +60,6 @@ static char *commas(char *text, size_t size, int64_t n)
     return text;
 }
 
-/* Three digits and a unit: "4.58 MB", "896 B"; "24.3 M". */
-static char *short_number(char *text, size_t size, double n, double step, const char *const *units,
-                          int n_units)
-{
-    int unit = 0;
-    /* A value that would print as 1000 becomes 1 of the next unit. */
-    for (; unit + 1 < n_units && n >= (unit ? 999.5 : step - 0.5); unit++) n /= step;
-    int digits = unit == 0 || n >= 99.95 ? 0 : n >= 9.995 ? 1 : 2;
-    snprintf(text, size, "%.*f%s", digits, n, units[unit]);
-    return text;
-}
-
-static char *bytes_text(char *text, size_t size, double n)
-{
-    static const char *const units[] = { " B", " KB", " MB", " GB", " TB" };
-    return short_number(text, size, n, 1024, units, 5);
-}
-
-static char *count_text(char *text, size_t size, double n)
-{
-    static const char *const units[] = { "", " K", " M", " G", " T", " P" };
-    return short_number(text, size, n, 1000, units, 6);
-}
-
 /* [32,10] with a batch of 32 as "(None, 10)". */
 static void shape_text(char *text, size_t size, aril_shape s, int64_t batch)
 {
@@ -133,7 +110,7 @@ static void fill_line(const aril__costs *c, int i, int depth, line *l)
     }
     if (parameters || !shown) commas(l->text[2], TEXT, parameters);
     double n = c->batch > 0 ? (double)c->batch : 1;
-    if (flop > 0 || !shown) count_text(l->text[3], TEXT, flop / n);
+    if (flop > 0 || !shown) aril__count_text(l->text[3], TEXT, flop / n);
 }
 
 /* Whether a row gets a line. Not the root, which is in the title, unless it has costs of its own;
@@ -235,11 +212,12 @@ static void draw_totals(const aril_cost *t, int64_t batch, FILE *to)
     for (int i = 0; i < 4; i++)
         if (i < 3 || counts[i].n > 0)
             fprintf(to, " %s: %s (%s)\n", counts[i].name, commas(a, sizeof a, counts[i].n),
-                    bytes_text(b, sizeof b, counts[i].bytes));
-    fprintf(to, " FLOPs of a forward pass, batch of 1: %s\n", count_text(a, sizeof a, t->flop));
+                    aril__bytes_text(b, sizeof b, counts[i].bytes));
+    fprintf(to, " FLOPs of a forward pass, batch of 1: %s\n",
+            aril__count_text(a, sizeof a, t->flop));
     fprintf(to, " Memory to train a batch of %" PRId64 ": %s (activations %s)\n", batch,
-            bytes_text(a, sizeof a, aril_cost_training(t, batch)),
-            bytes_text(b, sizeof b, (double)batch * t->activation_bytes));
+            aril__bytes_text(a, sizeof a, aril_cost_training(t, batch)),
+            aril__bytes_text(b, sizeof b, (double)batch * t->activation_bytes));
 }
 
 static aril_status draw(const aril__costs *c, FILE *to, aril_summary_opts opts)

@@ -570,8 +570,13 @@ static aril_status watch_host(aril_optim *opt)
         s = aril__trace_watch(&g->attrs, sizeof g->attrs);
         if (s == ARIL_OK) s = aril__trace_watch(&g->moves_momentum, sizeof g->moves_momentum);
     }
-    for (int i = 0; i < opt->n_params && s == ARIL_OK; i++)
-        s = aril__trace_watch(&opt->params[i].missed, sizeof opt->params[i].missed);
+    for (int i = 0; i < opt->n_params && s == ARIL_OK; i++) {
+        aril__optim_param *p = &opt->params[i];
+        /* A frozen parameter misses every step, which changes nothing until it is unfrozen. */
+        bool frozen = !p->p->node && !aril_has_grad(p->p);
+        s = frozen ? aril__trace_watch(&p->p->node, sizeof p->p->node)
+                   : aril__trace_watch(&p->missed, sizeof p->missed);
+    }
     return s;
 }
 

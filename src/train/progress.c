@@ -1,6 +1,7 @@
 #include "train/progress.h"
 
 #include "core/clock.h"
+#include "core/units.h"
 #include "train/terminal.h"
 
 #include <math.h>
@@ -70,6 +71,11 @@ static void time_text(char *buf, size_t size, double seconds)
 static void rate_text(const aril__progress *p, char *buf, size_t size, double rate)
 {
     const char *factor = "";
+    if (p->bytes) {
+        char bytes[32];
+        snprintf(buf, size, "%s/s", aril__bytes_text(bytes, sizeof bytes, rate));
+        return;
+    }
     if (rate >= 999.5e3) {
         rate /= 1e6;
         factor = "M";
@@ -195,9 +201,13 @@ static void cut(line *l, int width)
 static void make_pieces(const aril__progress *p, const aril__progress_at *at, double seconds,
                         bool finished, pieces *t)
 {
-    char text[32];
+    char text[32], total[32];
     *t = (pieces){ 0 };
-    if (p->total > 0)
+    if (p->bytes)
+        snprintf(t->count, sizeof t->count, "%s%s%s",
+                 aril__bytes_text(text, sizeof text, (double)at->batch), p->total > 0 ? "/" : "",
+                 p->total > 0 ? aril__bytes_text(total, sizeof total, (double)p->total) : "");
+    else if (p->total > 0)
         snprintf(t->count, sizeof t->count, "%lld/%lld", (long long)at->batch, (long long)p->total);
     else
         snprintf(t->count, sizeof t->count, "%lld batches", (long long)at->batch);

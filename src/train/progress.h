@@ -14,11 +14,11 @@ typedef enum aril__progress_mode {
 typedef struct aril__progress {
     FILE *to;
     aril__progress_mode mode;
-    bool utf8, color;
-    char title[48];   /* "Epoch 3/10" */
-    const char *unit; /* "img/s" */
-    int64_t total;    /* batches; -1: unknown */
-    int64_t skipped;  /* batches and samples done before the clock started */
+    bool utf8, color, bytes; /* bytes: of a download, in the place of batches and samples */
+    char title[48];          /* "Epoch 3/10" */
+    const char *unit;        /* "img/s" */
+    int64_t total;           /* batches; -1: unknown */
+    int64_t skipped;         /* batches and samples done before the clock started */
     int64_t skipped_samples;
     double started;
     double next;  /* time of the next redraw */

@@ -513,3 +513,53 @@ TEST(eight_threads_run_one_program)
     aril_program_free(p);
     net_free(&n);
 }
+
+/* ---- frozen parameters ---- */
+
+typedef struct tuning {
+    aril_module *net;
+    aril_optim *opt;
+    int traced;
+} tuning;
+
+static void tune(void *ctx, aril_tensor *const *in, aril_tensor **out)
+{
+    tuning *t = ctx;
+    t->traced++;
+    out[0] = aril_cross_entropy(aril_forward(t->net, in[0]), in[1]);
+    aril_backward(out[0]);
+    aril_step(t->opt);
+}
+
+TEST(steps_with_frozen_parameters_are_traced_once)
+{
+    ARIL_SCOPE;
+    aril_seed(2);
+    tuning t = { .net = aril_nn_sequential(aril_nn_linear(4, 5), aril_nn_relu(),
+                                           aril_nn_linear(5, 3)) };
+    aril_module_to(t.net, test_device());
+    aril_module *body = aril_module_at(t.net, "0");
+    t.opt = aril_adam(aril_parameters(t.net), (aril_adam_opts){ .lr = 0.1 });
+    aril_module_freeze(body);
+    aril_program *p = jit(tune, &t);
+    aril_tensor *x = aril_randn(ARIL_SHAPE(6, 4), ARIL_F32, test_device()), *loss;
+    aril_tensor *y = aril_randint(0, 3, ARIL_SHAPE(6), ARIL_I64, test_device());
+    aril_tensor *before = aril_copy(aril_module_tensor(body, "weight"));
+    int traced = 0;
+    for (int i = 0; i < 6; i++) {
+        CHECK_INT(aril_program_run(p, ARIL_LIST(x, y), &loss), ARIL_OK);
+        if (i == 1) traced = t.traced;
+    }
+    CHECK_INT(t.traced, traced);
+    check_equal(aril_module_tensor(body, "weight"), before, "the frozen weight");
+    aril_module_unfreeze(body);
+    CHECK_INT(aril_program_run(p, ARIL_LIST(x, y), &loss), ARIL_OK);
+    CHECK(t.traced > traced);
+    aril_tensor *moved =
+        aril_amax(aril_abs(aril_sub(aril_module_tensor(body, "weight"), before)), ARIL_ALL);
+    CHECK_NEAR(aril_item(moved), 0.1, 1e-3); /* Adam's first step, as the six before were missed */
+    aril_program_free(p);
+    aril_optim_free(t.opt);
+    aril_module_release(t.net);
+    CHECK_MSG(aril_ok(), "%s", aril_error());
+}
