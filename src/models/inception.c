@@ -108,7 +108,7 @@ static aril_module *window(int64_t in, int64_t out, int64_t h, int64_t w)
 /* ---- blocks ----
  *
  * The layers of all branches are children of the block, in order; `ends` tells where branches end:
- * each begins with the block's input. A child without a name in the published weights is pooling. */
+ * each begins with the block's input. The child "pool" is without parameters. */
 
 typedef struct branches {
     int ends[5], n; /* the number of children up to the end of each branch */
