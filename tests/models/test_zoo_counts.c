@@ -409,6 +409,18 @@ TEST(costs_follow_from_shapes)
     }
 }
 
+/* Nothing that initializes may touch a parameter without memory. */
+TEST(all_networks_have_a_cost)
+{
+    for (int i = 0; i < aril_zoo_count(); i++) {
+        aril_cost cost;
+        const aril_zoo_entry *e = aril_zoo_at(i);
+        CHECK_INT(aril_zoo_cost(e, (aril_zoo_opts){ 0 }, &cost), ARIL_OK);
+        CHECK_MSG(aril_ok() && cost.parameters > 0 && cost.flop > 0, "%s: %s", e->name,
+                  aril_error());
+    }
+}
+
 TEST(a_network_of_gigabytes_costs_no_memory)
 {
     aril_cost cost;
@@ -423,4 +435,44 @@ TEST(a_network_of_gigabytes_costs_no_memory)
     CHECK(aril_zoo_cost(aril_zoo_find("resnet18"), (aril_zoo_opts){ .input = ARIL_SHAPE(3) },
                         &cost) < 0);
     aril_clear_error();
+}
+
+/* Each allocation in turn, of a sample of them, fails: an error, and nothing else. */
+TEST(networks_survive_lost_memory)
+{
+    static const struct {
+        const char *name;
+        int step;
+    } rows[] = { { "lenet5-1998", 3 },
+                 { "alexnet-2012", 5 },
+                 { "nin", 7 },
+                 { "googlenet", 197 },
+                 { "inception_v3", 307 },
+                 { "resnet20", 101 },
+                 { "squeezenet1_0", 29 },
+                 { "mobilenet_v3_small", 211 },
+                 { "shufflenet_v2_x0_5", 223 },
+                 { "efficientnet_b0", 307 },
+                 { "convnext_tiny", 199 },
+                 { "vit_b_16", 157 },
+                 { "gpt2", 127 } };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows && !test_failed(); i++) {
+        const aril_zoo_entry *e = aril_zoo_find(rows[i].name);
+        aril_zoo_opts opts = { .input = e->dtype == ARIL_I64 ? ARIL_SHAPE(4) : e->input,
+                               .aux = true };
+        int tried = 0;
+        for (int n = 1;; n += rows[i].step, tried++) {
+            aril_cost cost;
+            aril_fail_allocation(n);
+            aril_status s = aril_zoo_cost(e, opts, &cost);
+            bool failed = aril_allocation_failed();
+            aril_fail_allocation(0);
+            if (!failed) break;
+            /* What a scope or a cache could do without is no error. */
+            CHECK_MSG(s == ARIL_OK || aril_error_code() == ARIL_ERR_MEMORY, "%s, allocation %d: %s",
+                      e->name, n, aril_error());
+            aril_clear_error();
+        }
+        CHECK_MSG(tried > 3, "%s: only %d allocations", e->name, tried);
+    }
 }
