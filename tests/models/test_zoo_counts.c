@@ -179,6 +179,27 @@ TEST(mobilenet_v1)
     CHECK_INT(count("mobilenet_v1", (aril_zoo_opts){ 0 }), want);
 }
 
+/* Two 3 x 3 convolutions a level, 64 channels to 1024; 2 x 2 up-convolutions halve them again. */
+TEST(unet)
+{
+    int64_t want = biased(64, 2, 1), in = 1;
+    for (int64_t width = 64; width <= 1024; in = width, width *= 2)
+        want += biased(in, width, 3) + biased(width, width, 3);
+    for (int64_t width = 512; width >= 64; width /= 2)
+        want += biased(2 * width, width, 2) + biased(2 * width, width, 3) + biased(width, width, 3);
+    CHECK_INT(count("unet", (aril_zoo_opts){ 0 }), want);
+    ARIL_SCOPE;
+    aril_module *m =
+        aril_zoo_make("unet", (aril_zoo_opts){ .input = ARIL_SHAPE(1, 188, 204), .classes = 3 });
+    aril_module_eval(m);
+    aril_tensor *y = aril_forward(m, aril_zeros(ARIL_SHAPE(1, 1, 188, 204), ARIL_F32, aril_cpu()));
+    CHECK_MSG(aril_ok(), "%s", aril_error());
+    CHECK_INT(aril_size(y, 1), 3);
+    CHECK_INT(aril_size(y, 2), 188 - 184);
+    CHECK_INT(aril_size(y, 3), 204 - 184);
+    aril_module_release(m);
+}
+
 /* ---- Caffe's descriptions ---- */
 
 enum { MAX_BLOBS = 2048, MAX_LAYERS = 512 };
@@ -461,6 +482,8 @@ TEST(networks_survive_lost_memory)
         aril_zoo_opts opts = { .input = e->dtype == ARIL_I64 ? ARIL_SHAPE(4) : e->input,
                                .aux = true };
         int tried = 0;
+        aril_cost first; /* what the library allocates once is not lost */
+        CHECK_INT(aril_zoo_cost(e, opts, &first), ARIL_OK);
         for (int n = 1;; n += rows[i].step, tried++) {
             aril_cost cost;
             aril_fail_allocation(n);
