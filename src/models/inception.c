@@ -236,9 +236,7 @@ static void init_layer(aril_module *m, const char *path, void *ctx)
     (void)ctx;
     const char *type = aril_module_type(m);
     if (strcmp(type, "Conv2d") != 0 && strcmp(type, "Linear") != 0) return;
-    double std = strcmp(path, "AuxLogits.conv1.conv") == 0 ? 0.01
-                 : strcmp(path, "AuxLogits.fc") == 0       ? 0.001
-                                                           : 0.1;
+    double std = strcmp(path, "AuxLogits.fc") == 0 ? 0.001 : 0.1;
     aril_init_truncated_normal(aril_module_own(m, 0), 0, std, -2, 2);
 }
 
