@@ -41,6 +41,7 @@
 #include "aril/tensor.h"
 #include "aril/transform.h"
 #include "aril/tensorboard.h"
+#include "aril/tokenizer.h"
 #include "aril/train.h"
 #include "aril/value.h"
 #include "aril/zoo.h"
