@@ -15,6 +15,7 @@
 #include "aril/dtype.h"
 #include "aril/error.h"
 #include "aril/formats.h"
+#include "aril/generate.h"
 #include "aril/graph.h"
 #include "aril/history.h"
 #include "aril/init.h"

@@ -36,5 +36,7 @@ aril_module *aril__squeezenet1_1(aril_shape input, int64_t classes);
 aril_module *aril__mobilenet_v2(aril_shape input, int64_t classes);
 aril_module *aril__gpt2(aril_shape input, int64_t classes);
 aril_module *aril__gpt2_medium(aril_shape input, int64_t classes);
+aril_module *aril__gpt2_large(aril_shape input, int64_t classes);
+aril_module *aril__gpt2_xl(aril_shape input, int64_t classes);
 
 #endif

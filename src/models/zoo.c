@@ -72,6 +72,16 @@ static const aril_zoo_entry entries[] = {
       .classes = 50257,
       .make = aril__gpt2_medium,
       .about = "GPT-2 of 355 million parameters" },
+    { .name = "gpt2-large",
+      TOKENS(1024),
+      .classes = 50257,
+      .make = aril__gpt2_large,
+      .about = "GPT-2 of 774 million parameters" },
+    { .name = "gpt2-xl",
+      TOKENS(1024),
+      .classes = 50257,
+      .make = aril__gpt2_xl,
+      .about = "GPT-2 of 1558 million parameters" },
 };
 enum { ENTRIES = sizeof entries / sizeof *entries };
 
