@@ -52,6 +52,12 @@ ARIL_API aril_decoder *aril_gpt2_decoder(aril_module *net);
  * `states` states [layers,N,...], NULL before the first token, and the results scores
  * [N,T,vocabulary] and as many states. */
 ARIL_API aril_decoder *aril_rnn_decoder(aril_module *net, int states);
+/* The same with the states before the first token, [layers,N,...] for N prompts. */
+ARIL_API aril_decoder *aril_rnn_decoder_from(aril_module *net, aril_list initial);
+
+/* A decoder that describes images [N,C,H,W] by a captioner (aril_zoo_make("captioner")), which it
+ * keeps: for N prompts, which may hold just the token that begins a caption. */
+ARIL_API aril_decoder *aril_captioner_decoder(aril_module *net, aril_tensor *images);
 
 /* ---- generating ---- */
 

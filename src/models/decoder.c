@@ -8,6 +8,7 @@
 #include "aril/view.h"
 #include "core/error.h"
 #include "core/memory.h"
+#include "core/tensor.h"
 #include "nn/module.h"
 
 #include <stdlib.h>
@@ -52,11 +53,15 @@ typedef struct recurrent {
     int states;
     int64_t rows;
     aril_tensor *state[MAX_STATES];
+    aril_tensor *initial[MAX_STATES]; /* before the first token; NULL: the network's own */
 } recurrent;
 
 static void forget(recurrent *r)
 {
-    for (int i = 0; i < r->states; i++) aril_set(&r->state[i], NULL);
+    for (int i = 0; i < r->states; i++) {
+        aril_release(r->state[i]);
+        r->state[i] = NULL;
+    }
 }
 
 static aril_status rnn_start(aril_decoder *self, int64_t rows, int64_t length)
@@ -65,6 +70,11 @@ static aril_status rnn_start(aril_decoder *self, int64_t rows, int64_t length)
     (void)length;
     forget(r);
     r->rows = rows;
+    for (int i = 0; i < r->states && r->initial[i]; i++) {
+        aril_tensor *copy = aril_copy(r->initial[i]);
+        if (aril_tensor_status(copy) < 0) return aril_tensor_status(copy);
+        aril_set(&r->state[i], copy);
+    }
     return ARIL_OK;
 }
 
@@ -89,6 +99,12 @@ static aril_tensor *rnn_read(aril_decoder *self, int64_t row, aril_tensor *token
     recurrent *r = aril_decoder_data(self);
     aril_tensor *in[1 + MAX_STATES] = { NULL }, *out[1 + MAX_STATES];
     int64_t n = aril_size(tokens, 0);
+    if (r->initial[0] && (!r->state[0] || row + n > aril_size(r->state[0], 1))) {
+        aril__fail(ARIL_ERR_SHAPE,
+                   "rnn_decoder: there are first states for %lld sequences, got %lld",
+                   (long long)aril_size(r->initial[0], 1), (long long)(row + n));
+        return aril__poison();
+    }
     in[0] = aril_to(tokens, aril__module_device(r->net));
     for (int i = 0; i < r->states; i++)
         if (r->state[i] && row + n <= aril_size(r->state[i], 1))
@@ -118,11 +134,18 @@ static void rnn_destroy(aril_decoder *self)
 {
     recurrent *r = aril_decoder_data(self);
     forget(r);
+    for (int i = 0; i < r->states; i++) aril_release(r->initial[i]);
     aril_module_release(r->net);
 }
 
 aril_decoder *aril_rnn_decoder(aril_module *net, int states)
 {
+    return aril_rnn_decoder_from(net, (aril_list){ states, NULL });
+}
+
+aril_decoder *aril_rnn_decoder_from(aril_module *net, aril_list initial)
+{
+    int states = initial.n;
     static const aril_decoder_class class = {
         .type = "RNN",
         .size = sizeof(recurrent),
@@ -141,5 +164,13 @@ aril_decoder *aril_rnn_decoder(aril_module *net, int states)
     recurrent *r = aril_decoder_data(d);
     r->net = aril_module_keep(net);
     r->states = states;
+    for (int i = 0; i < states && initial.at; i++) {
+        aril_status s = initial.at[i] ? aril_tensor_status(initial.at[i]) : ARIL_OK;
+        if (s == ARIL_OK) aril_set(&r->initial[i], initial.at[i]);
+        if (r->initial[i] && aril_ndim(r->initial[i]) >= 2) continue;
+        if (s == ARIL_OK) aril__fail(ARIL_ERR_SHAPE, "rnn_decoder: expected states [layers,N,...]");
+        aril_decoder_free(d);
+        return NULL;
+    }
     return d;
 }

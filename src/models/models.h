@@ -34,9 +34,14 @@ aril_module *aril__densenet201(aril_shape input, int64_t classes);
 aril_module *aril__squeezenet1_0(aril_shape input, int64_t classes);
 aril_module *aril__squeezenet1_1(aril_shape input, int64_t classes);
 aril_module *aril__mobilenet_v2(aril_shape input, int64_t classes);
+aril_module *aril__char_rnn(aril_shape input, int64_t classes);
+aril_module *aril__captioner(aril_shape input, int64_t classes);
 aril_module *aril__gpt2(aril_shape input, int64_t classes);
 aril_module *aril__gpt2_medium(aril_shape input, int64_t classes);
 aril_module *aril__gpt2_large(aril_shape input, int64_t classes);
 aril_module *aril__gpt2_xl(aril_shape input, int64_t classes);
+
+/* What a character RNN and a captioner have in common: an embedding, an LSTM, scores. */
+aril_module *aril__language_rnn(int64_t classes, int64_t embed, int64_t hidden, int layers);
 
 #endif
