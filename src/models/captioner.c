@@ -54,7 +54,7 @@ static aril_module *encoder(int64_t channels)
     }
     m = aril__append(m, aril_nn_flatten());
     m = aril__append(m, aril_nn_linear(0, 2 * HIDDEN));
-    return aril__append(m, aril_nn_tanh());
+    return aril__append(m, aril_nn_layer_norm(2 * HIDDEN)); /* of the size of a state */
 }
 
 aril_module *aril__captioner(aril_shape input, int64_t classes)
