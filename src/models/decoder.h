@@ -30,8 +30,8 @@ typedef struct aril__generation {
     size_t score_room;
 } aril__generation;
 
-/* Reads tokens [n,t] for the sequences row .. row + n - 1 and stores the scores of what follows from
- * g->score[row * vocabulary] on; with `rows` the number of sequences in all. */
+/* Reads tokens [n,t] for the sequences row .. row + n - 1 and stores the scores of what follows
+ * from g->score[row * vocabulary] on, where there are `rows` sequences in all. */
 aril_status aril__read_tokens(aril__generation *g, int64_t rows, int64_t row, int64_t n, int64_t t,
                               const int64_t *token);
 

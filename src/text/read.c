@@ -1,7 +1,7 @@
 /* Reading vocab.json, merges.txt and tokenizer.json.
  *
  *     vocab.json      {"!":0,"\"":1, ... "\u0120the":262, ...}
- *     merges.txt      a line for each merge, "\u0120 t", after a first one that begins with #version
+ *     merges.txt      a line for each merge, "\u0120 t", after one that begins with #version
  *     tokenizer.json  {"added_tokens":[{"id":50256,"content":"<|endoftext|>","special":true, ...}],
  *                      "pre_tokenizer":{"type":"ByteLevel", ...},
  *                      "model":{"type":"BPE","vocab":{...},"merges":["\u0120 t", ...]}, ...} */

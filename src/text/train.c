@@ -1,5 +1,5 @@
-/* Learning merges from a text (Sennrich, Haddow, Birch: Neural Machine Translation of Rare Words with
- * Subword Units, 2016), over bytes. Distinct words are kept once, with their number of occurrences.
+/* Learning merges from a text (Sennrich, Haddow, Birch: Neural Machine Translation of Rare Words
+ * with Subword Units, 2016), over bytes. Distinct words are kept once, with how often they occur.
  * A heap holds the pairs by how often they occur; a count in it that is out of date is renewed when
  * it comes up. */
 #include "core/error.h"

@@ -1,4 +1,4 @@
-/* The tokenizer beside the results of the package tokenizers; files, streams, and what is refused. */
+/* The tokenizer beside the package tokenizers; files, streams, and what is refused. */
 #include "aril/aril.h"
 #include "core/tensor.h"
 #include "formats/bytes.h"
