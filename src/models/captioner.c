@@ -30,7 +30,7 @@ ARIL__FORWARD(captioner_forward)
     if (!tokens) /* [N,1] */
         tokens = aril_zeros(ARIL_SHAPE(aril_size(in[0], 0), 1), ARIL_I64, aril_device_of(in[0]));
     if (first_states(self, in[0], state) < 0) {
-        out[0] = state[0];
+        out[0] = aril__poison();
         return;
     }
     out[0] = aril_forward_n(aril_module_child(self, 1), ARIL_LIST(tokens, state[0], state[1]));

@@ -110,7 +110,7 @@ static aril_tensor *rnn_read(aril_decoder *self, int64_t row, aril_tensor *token
         if (r->state[i] && row + n <= aril_size(r->state[i], 1))
             in[i + 1] = aril_contiguous(aril_narrow(r->state[i], 1, row, n));
     aril_list list = { 1 + (in[1] ? r->states : 0), in };
-    if (aril_forward_all(r->net, list, 1 + r->states, out) < 0) return out[0];
+    if (aril_forward_all(r->net, list, 1 + r->states, out) < 0) return aril__poison();
     keep_states(r, row, n, out + 1);
     return aril_select(out[0], 1, -1);
 }

@@ -8,6 +8,7 @@
 #include "aril/neural.h"
 #include "aril/view.h"
 #include "core/error.h"
+#include "core/tensor.h"
 #include "models/build.h"
 #include "models/gpt2.h"
 #include "models/models.h"
@@ -53,7 +54,8 @@ static aril_tensor *attend(aril_module *self, aril_tensor *x, const aril__gpt2_c
 {
     const attention *a = aril_module_data(self);
     aril_tensor *part[3];
-    if (aril_chunk(aril_forward(aril_module_child(self, 0), x), 3, 2, part) < 0) return part[0];
+    if (aril_chunk(aril_forward(aril_module_child(self, 0), x), 3, 2, part) < 0)
+        return aril__poison();
     for (int i = 0; i < 3; i++) part[i] = split_heads(part[i], a->heads);
     aril_attention_opts opts = { .causal = true };
     if (cache) {

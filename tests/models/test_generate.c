@@ -316,7 +316,7 @@ TEST(a_captioner_describes_each_image)
     CHECK_MSG(m, "%s", aril_error());
     aril_module_eval(m);
     aril_tensor *x = aril_randn(ARIL_SHAPE(2, 3, 32, 32), ARIL_F32, aril_cpu());
-    aril_tensor *begin = aril_zeros(ARIL_SHAPE(1), ARIL_I64, aril_cpu()), *out[2];
+    aril_tensor *begin = aril_zeros(ARIL_SHAPE(1), ARIL_I64, aril_cpu()), *out[3];
     aril_decoder *d = aril_captioner_decoder(m, x);
     aril_generate_opts o = { .max_tokens = 6 };
     CHECK_INT(aril_generate(d, ARIL_LIST(begin, begin), o, out), ARIL_OK);

@@ -136,7 +136,7 @@ def distributions(model, decoder, vocabulary):
         assert generate(decoder, [prompt], max_tokens=5, results=50, **opts)[0] == (seed(1), generate(decoder, [prompt], max_tokens=5, results=50, **opts)[0])[1]
 
 
-def speed(tokens=48, rounds=5):
+def speed(tokens=32, rounds=5):
     torch.set_num_threads(2)
     threads(2)
     with tempfile.TemporaryDirectory() as folder:
