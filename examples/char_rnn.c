@@ -118,36 +118,36 @@ static void train(aril_module *model, const text *t, int steps)
     aril_optim_free(opt);
 }
 
-/* Continues a prompt by `n` characters, sampled from the network's predictions. */
-static void write_on(aril_module *model, const text *t, const char *beginning, int n,
-                     double temperature)
+/* Prints characters as they come. */
+static bool print_letter(void *ctx, int64_t sequence, int64_t letter)
+{
+    const text *t = ctx;
+    (void)sequence;
+    putchar(t->symbol[letter]);
+    return true;
+}
+
+/* Continues a prompt by `n` characters, drawn by the network's predictions. */
+static void write_on(aril_module *model, text *t, const char *beginning, int n, double temperature)
 {
     ARIL_SCOPE;
-    ARIL_NO_GRAD;
-    aril_tensor *h = NULL, *c = NULL;
-    int64_t letter = 0;
-    aril_module_eval(model);
-    fputs(beginning, stdout);
-    for (int i = 0; i < (int)strlen(beginning) + n && aril_ok(); i++) {
-        ARIL_SCOPE;
-        aril_tensor *out[3];
-        if (i < (int)strlen(beginning)) letter = t->number[(unsigned char)beginning[i]];
-        if (letter < 0) letter = 0;
-        aril_tensor *x = aril_from(&letter, ARIL_SHAPE(1, 1), ARIL_I64, aril_cpu());
-        aril_forward_all(model, ARIL_LIST(x, h, c), 3, out);
-        aril_set(&h, out[1]);
-        aril_set(&c, out[2]);
-        if (i + 1 < (int)strlen(beginning)) continue;
-        aril_tensor *p = aril_softmax(aril_div_scalar(aril_flatten(out[0], 0, 2), temperature), 0);
-        aril_tensor *chance = aril_rand(ARIL_SHAPE(1), ARIL_F32, aril_cpu());
-        letter = aril_item_int(
-            aril_searchsorted(aril_cumsum(p, 0), chance, (aril_search_opts){ .right = true }));
-        if (letter >= t->alphabet) letter = t->alphabet - 1;
-        putchar(t->symbol[letter]);
+    int64_t letter[64], count = (int64_t)strlen(beginning);
+    for (int64_t i = 0; i < count; i++) {
+        int number = t->number[(unsigned char)beginning[i]];
+        letter[i] = number < 0 ? 0 : number;
     }
+    aril_tensor *prompt = aril_from(letter, ARIL_SHAPE(count), ARIL_I64, aril_cpu()), *out;
+    aril_module_eval(model);
+    aril_decoder *d = aril_rnn_decoder(model, 2); /* h and c go from step to step */
+    fputs(beginning, stdout);
+    aril_generate(d, ARIL_LIST(prompt),
+                  (aril_generate_opts){ .max_tokens = n,
+                                        .temperature = temperature,
+                                        .on_token = print_letter,
+                                        .ctx = t },
+                  &out);
     putchar('\n');
-    aril_release(h);
-    aril_release(c);
+    aril_decoder_free(d);
 }
 
 int main(int argc, char **argv)

@@ -23,9 +23,14 @@ extern const aril_zoo_entry aril__zoo_efficientnet[];
 extern const aril_zoo_entry aril__zoo_vit[];
 extern const aril_zoo_entry aril__zoo_convnext[];
 extern const aril_zoo_entry aril__zoo_unet[];
+extern const aril_zoo_entry aril__zoo_char_rnn[];
+extern const aril_zoo_entry aril__zoo_captioner[];
 extern const aril_zoo_entry aril__zoo_gpt2[];
 
 /* The names of ImageNet's classes. */
 extern const char *const aril__classes_imagenet[1000];
+
+/* What a character RNN and a captioner have in common: an embedding, an LSTM, scores. */
+aril_module *aril__language_rnn(int64_t classes, int64_t embed, int64_t hidden, int layers);
 
 #endif

@@ -15,6 +15,7 @@ enum {
     KEYS = 256,
     GROUP = 192, /* queries that make packing the keys worthwhile */
     PER_THREAD = 4,
+    FEW = 8, /* queries for which packing the keys does not pay */
 };
 
 /* What a kernel works on: contiguous q [batch,l,e], k [batch,s,e], v [batch,s,ev]. */
@@ -60,7 +61,8 @@ static void set_mask(attention *j, const aril_tensor *mask)
     }
 }
 
-static attention attention_of(const aril__run *r)
+/* Its sizes; in a row's prepare there is no memory. */
+static attention sizes_of(const aril__run *r)
 {
     const struct attention_attrs *a = r->attrs;
     const aril_tensor *q = r->in[ATTENTION_Q], *k = r->in[ATTENTION_K], *v = r->in[ATTENTION_V];
@@ -72,15 +74,21 @@ static attention attention_of(const aril__run *r)
                     .ev = v->dim[n - 1],
                     .causal = a->causal[0],
                     .scale = a->scale[0],
-                    .q = aril__ptr(q),
-                    .k = aril__ptr(k),
-                    .v = aril__ptr(v),
                     .batch_ndim = n - 2 };
     for (int d = 0; d < n - 2; d++) {
         j.batch_dim[d] = q->dim[d];
         j.batch *= q->dim[d];
     }
     if (j.scale == 0) j.scale = j.e ? 1 / sqrt((double)j.e) : 1;
+    return j;
+}
+
+static attention attention_of(const aril__run *r)
+{
+    attention j = sizes_of(r);
+    j.q = aril__ptr(r->in[ATTENTION_Q]);
+    j.k = aril__ptr(r->in[ATTENTION_K]);
+    j.v = aril__ptr(r->in[ATTENTION_V]);
     set_mask(&j, r->in[ATTENTION_MASK]);
     if (r->op == &aril__op_attention_grad) {
         j.y = aril__ptr(r->in[ATTENTION_Y]);
@@ -171,6 +179,81 @@ static attention_job backward_job(const aril__run *r)
     if (a->batch > 0)
         cut_tasks(&j, a->batch, 2 * QUERIES * KEYS + a->l + rounded(a->s) * (a->e + a->ev));
     return j;
+}
+
+/* ---- few queries ----
+ *
+ * A network that generates a sequence has one query at a time, and keys and values in parts of
+ * larger buffers. They are read where they are. */
+
+static int64_t offset_of(const aril_tensor *t, int64_t b)
+{
+    int64_t at = 0;
+    for (int d = t->ndim - 3; d >= 0; d--) {
+        at += b % t->dim[d] * t->stride[d];
+        b /= t->dim[d];
+    }
+    return at;
+}
+
+typedef struct few_job {
+    attention a;
+    const aril__run *r;
+    int64_t stride[3]; /* between rows of q, k and v */
+    char *scratch;
+    size_t bytes; /* per slot */
+} few_job;
+
+static void few_tasks(void *ctx, int64_t begin, int64_t end, int slot)
+{
+    few_job *f = ctx;
+    const attention *j = &f->a;
+    bool wide = f->r->type == ARIL_F64;
+    int64_t size = wide ? 8 : 4;
+    for (int64_t b = begin; b < end; b++) {
+        const char *at[3];
+        for (int i = 0; i < 3; i++)
+            at[i] = (const char *)aril__ptr(f->r->in[i]) + offset_of(f->r->in[i], b) * size;
+        ARIL__PICK(forward_few, wide)
+        (j, mask_at(j, b), at[0], f->stride[0], at[1], f->stride[1], at[2], f->stride[2],
+         (char *)j->y + b * j->l * j->ev * size, (char *)j->lse + b * j->l * size,
+         f->scratch + (size_t)slot * f->bytes);
+    }
+}
+
+/* Batch indices for each of which a thread pays. */
+static int64_t few_grain(const attention *j)
+{
+    enum { WORK = 128 * 1024 };
+    return 1 + WORK / (j->l * j->s * (j->e + j->ev) + 1);
+}
+
+static size_t few_bytes(const attention *j, bool wide)
+{
+    return ((size_t)(j->l * j->s) * (wide ? 8 : 4) + 63) & ~(size_t)63;
+}
+
+const char *aril__cpu_attention_few_prepare(const aril__run *r, aril__plan *plan)
+{
+    attention j = sizes_of(r);
+    if (j.l > FEW || j.l == 0 || j.s == 0 || j.e == 0 || j.ev == 0) return "many queries, or none";
+    if (j.causal) return "a causal mask";
+    for (int i = 0; i < 3; i++)
+        if (r->in[i]->stride[r->in[i]->ndim - 1] != 1) return "rows that are not contiguous";
+    plan->out[0].order = plan->out[1].order = ARIL_ORDER_CONTIGUOUS;
+    plan->workspace =
+        (size_t)aril__parallel_slots(j.batch, few_grain(&j)) * few_bytes(&j, r->type == ARIL_F64);
+    return NULL;
+}
+
+aril_status aril__cpu_attention_few(aril__run *r)
+{
+    few_job f = { .a = attention_of(r), .r = r, .scratch = r->workspace };
+    for (int i = 0; i < 3; i++) f.stride[i] = r->in[i]->stride[r->in[i]->ndim - 2];
+    f.bytes = few_bytes(&f.a, r->type == ARIL_F64);
+    aril__parallel_for_slots(f.a.batch, few_grain(&f.a), (int)(r->workspace_bytes / f.bytes),
+                             few_tasks, &f);
+    return ARIL_OK;
 }
 
 size_t aril__cpu_attention_scratch(const aril__run *r)

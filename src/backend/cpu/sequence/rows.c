@@ -10,6 +10,8 @@
            __VA_ARGS__)
 
 const aril__row aril__cpu_sequence_rows[] = {
+    KERNEL(attention, cpu_attention_few, .dtypes = F32_F64, .strided = true,
+           .prepare = aril__cpu_attention_few_prepare),
     KERNEL(attention, cpu_attention, .dtypes = DT_FLOAT, .native = F32_F64,
            .workspace = aril__cpu_attention_scratch),
     KERNEL(attention_grad, cpu_attention_grad, .dtypes = DT_FLOAT, .native = F32_F64,

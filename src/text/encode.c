@@ -1,0 +1,124 @@
+/* Text to tokens: added tokens are found first; what is between them is cut into words. */
+#include "aril/create.h"
+#include "aril/device.h"
+#include "core/error.h"
+#include "core/tensor.h"
+#include "text/split.h"
+#include "text/tokenizer.h"
+#include "text/unicode.h"
+
+#include <string.h>
+
+static aril_status encode_words(const aril_tokenizer *t, aril__bpe *b, const unsigned char *p,
+                                size_t n, aril__bytes *to)
+{
+    aril_status status = ARIL_OK;
+    for (size_t at = 0; at < n && status == ARIL_OK;) {
+        size_t length = aril__word_length(p + at, n - at);
+        status = aril__bpe_word(t, b, p + at, length, to);
+        at += length;
+    }
+    return status;
+}
+
+/* The first word of a text gets a space in front if the tokenizer wants that. */
+static aril_status encode_section(const aril_tokenizer *t, aril__bpe *b, const unsigned char *p,
+                                  size_t n, aril__bytes *to)
+{
+    if (n == 0 || !t->prefix_space || *p == ' ') return encode_words(t, b, p, n, to);
+    aril__bytes spaced = { 0 };
+    aril__bytes_add(&spaced, " ", 1);
+    aril__bytes_add(&spaced, p, n);
+    aril_status status = spaced.failed ? aril__fail(ARIL_ERR_MEMORY, "out of memory for a text")
+                                       : encode_words(t, b, spaced.at, spaced.n, to);
+    aril__bytes_free(&spaced);
+    return status;
+}
+
+/* ---- added tokens ---- */
+
+/* A text on its way to tokens. */
+typedef struct encoding {
+    const aril_tokenizer *t;
+    aril__bpe bpe;
+    aril__bytes ids; /* int64_t */
+    bool plain;
+} encoding;
+
+/* The added token at p, the longest of several; -1: none. */
+static int64_t added_at(const aril_tokenizer *t, const unsigned char *p, size_t n, bool plain,
+                        bool later)
+{
+    if (!t->starts_added[*p]) return -1;
+    for (int64_t i = 0; i < t->n_added; i++) {
+        const aril__token *k = &t->token[t->added[i]];
+        if (plain && k->kind & ARIL__TOKEN_SPECIAL) continue;
+        if (!(k->kind & ARIL__TOKEN_LATER) == later) continue;
+        if (k->size > 0 && k->size <= n && memcmp(t->text.at + k->at, p, k->size) == 0)
+            return t->added[i];
+    }
+    return -1;
+}
+
+/* The end of p[0..n) without the white space it ends with. */
+static size_t without_spaces(const unsigned char *p, size_t n)
+{
+    size_t end = 0, length;
+    for (size_t at = 0; at < n; at += length)
+        if (aril__next_char(p + at, n - at, &length) != ARIL__CHAR_SPACE) end = at + length;
+    return end;
+}
+
+static size_t leading_spaces(const unsigned char *p, size_t n)
+{
+    size_t at = 0, length;
+    while (at < n && aril__next_char(p + at, n - at, &length) == ARIL__CHAR_SPACE) at += length;
+    return at;
+}
+
+static aril_status encode_text(encoding *e, const unsigned char *p, size_t n, bool later)
+{
+    const aril_tokenizer *t = e->t;
+    if (later && !t->has_later) return encode_section(t, &e->bpe, p, n, &e->ids);
+    aril_status status = ARIL_OK;
+    size_t begin = 0;
+    for (size_t at = 0; at <= n && status == ARIL_OK;) {
+        int64_t id = at == n || t->n_added == 0 ? -1 : added_at(t, p + at, n - at, e->plain, later);
+        if (id < 0 && at < n && t->n_added > 0) {
+            at++;
+            continue;
+        }
+        size_t end = id < 0 ? n : at;
+        if (id >= 0 && t->token[id].kind & ARIL__TOKEN_LEFT)
+            end = begin + without_spaces(p + begin, at - begin);
+        status = later ? encode_section(t, &e->bpe, p + begin, end - begin, &e->ids)
+                       : encode_text(e, p + begin, end - begin, true);
+        if (id < 0) break;
+        aril__bytes_add(&e->ids, &id, sizeof id);
+        at += t->token[id].size;
+        if (t->token[id].kind & ARIL__TOKEN_RIGHT) at += leading_spaces(p + at, n - at);
+        begin = at;
+    }
+    return status;
+}
+
+aril_tensor *aril_tokenizer_encode(const aril_tokenizer *t, const char *text, aril_encode_opts o)
+{
+    if (!t || !text) {
+        aril__fail(ARIL_ERR_ARG, "tokenizer_encode: expected a tokenizer and a text, got NULL");
+        return aril__poison();
+    }
+    encoding e = { .t = t, .plain = o.plain };
+    aril__bytes_add(&e.ids, "", 0);
+    aril_status status =
+        encode_text(&e, (const unsigned char *)text, o.size ? o.size : strlen(text), false);
+    if (status == ARIL_OK && e.ids.failed)
+        status = aril__fail(ARIL_ERR_MEMORY, "out of memory for the tokens of a text");
+    aril_tensor *y = status == ARIL_OK
+                         ? aril_from(e.ids.at, ARIL_SHAPE((int64_t)(e.ids.n / sizeof(int64_t))),
+                                     ARIL_I64, aril_cpu()) /* [n] */
+                         : aril__poison();
+    aril__bpe_free(&e.bpe);
+    aril__bytes_free(&e.ids);
+    return y;
+}
