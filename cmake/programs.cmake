@@ -80,6 +80,13 @@ target_sources(test_fused_source PRIVATE ${PROJECT_SOURCE_DIR}/src/backend/cuda/
     ${PROJECT_SOURCE_DIR}/src/backend/cuda/fused/source_rows.c
     ${PROJECT_BINARY_DIR}/cuda_texts.c)
 
+# Models with what onnxruntime computes.
+
+foreach(name test_onnx_cases test_fuzz_onnx)
+    target_compile_definitions(${name} PRIVATE
+        ONNX_CASES="${PROJECT_SOURCE_DIR}/tests/onnx/cases.bin")
+endforeach()
+
 # The plug-in test again with libaril.so: a plug-in works with both.
 
 if(TARGET test_plugin)

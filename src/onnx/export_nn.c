@@ -1,5 +1,6 @@
 /* Rows of products, normalization, attention and recurrent layers. */
 #include "onnx/export_rules.h"
+#include "ops/linalg/integer.h"
 #include "ops/linalg/matmul.h"
 #include "ops/norm/norm.h"
 #include "ops/norm/softmax.h"
@@ -52,6 +53,48 @@ static aril_status outer_sum(export_call *c)
     if (ndim_in(c, 0) != 2) a = aril__export_reshape(c, a, 2, m);
     if (ndim_in(c, 1) != 2) b = aril__export_reshape(c, b, 2, n);
     return set_out(c, 0, put(c, "Gemm", VALUES(a, b), ATTRIBUTES(attr_int("transA", 1))));
+}
+
+/* ---- products of integers ---- */
+
+/* A bias only where the operator has one. */
+bool aril__export_integer_takes(const export_call *c)
+{
+    bool scaled = has(c, ARIL__INTEGER_SCALE), bias = has(c, ARIL__INTEGER_BIAS);
+    if (strcmp(c->op->name, "conv_integer") == 0) return scaled || !bias;
+    return !bias && ndim_in(c, 0) >= 2;
+}
+
+static export_value *or_number(export_call *c, int i, double value, aril_dtype dtype)
+{
+    return has(c, i) ? aril__export_in(c, i) : aril__export_number(c, value, dtype);
+}
+
+/* The scale of the product is that of the second operand: the others are 1. */
+aril_status aril__export_integer(export_call *c, const char *plain, const char *scaled,
+                                 export_value *a, export_attrs attrs)
+{
+    export_value *b = aril__export_in(c, 1);
+    export_value *a0 = or_number(c, ARIL__INTEGER_A_ZERO, 0, dtype_in(c, 0)),
+                 *b0 = or_number(c, ARIL__INTEGER_B_ZERO, 0, dtype_in(c, 1));
+    if (!has(c, ARIL__INTEGER_SCALE))
+        return set_out(c, 0, put(c, plain, VALUES(a, b, a0, b0), attrs));
+    export_value *one = aril__export_number(c, 1, ARIL_F32);
+    export_value *scale = aril__export_in(c, ARIL__INTEGER_SCALE),
+                 *zero = aril__export_in(c, ARIL__INTEGER_ZERO);
+    if (has(c, ARIL__INTEGER_BIAS))
+        return set_out(c, 0,
+                       put(c, scaled,
+                           VALUES(a, one, a0, b, scale, b0, one, zero,
+                                  aril__export_in(c, ARIL__INTEGER_BIAS)),
+                           attrs));
+    return set_out(c, 0, put(c, scaled, VALUES(a, one, a0, b, scale, b0, one, zero), attrs));
+}
+
+static aril_status matmul_integer(export_call *c)
+{
+    return aril__export_integer(c, "MatMulInteger", "QLinearMatMul", aril__export_in(c, 0),
+                                NO_ATTRS);
 }
 
 /* ---- softmax ---- */
@@ -361,6 +404,11 @@ const export_rule aril__export_nn_rules[] = {
     WRITE("matmul", 13, "MatMul", matmul),
     WRITE("linear", 13, "Gemm", linear),
     WRITE("outer_sum", 13, "Gemm", outer_sum),
+    { .op = "matmul_integer",
+      .from = 13,
+      .onnx = "MatMulInteger",
+      .write = matmul_integer,
+      .takes = aril__export_integer_takes },
     WRITE("softmax", 13, "Softmax", softmax),
     WRITE("log_softmax", 13, "LogSoftmax", softmax),
     WRITE("batch_norm_eval", 13, "BatchNormalization", batch_norm_eval),

@@ -39,4 +39,10 @@ aril_dtype aril__export_wide(aril_dtype type, uint32_t types);
 aril_status aril__export_typed(export_call *c, const char *onnx, uint32_t types,
                                export_attrs attrs);
 
+/* export_nn.c: a product of 8-bit integers whose first operand is `a`, by the operator for plain
+ * sums or the one for results of a scale; and whether there is one. */
+bool aril__export_integer_takes(const export_call *c);
+aril_status aril__export_integer(export_call *c, const char *plain, const char *scaled,
+                                 export_value *a, export_attrs attrs);
+
 #endif

@@ -75,26 +75,49 @@ static void spare_output_padding(int n, const int64_t *stride, int64_t *pads, in
 
 /* ---- convolution ---- */
 
-static aril_status conv(export_call *c)
+/* The attributes of a convolution, and the numbers that they list. */
+typedef struct conv_list {
+    int64_t pads[6], kernel[3];
+    export_attr attr[5];
+} conv_list;
+
+/* The input of a convolution; fills in its attributes. */
+static export_value *conv_input(export_call *c, conv_list *l)
 {
     const struct conv_attrs *a = c->attrs;
     int n = ndim_in(c, 0) - 2;
-    int64_t pads[6], kernel[3];
+    int64_t *pads = l->pads, *kernel = l->kernel;
+    export_attr *attr = l->attr;
     conv_padding(c, a, 0, 1, pads);
     for (int i = 0; i < n; i++) kernel[i] = dims_in(c, 1)[2 + i];
     bool automatic = pads_unknown(c, a->same[0], 0);
     export_value *x = cropped(c, aril__export_in(c, 0), n, pads, false);
-    export_attr attr[5] = { attr_ints("kernel_shape", n, kernel),
-                            attr_ints("strides", n, a->stride),
-                            attr_ints("dilations", n, a->dilation), attr_int("group", a->groups[0]),
-                            attr_ints("pads", 2 * n, pads) };
+    attr[0] = attr_ints("kernel_shape", n, kernel);
+    attr[1] = attr_ints("strides", n, a->stride);
+    attr[2] = attr_ints("dilations", n, a->dilation);
+    attr[3] = attr_int("group", a->groups[0]);
+    attr[4] = attr_ints("pads", 2 * n, pads);
     if (automatic)
         attr[4] =
             attr_text("auto_pad", a->same[0] == ARIL__SAME_LOWER ? "SAME_LOWER" : "SAME_UPPER");
-    export_value *y =
-        put(c, "Conv", VALUES(x, aril__export_in(c, 1), has(c, 2) ? aril__export_in(c, 2) : NULL),
-            (export_attrs){ 5, attr });
+    return x;
+}
+
+static aril_status conv(export_call *c)
+{
+    const struct conv_attrs *a = c->attrs;
+    conv_list l;
+    export_value *x = conv_input(c, &l), *w = aril__export_in(c, 1);
+    export_value *y = put(c, "Conv", VALUES(x, w, has(c, 2) ? aril__export_in(c, 2) : NULL),
+                          (export_attrs){ 5, l.attr });
     return set_out(c, 0, aril__export_activation(c, y, a->activation[0]));
+}
+
+static aril_status conv_integer(export_call *c)
+{
+    conv_list l;
+    export_value *x = conv_input(c, &l);
+    return aril__export_integer(c, "ConvInteger", "QLinearConv", x, (export_attrs){ 5, l.attr });
 }
 
 /* Negative padding adds to the result, to which the bias is added then. */
@@ -420,9 +443,8 @@ static void uneven_maximum(aril__call *c, aril_tensor **out)
 {
     const aril_tensor *x = c->in[0];
     int n = x->ndim - 2;
-    int64_t area = 1, count = 1, most = 1;
+    int64_t count = 1, most = 1;
     for (int i = 0; i < n; i++) {
-        area *= x->dim[2 + i];
         count *= c->out[0].dim[2 + i];
         most *= x->dim[2 + i] / c->out[0].dim[2 + i] + 2;
     }
@@ -652,6 +674,11 @@ const export_rule aril__export_vision_rules[] = {
     WRITE("conv_transpose", 13, "ConvTranspose", conv_transpose),
     WHEN("conv_dgrad", 13, "ConvTranspose", conv_dgrad, dgrad_known),
     WHEN("conv_wgrad", 13, "Conv", conv_wgrad, wgrad_known),
+    { .op = "conv_integer",
+      .from = 13,
+      .onnx = "ConvInteger",
+      .write = conv_integer,
+      .takes = aril__export_integer_takes },
     WRITE("max_pool", 13, "MaxPool", max_pool),
     LOWER_WHEN("max_pool_grad", max_pool_grad, planes_known),
     LOWER_WHEN("max_pool_pick", max_pool_pick, planes_known),

@@ -81,6 +81,13 @@ static bool has_unknown_size(const onnx_value *v)
     return v->kind == ONNX_TENSOR && aril_numel(v->tensor) < 0;
 }
 
+static bool moves_texts(const onnx_call *c)
+{
+    bool texts = false;
+    for (int i = 0; i < c->n_in; i++) texts |= c->in[i].kind == ONNX_TEXT;
+    return texts && (c->node->rule->flags & ONNX_MOVES);
+}
+
 /* Runs the rule, on concrete values if all are known. */
 static aril_status convert(onnx_call *c)
 {
@@ -96,7 +103,7 @@ static aril_status convert(onnx_call *c)
     aril_status s;
     {
         ARIL_SCOPE;
-        s = rule->convert(c);
+        s = moves_texts(c) ? aril__onnx_move_texts(c) : rule->convert(c);
         for (int i = 0; i < c->n_out; i++) {
             if (c->out[i].kind != ONNX_TENSOR) continue;
             /* Views of a tensor in several memory orders would be one state of the trace. */

@@ -171,6 +171,12 @@ static int by_name(const void *a, const void *b)
     return order ? order : strcmp(x->name, y->name);
 }
 
+/* The newest version of an operator set that a rule without an end is for. */
+static int newest_of(const char *domain)
+{
+    return !*domain ? ONNX_NEWEST : strcmp(domain, "ai.onnx.ml") == 0 ? 5 : 1;
+}
+
 void aril_onnx_operators(FILE *to)
 {
     const onnx_rule *all[512];
@@ -188,7 +194,7 @@ void aril_onnx_operators(FILE *to)
     for (size_t i = 0; i < n; i++) {
         fprintf(to, "| %s | %s | %d to %d |", all[i]->name,
                 *all[i]->domain ? all[i]->domain : "ai.onnx", all[i]->from,
-                all[i]->to ? all[i]->to : ONNX_NEWEST);
+                all[i]->to ? all[i]->to : newest_of(all[i]->domain));
         if (!*all[i]->domain) aril__export_list_ops(to, all[i]->name);
         fputs(" |\n", to);
     }

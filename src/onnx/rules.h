@@ -25,6 +25,7 @@ enum {
     ONNX_SIZES = 1,  /* reads only the sizes of its inputs: the result is known */
     ONNX_RANDOM = 2, /* never known */
     ONNX_BODIES = 4, /* runs bodies, which see values besides its inputs */
+    ONNX_MOVES = 8,  /* moves elements without computing: strings too */
 };
 
 typedef struct onnx_rule {
@@ -45,6 +46,24 @@ const onnx_rule *aril__onnx_rule(const char *domain, const char *name, int versi
                                  int *to);
 /* The tables of rules, each up to a row without a name; NULL beyond the last. */
 const onnx_rule *aril__onnx_rules(int table);
+
+/* Computes another operator of the default domain on the same node's attributes: its output 0. */
+aril_status aril__onnx_apply(onnx_call *c, const char *name, int version, int n_in,
+                             const onnx_value *in, aril_tensor **out);
+
+/* rules_text.c: runs a rule that moves elements on the positions of strings, and takes these. */
+aril_status aril__onnx_move_texts(onnx_call *c);
+
+/* rules_quant.c: integers of one scale and zero point (NULL: 0) as f32, and back; and u8 with the
+ * scale that covers the range of x and 0: the integers, the scale, the zero point. */
+aril_tensor *aril__onnx_dequantized(aril_tensor *x, aril_tensor *scale, aril_tensor *zero);
+aril_tensor *aril__onnx_quantized(aril_tensor *x, aril_tensor *scale, aril_tensor *zero,
+                                  aril_dtype to);
+void aril__onnx_quantize_dynamic(onnx_call *c, aril_tensor *x, aril_tensor **to);
+
+/* rules_nn.c: the attributes of Conv with that many spatial dimensions. */
+struct conv_attrs;
+aril_status aril__onnx_conv_attrs(onnx_call *c, int spatial, struct conv_attrs *to);
 
 /* Rows of a table. */
 #define RULE(name_, from_, fn)                 \

@@ -226,18 +226,18 @@ static aril_status reverse_sequence(onnx_call *c)
 }
 
 const onnx_rule aril__onnx_index_rules[] = {
-    RULE("Gather", 1, gather),
-    RULE("GatherElements", 11, gather_elements),
-    RULE("GatherND", 11, gather_nd),
+    RULE_FLAGS("Gather", 1, gather, ONNX_MOVES),
+    RULE_FLAGS("GatherElements", 11, gather_elements, ONNX_MOVES),
+    RULE_FLAGS("GatherND", 11, gather_nd, ONNX_MOVES),
     RULE("Scatter", 9, scatter_elements),
     RULE("ScatterElements", 11, scatter_elements),
     RULE("ScatterND", 11, scatter_nd),
     RULE("TensorScatter", 24, tensor_scatter),
-    RULE("Compress", 9, compress),
+    RULE_FLAGS("Compress", 9, compress, ONNX_MOVES),
     RULE("NonZero", 9, nonzero),
     RULE("TopK", 1, top_k),
     RULE("Unique", 11, unique),
     RULE("OneHot", 9, one_hot),
-    RULE("ReverseSequence", 10, reverse_sequence),
+    RULE_FLAGS("ReverseSequence", 10, reverse_sequence, ONNX_MOVES),
     { 0 },
 };

@@ -466,7 +466,7 @@ const onnx_rule aril__onnx_math_rules[] = {
     RULE("Shrink", 9, shrink),
     RULE("PRelu", 1, prelu),
     RULE("Clip", 1, clip),
-    RULE("Where", 9, where),
+    RULE_FLAGS("Where", 9, where, ONNX_MOVES),
     RULE("Cast", 1, cast),
     RULE("CastLike", 15, cast_like),
     RULE("BitCast", 26, bit_cast),

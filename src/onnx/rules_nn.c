@@ -1,5 +1,6 @@
 /* Convolution, pooling, normalization. */
 #include "onnx/rules.h"
+#include "ops/vision/conv.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -71,6 +72,23 @@ static aril_conv_opts conv_opts(const windows *w)
 }
 
 /* ---- convolution ---- */
+
+aril_status aril__onnx_conv_attrs(onnx_call *c, int spatial, struct conv_attrs *to)
+{
+    windows k;
+    aril_status s = read_windows(c, spatial, &k);
+    *to = (struct conv_attrs){ .groups = { aril__onnx_attr_int(c, "group", 1) } };
+    for (int i = 0; i < 3; i++) {
+        to->stride[i] = i < spatial ? k.stride[i] : 1;
+        to->dilation[i] = i < spatial ? k.dilation[i] : 1;
+        to->pad[2 * i] = i < spatial && k.mode == ARIL_NUMBERS ? k.before[i] : 0;
+        to->pad[2 * i + 1] = i < spatial && k.mode == ARIL_NUMBERS ? k.after[i] : 0;
+    }
+    to->same[0] = k.mode == ARIL_SAME         ? ARIL__SAME_UPPER
+                  : k.mode == ARIL_SAME_LOWER ? ARIL__SAME_LOWER
+                                              : 0;
+    return s;
+}
 
 static aril_status conv(onnx_call *c)
 {
@@ -559,7 +577,7 @@ const onnx_rule aril__onnx_nn_rules[] = {
     RULE("MaxUnpool", 9, max_unpool),
     RULE("BatchNormalization", 1, batch_norm),
     RULE("InstanceNormalization", 1, instance_norm),
-    RULE("LayerNormalization", 17, layer_norm),
+    RULE("LayerNormalization", 1, layer_norm), /* before 17: of optimized models */
     RULE("RMSNormalization", 23, rms_norm),
     RULE("GroupNormalization", 18, group_norm),
     RULE("LRN", 1, lrn),

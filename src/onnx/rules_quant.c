@@ -1,5 +1,7 @@
 /* Quantization. */
 #include "onnx/rules.h"
+#include "ops/linalg/integer.h"
+#include "ops/vision/conv.h"
 
 #include <inttypes.h>
 
@@ -50,7 +52,7 @@ static aril_tensor *to_integers(aril_tensor *x, aril_tensor *zero, aril_dtype to
     aril_tensor *y = aril_round(x);
     if (zero) y = aril_add(y, aril_cast(zero, aril_dtype_of(y)));
     y = aril_clamp(y, low, high);
-    return aril_cast(aril_cast(y, ARIL_I32), to);
+    return aril_dtype_bits(to) < 8 ? aril_cast(aril_cast(y, ARIL_I32), to) : aril_cast(y, to);
 }
 
 static aril_status quantize(onnx_call *c)
@@ -92,19 +94,26 @@ static aril_status dequantize(onnx_call *c)
     return give(c, 0, aril_cast(y, to));
 }
 
-/* u8 with the scale that covers the range of x and 0. */
-static aril_status dynamic_quantize(onnx_call *c)
+void aril__onnx_quantize_dynamic(onnx_call *c, aril_tensor *x, aril_tensor **to)
 {
-    aril_tensor *x = in(c, 0);
     aril_tensor *low = aril_minimum(aril_amin(x, ARIL_ALL),
                                     aril_zeros(ARIL_SHAPE(), ARIL_F32, aril__onnx_device(c)));
     aril_tensor *high = aril_maximum(aril_amax(x, ARIL_ALL),
                                      aril_zeros(ARIL_SHAPE(), ARIL_F32, aril__onnx_device(c)));
     aril_tensor *scale = aril_div_scalar(aril_sub(high, low), 255.0);
     aril_tensor *zero = aril_round(aril_clamp(aril_neg(aril_div(low, scale)), 0.0, 255.0));
-    aril_status s = give(c, 0, to_integers(aril_div(x, scale), zero, ARIL_U8));
-    if (s == ARIL_OK) s = give(c, 1, scale);
-    return s == ARIL_OK ? give(c, 2, aril_cast(zero, ARIL_U8)) : s;
+    to[0] = to_integers(aril_div(x, scale), zero, ARIL_U8);
+    to[1] = scale;
+    to[2] = aril_cast(zero, ARIL_U8);
+}
+
+static aril_status dynamic_quantize(onnx_call *c)
+{
+    aril_tensor *to[3];
+    aril__onnx_quantize_dynamic(c, in(c, 0), to);
+    aril_status s = give(c, 0, to[0]);
+    if (s == ARIL_OK) s = give(c, 1, to[1]);
+    return s == ARIL_OK ? give(c, 2, to[2]) : s;
 }
 
 /* ---- products of integers ---- */
@@ -122,75 +131,123 @@ static aril_tensor *per_row(aril_tensor *v)
     return v && aril_ndim(v) == 1 && aril_numel(v) > 1 ? aril_unsqueeze(v, 1) : v;
 }
 
+static bool is_byte(const aril_tensor *t)
+{
+    return aril_dtype_of(t) == ARIL_U8 || aril_dtype_of(t) == ARIL_I8;
+}
+
+/* NULL, or one number, or one for each column: what the op takes. */
+static bool is_flat(const aril_tensor *t, int64_t columns)
+{
+    return !t || aril_numel(t) == 1 || (aril_ndim(t) == 1 && aril_size(t, 0) == columns);
+}
+
+static aril_tensor *flat(aril_tensor *t)
+{
+    return t && aril_numel(t) == 1 ? aril_reshape(t, ARIL_SHAPE()) : t;
+}
+
+/* Zero points of columns; NULL if they are known to be 0, as those of symmetric weights are. */
+static aril_tensor *column_zeros(onnx_call *c, int i)
+{
+    aril_tensor *zero = in(c, i);
+    const void *at;
+    if (!zero || !c->in[i].known || aril_numel(zero) < 1) return zero;
+    if (aril__onnx_host(c, zero, ARIL_I64, &at) != ARIL_OK) return zero;
+    for (int64_t k = 0; k < aril_numel(zero); k++)
+        if (((const int64_t *)at)[k]) return zero;
+    return NULL;
+}
+
+static bool all_are_known(const onnx_call *c, const int *at, int n)
+{
+    bool known = true;
+    for (int i = 0; i < n; i++) known &= !given(c, at[i]) || c->in[at[i]].known;
+    return known;
+}
+
+/* a * b / y of three inputs: what sums of products are multiplied by. */
+static aril_tensor *combined_scale(onnx_call *c, int a, int b, int y)
+{
+    bool known = all_are_known(c, (int[]){ a, b, y }, 3);
+    aril__pause pause = { 0 };
+    if (known) pause = aril__onnx_pause(c);
+    aril_tensor *scale = aril_mul(flat(in(c, a)), flat(in(c, b)));
+    scale = aril_contiguous(aril_cast(aril_div(scale, flat(in(c, y))), ARIL_F32));
+    if (known) aril__onnx_resume(c, pause);
+    return scale;
+}
+
 static aril_status matmul_integer(onnx_call *c)
 {
-    aril_tensor *a = aril_cast(exact(in(c, 0), per_row(in(c, 2))), ARIL_I32);
-    aril_tensor *b = aril_cast(exact(in(c, 1), in(c, 3)), ARIL_I32);
-    return give(c, 0, aril_matmul(a, b));
+    aril_tensor *a = in(c, 0), *b = in(c, 1), *a0 = in(c, 2), *b0 = column_zeros(c, 3);
+    if (is_byte(a) && is_byte(b) && aril_ndim(b) == 2 && is_flat(a0, 1) &&
+        is_flat(b0, aril_size(b, 1)))
+        return give(c, 0, aril__op(&aril__op_matmul_integer, a, b, flat(a0), flat(b0)));
+    a = aril_cast(exact(a, per_row(a0)), ARIL_I32);
+    return give(c, 0, aril_matmul(a, aril_cast(exact(b, b0), ARIL_I32)));
 }
 
 static aril_status qlinear_matmul(onnx_call *c)
 {
-    aril_tensor *a = aril_cast(exact(in(c, 0), per_row(in(c, 2))), ARIL_I32);
-    aril_tensor *b = aril_cast(exact(in(c, 3), in(c, 5)), ARIL_I32);
+    aril_tensor *a = in(c, 0), *b = in(c, 3), *a0 = in(c, 2), *b0 = column_zeros(c, 5),
+                *y0 = in(c, 7);
+    int64_t n = aril_size(b, -1);
+    if (is_byte(a) && is_byte(b) && is_byte(y0) && aril_ndim(b) == 2 && is_flat(a0, 1) &&
+        is_flat(b0, n) && is_flat(in(c, 1), 1) && is_flat(in(c, 4), n) && is_flat(in(c, 6), 1) &&
+        is_flat(y0, 1)) {
+        aril_tensor *scale = combined_scale(c, 1, 4, 6);
+        return give(c, 0,
+                    aril__op(&aril__op_matmul_integer, a, b, flat(a0), flat(b0), NULL, scale,
+                             flat(y0)));
+    }
+    a = aril_cast(exact(a, per_row(a0)), ARIL_I32);
+    b = aril_cast(exact(b, b0), ARIL_I32);
     aril_tensor *scale =
         aril_mul(aril_cast(per_row(in(c, 1)), ARIL_F64), aril_cast(in(c, 4), ARIL_F64));
     scale = aril_div(scale, aril_cast(in(c, 6), ARIL_F64));
     aril_tensor *y = aril_mul(aril_cast(aril_matmul(a, b), ARIL_F64), scale);
-    return give(c, 0, to_integers(y, in(c, 7), aril_dtype_of(in(c, 7))));
+    return give(c, 0, to_integers(y, y0, aril_dtype_of(y0)));
 }
 
-/* Convolution of integers, by the rule of Conv on f64. */
-static aril_status conv_exact(onnx_call *c, aril_tensor *x, aril_tensor *w, aril_tensor **y)
+/* The attributes of Conv, with what the op takes besides x and w in `rest`. */
+static aril_status convolve(onnx_call *c, aril_tensor *x, aril_tensor *w, aril_tensor *const *rest)
 {
-    onnx_value v[2] = { { .kind = ONNX_TENSOR, .known = c->host, .tensor = x },
-                        { .kind = ONNX_TENSOR, .known = c->host, .tensor = w } };
-    onnx_value out = { 0 };
-    onnx_node node = *c->node;
-    onnx_slot slot = 1;
-    int from, to;
-    node.out = &slot;
-    node.n_out = 1;
-    onnx_call conv = *c;
-    conv.node = &node;
-    conv.n_in = 2;
-    conv.n_out = 1;
-    conv.in = v;
-    conv.out = &out;
-    aril_status s = aril__onnx_rule("", "Conv", 11, &from, &to)->convert(&conv);
-    *y = out.tensor;
-    return s;
-}
-
-static aril_tensor *per_filter(aril_tensor *v, const aril_tensor *w, bool of_output)
-{
-    if (!v || aril_ndim(v) != 1 || aril_numel(v) == 1)
-        return v ? aril_reshape(v, ARIL_SHAPE()) : NULL;
-    for (int i = of_output ? 2 : 1; i < aril_ndim(w); i++) v = aril_unsqueeze(v, -1);
-    return v;
+    struct conv_attrs a;
+    aril_status s = aril__onnx_conv_attrs(c, aril_ndim(x) - 2, &a);
+    if (s != ARIL_OK) return s;
+    if (!is_byte(x) || !is_byte(w) || !is_flat(rest[0], 1) || !is_flat(rest[1], aril_size(w, 0)))
+        return aril__onnx_fail(c, ARIL_ERR_DTYPE,
+                               "inputs must be int8 or uint8, of one zero point");
+    return give(c, 0,
+                aril__op_with(&a, &aril__op_conv_integer, x, w, flat(rest[0]), flat(rest[1]),
+                              rest[2], rest[3], flat(rest[4])));
 }
 
 static aril_status conv_integer(onnx_call *c)
 {
-    aril_tensor *x = in(c, 0), *w = in(c, 1), *y = NULL;
-    aril_tensor *xs = exact(x, in(c, 2) ? aril_reshape(in(c, 2), ARIL_SHAPE()) : NULL);
-    aril_status s = conv_exact(c, xs, exact(w, per_filter(in(c, 3), w, false)), &y);
-    return s != ARIL_OK ? s : give(c, 0, aril_cast(y, ARIL_I32));
+    aril_tensor *rest[5] = { in(c, 2), column_zeros(c, 3) };
+    return convolve(c, in(c, 0), in(c, 1), rest);
 }
 
 static aril_status qlinear_conv(onnx_call *c)
 {
-    aril_tensor *x = in(c, 0), *w = in(c, 3), *bias = in(c, 8), *y = NULL;
-    aril_tensor *zero = aril_reshape(in(c, 2), ARIL_SHAPE());
-    aril_status s = conv_exact(c, exact(x, zero), exact(w, per_filter(in(c, 5), w, false)), &y);
-    if (s != ARIL_OK) return s;
-    if (bias) y = aril_add(y, per_filter(aril_cast(bias, ARIL_F64), w, true));
-    aril_tensor *scale = aril_mul(aril_cast(aril_reshape(in(c, 1), ARIL_SHAPE()), ARIL_F64),
-                                  per_filter(aril_cast(in(c, 4), ARIL_F64), w, true));
-    scale = aril_div(scale, aril_cast(aril_reshape(in(c, 6), ARIL_SHAPE()), ARIL_F64));
-    aril_tensor *to = in(c, 7);
-    return give(c, 0,
-                to_integers(aril_mul(y, scale), aril_reshape(to, ARIL_SHAPE()), aril_dtype_of(to)));
+    aril_tensor *rest[5] = { in(c, 2), column_zeros(c, 5), in(c, 8), combined_scale(c, 1, 4, 6),
+                             in(c, 7) };
+    return convolve(c, in(c, 0), in(c, 3), rest);
+}
+
+/* ---- for other files ---- */
+
+aril_tensor *aril__onnx_dequantized(aril_tensor *x, aril_tensor *scale, aril_tensor *zero)
+{
+    return aril_mul(less_zero(x, flat(zero)), flat(aril_cast(scale, ARIL_F32)));
+}
+
+aril_tensor *aril__onnx_quantized(aril_tensor *x, aril_tensor *scale, aril_tensor *zero,
+                                  aril_dtype to)
+{
+    return to_integers(aril_div(x, flat(scale)), flat(zero), to);
 }
 
 const onnx_rule aril__onnx_quant_rules[] = {
@@ -201,5 +258,8 @@ const onnx_rule aril__onnx_quant_rules[] = {
     RULE("QLinearMatMul", 10, qlinear_matmul),
     RULE("ConvInteger", 10, conv_integer),
     RULE("QLinearConv", 10, qlinear_conv),
+    /* With the same meaning, and more dtypes. */
+    { "com.microsoft", "QuantizeLinear", 1, 1, quantize, NULL, NULL, 0 },
+    { "com.microsoft", "DequantizeLinear", 1, 1, dequantize, NULL, NULL, 0 },
     { 0 },
 };

@@ -217,6 +217,75 @@ static aril_tensor *swap_first(aril_tensor *x)
     return x ? aril_transpose(x, 0, 1) : NULL;
 }
 
+/* ---- by one op, where PyTorch's layers compute the same ---- */
+
+/* Rows of gates in PyTorch's order: i f g o of i o f g, and r z n of z r n. */
+static aril_tensor *reordered(const layer *l, aril_tensor *x, int from)
+{
+    static const int order[2][4] = { { 0, 2, 3, 1 }, { 1, 0, 2 } };
+    aril_tensor *part[4];
+    if (l->gates == 1) return aril_narrow(x, 0, from, l->hidden);
+    for (int i = 0; i < l->gates; i++)
+        part[i] = aril_narrow(x, 0, from + order[l->gates == 3][i] * l->hidden, l->hidden);
+    return aril_cat((aril_list){ l->gates, part }, 0);
+}
+
+static bool is_standard(onnx_call *c, const layer *l)
+{
+    return !l->lengths && !l->p && !l->input_forget && l->clip == 0 && l->steps > 0 &&
+           !has_attr(c, "activations") && (l->gates != 3 || l->linear_before_reset);
+}
+
+/* w_ih, w_hh, b_ih, b_hh of each direction; of initializers, computed once. */
+static void standard_weights(onnx_call *c, const layer *l, int directions, aril_tensor **to)
+{
+    bool known = c->in[1].known && c->in[2].known && (!l->b || c->in[3].known);
+    int64_t rows = l->gates * l->hidden;
+    aril__pause pause = { 0 };
+    if (known) pause = aril__onnx_pause(c);
+    for (int k = 0; k < directions; k++) {
+        aril_tensor *b = l->b ? aril_select(l->b, 0, k) : NULL;
+        to[4 * k] = reordered(l, aril_select(l->w, 0, k), 0);
+        to[4 * k + 1] = reordered(l, aril_select(l->r, 0, k), 0);
+        to[4 * k + 2] = b ? reordered(l, b, 0) : NULL;
+        to[4 * k + 3] = b ? reordered(l, b, (int)rows) : NULL;
+        for (int i = 0; i < 4 && known; i++)
+            if (to[4 * k + i]) to[4 * k + i] = aril_contiguous(to[4 * k + i]);
+    }
+    if (known) aril__onnx_resume(c, pause);
+}
+
+/* The results as run_direction gives them: y [T,D,N,H], and last states [D,N,H]. */
+static void run_standard(onnx_call *c, const layer *l, int directions, bool reverse,
+                         aril_tensor *h0, aril_tensor *c0, aril_tensor **y, aril_tensor **h,
+                         aril_tensor **cell)
+{
+    aril_tensor *w[8], *x = reverse ? aril_flip(l->x, ARIL_AXES(0)) : l->x;
+    aril_list weights = { 4 * directions, w };
+    aril_rnn_opts o = { .bidirectional = directions == 2, .eval = true };
+    standard_weights(c, l, directions, w);
+    *cell = NULL;
+    *y = l->gates == 4   ? aril_lstm(x, h0, c0, weights, o, h, cell)
+         : l->gates == 3 ? aril_gru(x, h0, weights, o, h)
+                         : aril_rnn(x, h0, weights, o, h);
+    if (reverse) *y = aril_flip(*y, ARIL_AXES(0));
+    aril_shape to = ARIL_SHAPE(l->steps, l->batch, directions, l->hidden);
+    *y = aril_permute(aril_reshape(*y, to), ARIL_AXES(0, 2, 1, 3));
+}
+
+static aril_status give_results(onnx_call *c, aril_tensor *y, aril_tensor *h, aril_tensor *cell,
+                                bool batch_first)
+{
+    if (batch_first) {
+        y = aril_permute(y, ARIL_AXES(2, 0, 1, 3));
+        h = swap_first(h);
+        cell = swap_first(cell);
+    }
+    aril_status s = give(c, 0, y);
+    if (s == ARIL_OK) s = give(c, 1, h);
+    return s == ARIL_OK && cell ? give(c, 2, cell) : s;
+}
+
 static aril_status recurrent(onnx_call *c, int gates)
 {
     bool batch_first = aril__onnx_attr_int(c, "layout", 0) != 0, lstm = gates == 4;
@@ -253,18 +322,18 @@ static aril_status recurrent(onnx_call *c, int gates)
                                     aril__onnx_device(c));
     if (!h0) h0 = zeros;
     if (lstm && !c0) c0 = zeros;
+    if (is_standard(c, &l)) {
+        run_standard(c, &l, directions, strcmp(way, "reverse") == 0, h0, c0, &y[0], &h[0],
+                     &cell[0]);
+        return give_results(c, y[0], h[0], cell[0], batch_first);
+    }
     for (int k = 0; k < directions && s == ARIL_OK; k++)
         s = run_direction(c, &l, k, k == 1 || strcmp(way, "reverse") == 0, h0, c0, &y[k], &h[k],
                           &cell[k]);
     if (s < 0) return s;
-    aril_tensor *all = aril_stack((aril_list){ directions, y }, 1); /* [T,D,N,H] */
-    aril_tensor *last = aril_stack((aril_list){ directions, h }, batch_first ? 1 : 0);
-    if (batch_first) all = aril_permute(all, ARIL_AXES(2, 0, 1, 3));
-    s = give(c, 0, all);
-    if (s == ARIL_OK) s = give(c, 1, last);
-    if (s == ARIL_OK && lstm)
-        s = give(c, 2, aril_stack((aril_list){ directions, cell }, batch_first ? 1 : 0));
-    return s;
+    return give_results(c, aril_stack((aril_list){ directions, y }, 1),
+                        aril_stack((aril_list){ directions, h }, 0),
+                        lstm ? aril_stack((aril_list){ directions, cell }, 0) : NULL, batch_first);
 }
 
 static aril_status rnn(onnx_call *c)

@@ -378,6 +378,60 @@ static aril_status tf_idf(onnx_call *c)
     return give(c, 0, shape.ndim == 2 ? aril_reshape(all, ARIL_SHAPE(rows, width)) : all);
 }
 
+/* ---- strings where a rule only moves elements ---- */
+
+/* Output i of a rule that moved positions: the strings there. */
+static aril_status take(onnx_call *c, int i, aril_tensor *at, const aril__slice *all, int64_t n)
+{
+    const void *position;
+    aril_status s = aril__onnx_host(c, at, ARIL_I64, &position);
+    if (s != ARIL_OK) return s;
+    onnx_text *t = aril__onnx_alloc(&c->run->arena, 1, sizeof *t);
+    size_t count = (size_t)aril_numel(at);
+    if (!t || !(t->at = aril__onnx_alloc(&c->run->arena, count, sizeof *t->at)))
+        return ARIL_ERR_MEMORY;
+    t->n = count;
+    t->shape = aril_shape_of(at);
+    for (size_t k = 0; k < count; k++) {
+        int64_t p = ((const int64_t *)position)[k];
+        if (p >= 0 && p < n) t->at[k] = all[p];
+    }
+    return give_value(c, i, (onnx_value){ .kind = ONNX_TEXT, .text = t });
+}
+
+aril_status aril__onnx_move_texts(onnx_call *c)
+{
+    onnx_arena *a = &c->run->arena;
+    int64_t n = 0;
+    for (int i = 0; i < c->n_in; i++)
+        if (c->in[i].kind == ONNX_TEXT) n += (int64_t)c->in[i].text->n;
+    onnx_value *v = aril__onnx_alloc(a, (size_t)(c->n_in + c->n_out), sizeof *v);
+    aril__slice *all = aril__onnx_alloc(a, (size_t)n, sizeof *all);
+    int64_t *number = aril__onnx_alloc(a, (size_t)n, sizeof *number);
+    if (!v || !all || !number) return ARIL_ERR_MEMORY;
+    onnx_call moved = *c;
+    moved.in = v;
+    moved.out = v + c->n_in;
+    n = 0;
+    for (int i = 0; i < c->n_in; i++) {
+        v[i] = c->in[i];
+        if (v[i].kind != ONNX_TEXT) continue;
+        const onnx_text *t = v[i].text;
+        for (size_t k = 0; k < t->n; k++) {
+            number[n + (int64_t)k] = n + (int64_t)k;
+            all[n + (int64_t)k] = t->at[k];
+        }
+        aril_tensor *at = aril__onnx_index(c, number + n, (int64_t)t->n);
+        v[i] = (onnx_value){ .kind = ONNX_TENSOR, .known = true };
+        v[i].tensor = aril_reshape(at, t->shape);
+        n += (int64_t)t->n;
+    }
+    aril_status s = c->node->rule->convert(&moved);
+    for (int i = 0; i < c->n_out && s == ARIL_OK; i++)
+        if (moved.out[i].kind == ONNX_TENSOR) s = take(c, i, moved.out[i].tensor, all, n);
+    return s;
+}
+
 const onnx_rule aril__onnx_text_rules[] = {
     RULE("StringConcat", 20, concat),        RULE("StringSplit", 20, split),
     RULE("StringNormalizer", 10, normalize), RULE("RegexFullMatch", 20, full_match),

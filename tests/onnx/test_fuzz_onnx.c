@@ -54,3 +54,57 @@ TEST(corrupted_models)
     for (int i = 0; i < MODELS; i++) aril__bytes_free(&wire[i]);
     aril__bytes_free(&bad);
 }
+
+/* ---- the models of cases.bin: other domains, integers, recurrent layers ---- */
+
+enum { MOST = 256 };
+
+static uint32_t word_of(FILE *f)
+{
+    unsigned char b[4] = { 0 };
+    if (fread(b, 1, 4, f) != 4) return 0;
+    return (uint32_t)b[0] | (uint32_t)b[1] << 8 | (uint32_t)b[2] << 16 | (uint32_t)b[3] << 24;
+}
+
+/* The models among the files of cases.bin (test_onnx_cases.c). */
+static int read_models(aril__bytes *to)
+{
+    static const char end[] = "/model.onnx";
+    unsigned char data[1 << 16];
+    char name[256];
+    int n = 0;
+    FILE *f = fopen(ONNX_CASES, "rb");
+    for (uint32_t length; f && n < MOST && (length = word_of(f)) > 0;) {
+        uint32_t size = word_of(f);
+        if (length >= sizeof name || size > sizeof data || fread(name, 1, length, f) != length ||
+            fread(data, 1, size, f) != size)
+            break;
+        name[length] = '\0';
+        if (length < sizeof end || strcmp(name + length - (sizeof end - 1), end) != 0) continue;
+        aril__bytes_add(&to[n++], data, size);
+    }
+    if (f) fclose(f);
+    return n;
+}
+
+TEST(corrupted_models_of_other_domains)
+{
+    const char *more = getenv("ARIL_FUZZ_SECONDS");
+    double seconds = more ? atof(more) : 2;
+    static aril__bytes wire[MOST];
+    aril__bytes bad = { 0 };
+    int n = read_models(wire);
+    CHECK_MSG(n > 100, "%d models in %s", n, ONNX_CASES);
+    CHECK_INT(aril_memory_set_limit(aril_cpu(), 64 << 20), ARIL_OK);
+    long ran = 0, refused = 0;
+    for (clock_t end = clock() + (clock_t)(seconds * CLOCKS_PER_SEC); clock() < end; ran++) {
+        state = (uint64_t)ran * 1009 + 7;
+        mutate(&wire[draw((uint64_t)n)], &bad);
+        refused += !run_model(bad.at, bad.n);
+        aril_clear_error();
+    }
+    printf("%ld models, %ld of them refused\n", ran, refused);
+    CHECK(ran > 50 && refused > 10);
+    for (int i = 0; i < n; i++) aril__bytes_free(&wire[i]);
+    aril__bytes_free(&bad);
+}

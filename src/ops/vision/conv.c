@@ -52,7 +52,7 @@ static aril_status check_common(const aril__call *c, const aril_tensor *x, const
     if (x->ndim < 3 || x->ndim > 5 || w->ndim != x->ndim)
         return shapes_error(op, "expected [N,C,spatial...] and weights with as many dimensions", x,
                             w);
-    if (x->dtype != w->dtype)
+    if (x->dtype != w->dtype && !(c->op->flags & NONDIFF)) /* integers may differ in sign */
         return aril__fail(ARIL_ERR_DTYPE,
                           "%s: input and weights must have the same dtype, got %s and %s", op,
                           aril__dtypes[x->dtype].name, aril__dtypes[w->dtype].name);
@@ -88,9 +88,8 @@ static aril_status check_bias(const aril__call *c, int64_t channels)
     return ARIL_OK;
 }
 
-/* The shape of y from those of x and w. */
-static aril_status y_shape(const aril__call *c, const aril_tensor *x, const aril_tensor *w,
-                           int64_t *dim)
+aril_status aril__conv_shape(const aril__call *c, const aril_tensor *x, const aril_tensor *w,
+                             int64_t *dim)
 {
     const struct conv_attrs *a = c->attrs;
     aril_status s = check_common(c, x, w, a->stride, a->dilation, a->groups[0]);
@@ -119,7 +118,7 @@ static aril_status check_g(const aril__call *c, const aril_tensor *x, const aril
 {
     int64_t dim[ARIL_MAX_DIMS];
     const aril_tensor *g = c->in[0];
-    aril_status s = y_shape(c, x, w, dim);
+    aril_status s = aril__conv_shape(c, x, w, dim);
     if (s < 0) return s;
     bool fits = g->ndim == x->ndim && g->dtype == w->dtype;
     for (int i = 0; i < g->ndim && fits; i++) fits = !differ(g->dim[i], dim[i]);
@@ -139,7 +138,7 @@ static void set_shape(aril__call *c, int ndim, const int64_t *dim)
 static aril_status conv_infer(aril__call *c)
 {
     int64_t dim[ARIL_MAX_DIMS];
-    aril_status s = y_shape(c, c->in[0], c->in[1], dim);
+    aril_status s = aril__conv_shape(c, c->in[0], c->in[1], dim);
     if (s == ARIL_OK) s = check_bias(c, c->in[1]->dim[0]);
     if (s == ARIL_OK)
         s = aril__activation_check("conv", ((const struct conv_attrs *)c->attrs)->activation[0]);

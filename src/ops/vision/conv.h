@@ -54,7 +54,11 @@ typedef struct aril__conv {
     int64_t activation; /* of the result */
 } aril__conv;
 
-/* Describes a run of conv, conv_add, conv_dgrad, conv_wgrad or conv_transpose. */
+/* The shape of y from those of x and w, after checks. */
+aril_status aril__conv_shape(const aril__call *c, const aril_tensor *x, const aril_tensor *w,
+                             int64_t *dim);
+
+/* Describes a run of conv, conv_add, conv_integer, conv_dgrad, conv_wgrad or conv_transpose. */
 void aril__conv_describe(const aril__run *r, aril__conv *d);
 
 /* Whether y is computed, by conv or conv_add. */

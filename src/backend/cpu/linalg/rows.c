@@ -5,6 +5,7 @@
 #include "backend/cpu/linalg/gemm.h"
 #include "backend/cpu/linalg/matrix_exp.h"
 #include "backend/cpu/linalg/product_int.h"
+#include "backend/cpu/linalg/product_int8.h"
 #include "ops/linalg/matrix_exp.h"
 
 /* outer_sum needs contiguous inputs: its rows are not .strided. */
@@ -22,6 +23,8 @@ const aril__row aril__cpu_linalg_rows[] = {
     KERNEL(linear, cpu_product_int, .dtypes = DT_INT, .native = DT(ARIL_I64) | DT(ARIL_U64),
            .strided = true),
     KERNEL(outer_sum, cpu_product_int, .dtypes = DT_INT, .native = DT(ARIL_I64) | DT(ARIL_U64)),
+    KERNEL(matmul_integer, cpu_product_int8, .dtypes = DT(ARIL_U8) | DT(ARIL_I8), .strided = true,
+           .prepare = aril__cpu_product_int8_prepare),
     KERNEL(matrix_exp, cpu_matrix_exp, .dtypes = DT_FLOAT, .strided = true,
            .workspace = aril__matrix_exp_scratch),
     KERNEL(cdist, cpu_cdist, .dtypes = F32_F64, .prepare = aril__cpu_cdist_prepare),

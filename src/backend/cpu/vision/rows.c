@@ -2,6 +2,7 @@
 #include "backend/cpu/kernel.h"
 
 #include "backend/cpu/vision/conv.h"
+#include "backend/cpu/vision/conv_int8.h"
 #include "backend/cpu/vision/grid_sample.h"
 #include "backend/cpu/vision/pool.h"
 #include "backend/cpu/vision/resample.h"
@@ -17,6 +18,8 @@ const aril__row aril__cpu_vision_rows[] = {
            .prepare = aril__cpu_conv_prepare),
     KERNEL(conv_transpose, cpu_conv, .dtypes = DT_FLOAT, .native = F32_F64, .strided = true,
            .prepare = aril__cpu_conv_prepare),
+    KERNEL(conv_integer, cpu_conv_int8, .dtypes = DT(ARIL_U8) | DT(ARIL_I8), .strided = true,
+           .prepare = aril__cpu_conv_int8_prepare),
 
     /* Integers are staged through i64, which cannot order u64. */
     KERNEL(max_pool, cpu_max_pool, .dtypes = (DT_FLOAT | DT_INT) & ~DT(ARIL_U64),
