@@ -129,11 +129,17 @@ static inline aril_tensor *aril__own_at(const aril_module *m, int i)
     return m->own[i].tensor;
 }
 
+/* True during aril_module_build on this thread: nothing is dropped, no statistics change. */
+static inline bool aril__is_building(void)
+{
+    extern _Thread_local bool aril__building __attribute__((tls_model("initial-exec")));
+    return aril__building;
+}
+
 /* True while dropout drops and norms update their statistics; false during aril_module_build. */
 static inline bool aril__is_training(const aril_module *m)
 {
-    extern _Thread_local bool aril__building __attribute__((tls_model("initial-exec")));
-    return m->training && !aril__building;
+    return m->training && !aril__is_building();
 }
 
 /* Where m computes: the device of the first parameter or buffer of its tree, or, if there is none

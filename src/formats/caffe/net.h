@@ -8,6 +8,9 @@
  * .binaryproto, and upgrades it. NULL with an error. The caller frees it. */
 aril__message *aril__caffe_net_load(const char *path);
 
+/* Whether a file of that name is in wire form. */
+bool aril__caffe_is_binary(const char *path);
+
 /* Upgrades a NetParameter in place, as Caffe's upgrade_net_proto tools do: V0 and V1 layers, data
  * transformations, `input` fields, multipliers of BatchNorm. */
 aril_status aril__caffe_net_upgrade(aril__message *net, const char *name);
