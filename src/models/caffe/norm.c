@@ -115,8 +115,7 @@ static aril_tensor *with_batch(aril_module *m, const batch_norm *p, aril_tensor 
         if (i != 1 && (each = each * x->dim[i]) != 1) break;
     aril_batch_norm_opts o = { .momentum = 1, .eps = or_zero(p->eps) };
     /* Of a single element there is no unbiased variance; Caffe takes the biased one, 0. */
-    aril_tensor *y =
-        aril_batch_norm(x, NULL, NULL, each == 1 ? NULL : mean, each == 1 ? NULL : variance, o);
+    aril_tensor *y = each == 1 ? aril_sub(x, x) : aril_batch_norm(x, NULL, NULL, mean, variance, o);
     ARIL_NO_GRAD;
     if (each == 1) mean = aril_reshape(x, ARIL_SHAPE(aril_size(sums[0], 0)));
     aril_tensor *with[3] = { mean, variance, NULL };

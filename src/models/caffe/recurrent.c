@@ -150,8 +150,9 @@ static void first_states(aril_module *m, const recurrent *r, aril_tensor *const 
         aril_tensor *t =
             r->exposed ? in[2 + r->has_static + i] : aril_module_own(m, r->base.n_blobs + i);
         bool other = !r->exposed && aril_size(t, 1) != shape.dim[0];
-        state[i] =
-            other ? aril_zeros(shape, aril_dtype_of(t), aril_device_of(t)) : aril_reshape(t, shape);
+        if (other) t = aril_zeros(shape, aril_dtype_of(t), aril_device_of(t));
+        if (!r->exposed && !other) t = aril_copy(t); /* it changes when this run ends */
+        state[i] = aril_reshape(aril_cast(t, aril_dtype_of(in[0])), shape);
     }
 }
 
