@@ -5,6 +5,7 @@
 #include "aril/autocast.h"
 #include "aril/autograd.h"
 #include "aril/base.h"
+#include "aril/caffe.h"
 #include "aril/callbacks.h"
 #include "aril/checkpoint.h"
 #include "aril/data.h"

@@ -55,6 +55,7 @@ typedef struct aril_module_class {
     /* In evaluation its result is its input, as with dropout: summaries, which run in evaluation,
      * add the memory that the result takes in training. */
     bool only_in_training;
+    bool inputless; /* forward may be called without inputs (n_in is 0) */
 } aril_module_class;
 
 /* Creates a module of a class. The caller owns it: call aril_module_release, or add it to a parent.

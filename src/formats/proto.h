@@ -176,6 +176,17 @@ void aril__message_set_ints(aril__message *m, const char *name, const int64_t *v
 void aril__message_clear(aril__message *m, const char *name);
 void aril__message_remove(aril__message *m, const char *name, size_t i);
 
+/* A root of its own with copies of all that m has. NULL, with an error, when out of memory. */
+aril__message *aril__message_clone(const aril__message *m);
+
+/* Sets a field to the values of a field of the same kind in a message of the same tree; both refer
+ * to the same submessages from then on. Nothing if that is not set. */
+void aril__message_share_field(aril__message *to, const char *name, const aril__message *from,
+                               const char *from_name);
+
+/* Moves message i of a repeated field to the front. */
+void aril__message_to_front(aril__message *m, const char *name, size_t i);
+
 /* ---- reading and writing ---- */
 
 enum { ARIL__PROTO_DEPTH = 100 }; /* of nested messages and groups, as in protobuf's own readers */

@@ -519,6 +519,112 @@ bool aril__message_equal(const aril__message *a, const aril__message *b)
     return same_unknown(a->unknown, b->unknown);
 }
 
+/* ---- copies ---- */
+
+static bool copy_into(aril__message *to, const aril__message *from);
+
+/* The submessages of a field, in another tree. */
+static bool copy_subs(aril__message *to, aril__slot *t, const aril__slot *s)
+{
+    if (!aril__proto_repeated(s->field)) {
+        t->message = aril__message_child(to->owner, s->message->type);
+        t->n = t->message != NULL;
+        return t->message && copy_into(t->message, s->message);
+    }
+    aril__message *const *sub = s->at;
+    aril__message **out = aril__slot_extend(to, t, s->n);
+    for (size_t i = 0; out && i < s->n; i++) {
+        out[i] = aril__message_child(to->owner, sub[i]->type);
+        if (!out[i]) t->n = i; /* the rest is not there */
+        if (!out[i] || !copy_into(out[i], sub[i])) return false;
+    }
+    return out;
+}
+
+static bool copy_texts(aril__message *to, aril__slot *t, const aril__slot *s)
+{
+    bool many = aril__proto_repeated(s->field);
+    const aril__slice one = { s->at, s->n }, *from = many ? s->at : &one;
+    size_t n = many ? s->n : 1;
+    aril__slice *out = many ? aril__slot_extend(to, t, n) : NULL;
+    if (many && !out) return false;
+    if (many) memset(out, 0, n * sizeof *out);
+    for (size_t i = 0; i < n; i++) {
+        const char *copy = aril__message_copy(to->owner, from[i].at, from[i].n);
+        aril__slice made = { copy ? copy : "", copy ? from[i].n : 0 };
+        if (many)
+            out[i] = made;
+        else
+            t->at = (void *)(uintptr_t)made.at, t->n = made.n;
+    }
+    return !to->owner->failed;
+}
+
+static bool copy_slot(aril__message *to, aril__slot *t, const aril__slot *s)
+{
+    if (s->field->kind == ARIL__PROTO_message) return copy_subs(to, t, s);
+    if (aril__proto_is_text(s->field)) return copy_texts(to, t, s);
+    if (!aril__proto_repeated(s->field)) return t->bits = s->bits, t->n = s->n, true;
+    void *out = s->n ? aril__slot_extend(to, t, s->n) : NULL;
+    if (out) memcpy(out, s->at, s->n * aril__proto_width(s->field));
+    return out || !s->n;
+}
+
+static bool copy_into(aril__message *to, const aril__message *from)
+{
+    to->where = from->where;
+    for (uint32_t i = 0; i < from->n; i++) {
+        aril__slot *t = aril__slot_make(to, from->slot[i].field);
+        if (!t || !copy_slot(to, t, &from->slot[i])) return false;
+    }
+    for (const aril__unknown *u = from->unknown; u;) {
+        u = u->next;
+        const char *copy = aril__message_copy(to->owner, u->at, u->n);
+        if (!copy || !aril__message_put_unknown(to, (const uint8_t *)copy, u->n)) return false;
+        if (u == from->unknown) break;
+    }
+    return true;
+}
+
+aril__message *aril__message_clone(const aril__message *m)
+{
+    aril__message *copy = aril__message_new(m->type);
+    if (!copy) return NULL;
+    copy->owner->text = m->owner && m->owner->text;
+    if (copy_into(copy, m)) return copy;
+    aril__message_free(copy);
+    aril__fail(ARIL_ERR_MEMORY, "out of memory for a copy of a message of type %s", m->type->name);
+    return NULL;
+}
+
+void aril__message_share_field(aril__message *to, const char *name, const aril__message *from,
+                               const char *from_name)
+{
+    if (!to) return;
+    const aril__proto_field *f = aril__proto_field_named(to->type, name),
+                            *g = aril__proto_field_named(from->type, from_name);
+    ARIL_ASSERT(f && g && f->kind == g->kind && f->of == g->of);
+    ARIL_ASSERT(aril__proto_repeated(f) == aril__proto_repeated(g));
+    const aril__slot *s = aril__slot_find(from, g);
+    if (!s) return;
+    aril__slot value = *s, *t = aril__slot_make(to, f);
+    if (!t) return;
+    *t = value;
+    t->field = f;
+    t->capacity = 0; /* copied when it is extended */
+}
+
+void aril__message_to_front(aril__message *m, const char *name, size_t i)
+{
+    const aril__proto_field *f = aril__proto_field_named(m->type, name);
+    ARIL_ASSERT(f && f->kind == ARIL__PROTO_message && aril__proto_repeated(f));
+    aril__slot *s = aril__slot_find(m, f);
+    if (!s || i >= s->n) return;
+    aril__message **at = s->at, *first = at[i];
+    memmove(at + 1, at, i * sizeof *at);
+    at[0] = first;
+}
+
 static bool complete_below(const aril__slot *s, char *buf, size_t size)
 {
     if (s->field->kind != ARIL__PROTO_message) return true;

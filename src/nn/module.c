@@ -496,7 +496,7 @@ static void make_build_lock(void)
 static aril_status run_build(aril_module *m, int n_in, aril_tensor *const *in)
 {
     aril__thread *th = aril__self();
-    if (!m->placed && aril__tensor_device(in[0])) m->device = aril_device_of(in[0]);
+    if (!m->placed && n_in && aril__tensor_device(in[0])) m->device = aril_device_of(in[0]);
     ARIL_SCOPE;
     ARIL__PLAIN;
     const aril__error *before = th->last_error;
@@ -534,7 +534,8 @@ static aril__cold aril_status wrong_count(const aril_module *m, int n_in)
 static aril_status check_inputs(const aril_module *m, int n_in, aril_tensor *const *in)
 {
     int takes = m->type->inputs ? m->type->inputs : 1;
-    if (aril__unlikely(n_in < 1 || (takes > 0 && n_in > takes))) return wrong_count(m, n_in);
+    if (aril__unlikely(n_in < 1 || (takes > 0 && n_in > takes)))
+        return n_in == 0 && m->type->inputless ? ARIL_OK : wrong_count(m, n_in);
     if (aril__unlikely(!in[0])) return aril__fail(ARIL_ERR_ARG, "the input is NULL");
     for (int i = 0; i < n_in; i++) {
         if (aril__unlikely(in[i] && in[i]->flags & ARIL__POISON))

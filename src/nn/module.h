@@ -131,11 +131,17 @@ static inline aril_tensor *aril__own_at(const aril_module *m, int i)
     return m->own[i].tensor;
 }
 
+/* True during aril_module_build on this thread: nothing is dropped, no statistics change. */
+static inline bool aril__is_building(void)
+{
+    extern _Thread_local bool aril__building __attribute__((tls_model("initial-exec")));
+    return aril__building;
+}
+
 /* True while dropout drops and norms update their statistics; false during aril_module_build. */
 static inline bool aril__is_training(const aril_module *m)
 {
-    extern _Thread_local bool aril__building __attribute__((tls_model("initial-exec")));
-    return m->training && !aril__building;
+    return m->training && !aril__is_building();
 }
 
 /* While a thread sketches, parameters have shapes but no memory of their own, are not initialized,

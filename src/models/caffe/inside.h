@@ -1,0 +1,110 @@
+/* The inside of a net: layers connected by values. */
+#ifndef ARIL_MODELS_CAFFE_INSIDE_H
+#define ARIL_MODELS_CAFFE_INSIDE_H
+
+#include "models/caffe/layer.h"
+#include "models/caffe/net.h"
+
+enum { CAFFE_MAX_LAYERS = 20000 }; /* of a net, from a file */
+
+/* A value of a blob. Layers that compute in place make a new value of the same name. */
+typedef struct caffe_value {
+    const char *name;
+    int writer;        /* the node that computes it */
+    int readers, last; /* how many nodes read it, and the last of them; -1 */
+    int input;         /* its number among the inputs; -1 */
+    bool automatic;    /* a loss that the file gives no name */
+    double loss_weight;
+    aril_shape shape; /* when the net was built */
+    bool known;
+} caffe_value;
+
+/* A layer. */
+typedef struct caffe_node {
+    aril_module *module; /* a child of the net, or of nothing if its tops are inputs */
+    const caffe_row *row;
+    const aril__message *message;
+    const char *name;
+    int *in, *out; /* values */
+    int n_in, n_out, n_tops;
+    const char **bottoms, **tops;
+    bool *detached; /* bottoms through which no gradient flows; NULL: none */
+    int first_input;
+    int fused;   /* the node whose activation this one can apply; -1: none */
+    int applier; /* the node that can apply this one's; -1: none */
+} caffe_node;
+
+/* A distinct blob of a layer. */
+typedef struct caffe_weight {
+    int node, index;
+    bool has_lr, has_decay;
+    double lr, decay;
+} caffe_weight;
+
+typedef struct caffe_net {
+    aril__message *message; /* NetParameter, upgraded and filtered, without weights */
+    char *file, *root;
+    aril_shape *shapes; /* of inputs, instead of the file's */
+    int n_shapes;
+    caffe_node *node;
+    caffe_value *value;
+    int n_nodes, n_values, cap_values;
+    int *inputs, *outputs; /* values */
+    int n_inputs, n_outputs;
+    int most_in, most_out; /* of any node */
+    bool has_loss, has_python;
+    caffe_weight *weight;
+    int n_weights;
+    char *pending; /* weights to be read when the net is built */
+} caffe_net;
+
+/* The data of a net; NULL with an error if m is none. */
+caffe_net *aril__caffe_data(const char *what, const aril_module *m);
+
+/* ---- names ---- */
+
+typedef struct caffe_map {
+    struct {
+        const char *name; /* borrowed */
+        int value;
+    } * at;
+    size_t n, capacity;
+} caffe_map;
+
+/* The value of a name; -1: none. */
+int aril__caffe_map_get(const caffe_map *map, const char *name);
+aril_status aril__caffe_map_set(caffe_map *map, const char *name, int value);
+void aril__caffe_map_free(caffe_map *map);
+
+/* ---- the parts of making a net ---- */
+
+/* Connects the nodes: creates values, inputs, outputs, loss weights. */
+aril_status aril__caffe_wire(caffe_net *net);
+
+/* Creates the blobs of all layers for inputs of these shapes, and what follows from that: sharing,
+ * multipliers, weights that wait. */
+aril_status aril__caffe_build(aril_module *self, caffe_net *net, const aril_shape *shapes);
+
+/* Runs the nodes that the wanted values need, and the total loss unless that is NULL. Inputs that
+ * are not needed may be NULL. */
+aril_status aril__caffe_run(caffe_net *net, int n_in, aril_tensor *const *in, int n_wanted,
+                            const int *wanted, aril_tensor **out, aril_tensor **loss);
+
+/* Connects shared blobs and lists the distinct ones. */
+aril_status aril__caffe_bind_weights(caffe_net *net);
+
+/* Blob `index` of a node. */
+static inline aril_tensor *aril__caffe_weight_at(const caffe_net *net, int node, int index)
+{
+    return aril__own_at(net->node[node].module, index);
+}
+
+static inline caffe_layer *aril__caffe_layer_of(const caffe_node *node)
+{
+    return aril_module_data(node->module);
+}
+
+/* Copies the blobs of a message to the layers of the same name. */
+aril_status aril__caffe_weights_from(caffe_net *net, const char *path);
+
+#endif

@@ -1,0 +1,20 @@
+/* Nets of Caffe, for other parts of Aril that run them: solvers, data layers. */
+#ifndef ARIL_MODELS_CAFFE_NET_H
+#define ARIL_MODELS_CAFFE_NET_H
+
+#include "aril/caffe.h"
+#include "formats/caffe/net.h"
+
+/* Creates a net from a message, of which it takes a copy: NetParameter in any form. `name` is the
+ * file's, for errors. The `state` that the net itself has (level, stages) adds to that of opts. */
+aril_module *aril__caffe_net_from(const aril__message *net, const char *name, aril_caffe_opts opts);
+
+/* The upgraded message of layer i (LayerParameter), which belongs to the net: a data layer's
+ * data_param, transform_param and so on. NULL if there is none. */
+const aril__message *aril__caffe_layer_message(const aril_module *net, int i);
+
+/* The state of the net: `force_backward`, `debug_info`. The upgraded NetParameter after filters,
+ * which belongs to the net. */
+const aril__message *aril__caffe_net_message(const aril_module *net);
+
+#endif

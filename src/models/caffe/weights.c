@@ -1,0 +1,464 @@
+/* The blobs of a net: created, shared, copied from and to files. */
+#include "models/caffe/inside.h"
+
+#include "formats/hdf5.h"
+
+#include <stdlib.h>
+
+/* ---- creation ---- */
+
+static bool ends(const char *path, const char *ending)
+{
+    size_t n = strlen(path), m = strlen(ending);
+    return n >= m && strcmp(path + n - m, ending) == 0;
+}
+
+/* Inputs that have shapes but no values; or zeros, for functions that read values. */
+static aril_status run_once(caffe_net *net, const aril_shape *shapes, aril_graph *graph)
+{
+    ARIL_SCOPE;
+    ARIL_NO_GRAD;
+    aril_tensor **in = aril__calloc((size_t)(net->n_inputs + net->n_outputs + 2) * sizeof *in);
+    if (!in) return aril__fail(ARIL_ERR_MEMORY, "%s: out of memory", net->file);
+    aril_status s = ARIL_OK;
+    for (int i = 0; i < net->n_inputs && s == ARIL_OK; i++) {
+        const char *name = net->value[net->inputs[i]].name;
+        in[i] = graph ? aril_placeholder(graph, name, shapes[i], ARIL_F32)
+                      : aril_zeros(shapes[i], ARIL_F32, aril_cpu());
+        s = aril_tensor_status(in[i]);
+    }
+    if (s == ARIL_OK)
+        s = aril__caffe_run(net, net->n_inputs, in, net->n_outputs, net->outputs,
+                            in + net->n_inputs + 1, NULL);
+    free(in);
+    return s;
+}
+
+static aril_status run_symbolic(caffe_net *net, const aril_shape *shapes)
+{
+    aril_graph *graph = aril_graph_new("caffe");
+    if (!graph) return ARIL_ERR_MEMORY;
+    aril_status s = run_once(net, shapes, graph);
+    aril_graph_free(graph);
+    return s;
+}
+
+aril_status aril__caffe_build(aril_module *self, caffe_net *net, const aril_shape *shapes)
+{
+    extern _Thread_local bool aril__building __attribute__((tls_model("initial-exec")));
+    aril__thread *th = aril__self();
+    aril__frame frame = { .up = th->frame, .what = self }; /* messages name the layer */
+    bool before = aril__building, outer = !th->frame || th->frame->what != self;
+    aril_status s;
+    aril__building = true;
+    if (outer) th->frame = &frame;
+    if (net->has_python) { /* a function may read values */
+        aril__saved_errors saved = aril__errors_begin_quiet();
+        s = run_symbolic(net, shapes);
+        aril__error_release(aril__errors_end(&saved));
+        if (s < 0) s = run_once(net, shapes, NULL);
+    } else {
+        s = run_symbolic(net, shapes);
+    }
+    if (outer) th->frame = frame.up;
+    aril__building = before;
+    if (s == ARIL_OK) s = aril__caffe_bind_weights(net);
+    if (s == ARIL_OK && net->pending) s = aril__caffe_weights_from(net, net->pending);
+    return s;
+}
+
+/* ---- sharing ---- */
+
+static const aril__message *spec_of(const caffe_node *n, int k)
+{
+    const aril__message *spec = aril__message_sub_at(n->message, "param", (size_t)k);
+    return spec ? spec : &aril__caffe_ParamSpec.empty;
+}
+
+/* Lets a blob be the one that another layer owns. */
+static aril_status share_blob(caffe_net *net, int node, int k, const caffe_weight *owner)
+{
+    const caffe_node *n = &net->node[node];
+    caffe_layer *l = aril__caffe_layer_of(n);
+    aril_tensor *t = aril__caffe_weight_at(net, owner->node, owner->index);
+    aril_tensor *mine = aril__caffe_weight_at(net, node, k);
+    bool same = aril__same_dims(t->ndim, t->dim, mine->ndim, mine->dim);
+    bool permissive = aril__message_int(spec_of(n, k), "share_mode") == 1;
+    char a[ARIL__SHAPE_TEXT], b[ARIL__SHAPE_TEXT];
+    if (!same && !(permissive && t->numel == mine->numel))
+        return aril__caffe_bad(
+            l, ARIL_ERR_SHAPE, "blob %d is %s, but '%s', with which it shares, has %s%s", k,
+            aril__text(a, mine), net->node[owner->node].name, aril__text(b, t),
+            permissive || t->numel != mine->numel ? "" : "; share_mode: PERMISSIVE allows that");
+    aril_set(&n->module->own[k].tensor, t);
+    return ARIL_OK;
+}
+
+/* The multipliers of a blob that several layers name must agree. */
+static aril_status merge_multipliers(const caffe_net *net, int node, int k, caffe_weight *w)
+{
+    const aril__message *spec = spec_of(&net->node[node], k);
+    static const char *const fields[] = { "lr_mult", "decay_mult" };
+    double *value[] = { &w->lr, &w->decay };
+    bool *has[] = { &w->has_lr, &w->has_decay };
+    for (int i = 0; i < 2; i++) {
+        if (!aril__message_has(spec, fields[i])) continue;
+        double given = aril__message_number(spec, fields[i]);
+        if (*has[i] && *value[i] != given)
+            return aril__caffe_bad(aril__caffe_layer_of(&net->node[node]), ARIL_ERR_FORMAT,
+                                   "%s %g of blob %d differs from %g, of the layer with which it "
+                                   "is shared",
+                                   fields[i], given, k, *value[i]);
+        *value[i] = given;
+        *has[i] = true;
+    }
+    return ARIL_OK;
+}
+
+static aril_status bind_blob(caffe_net *net, int node, int k, caffe_map *owners)
+{
+    const aril__message *spec = spec_of(&net->node[node], k);
+    const char *name = aril__message_text(spec, "name");
+    int owner = *name ? aril__caffe_map_get(owners, name) : -1;
+    aril_status s = ARIL_OK;
+    if (owner >= 0) {
+        s = share_blob(net, node, k, &net->weight[owner]);
+        return s == ARIL_OK ? merge_multipliers(net, node, k, &net->weight[owner]) : s;
+    }
+    bool statistics = (net->node[node].row->flags & CAFFE_STATISTICS) != 0;
+    caffe_weight *w = &net->weight[net->n_weights];
+    *w = (caffe_weight){ .node = node, .index = k, .lr = statistics ? 0 : 1, .decay = 1 };
+    s = merge_multipliers(net, node, k, w);
+    if (s == ARIL_OK && *name) s = aril__caffe_map_set(owners, name, net->n_weights);
+    net->n_weights++;
+    return s;
+}
+
+aril_status aril__caffe_bind_weights(caffe_net *net)
+{
+    caffe_map owners = { 0 };
+    free(net->weight);
+    net->n_weights = 0;
+    net->weight = aril__calloc(((size_t)net->n_nodes * CAFFE_BLOBS + 1) * sizeof *net->weight);
+    aril_status s =
+        net->weight ? ARIL_OK : aril__fail(ARIL_ERR_MEMORY, "%s: out of memory", net->file);
+    for (int i = 0; i < net->n_nodes && s == ARIL_OK; i++) {
+        const caffe_layer *l = aril__caffe_layer_of(&net->node[i]);
+        size_t specs = aril__message_count(net->node[i].message, "param");
+        if (specs > (size_t)l->n_blobs)
+            s = aril__caffe_bad(l, ARIL_ERR_FORMAT,
+                                "param is given %zu times, the layer has %d blobs", specs,
+                                l->n_blobs);
+        for (int k = 0; k < l->n_blobs && s == ARIL_OK; k++) s = bind_blob(net, i, k, &owners);
+    }
+    aril__caffe_map_free(&owners);
+    /* What is not learned needs no gradient. */
+    for (int i = 0; i < net->n_weights && s == ARIL_OK; i++) {
+        const caffe_weight *w = &net->weight[i];
+        if (w->lr == 0 && !(net->node[w->node].row->flags & CAFFE_STATISTICS))
+            s = aril_set_requires_grad(aril__caffe_weight_at(net, w->node, w->index), false);
+    }
+    return s;
+}
+
+aril_status aril_caffe_share(aril_module *m, aril_module *from)
+{
+    caffe_net *net = aril__caffe_data("caffe_share", m),
+              *other = aril__caffe_data("caffe_share", from);
+    if (!net || !other) return ARIL_ERR_ARG;
+    if (!aril_module_built(m) || !aril_module_built(from))
+        return aril__fail(ARIL_ERR_STATE, "caffe_share: a net is not built; give it the shapes of "
+                                          "its inputs, or run it");
+    caffe_map names = { 0 };
+    aril_status s = ARIL_OK;
+    for (int i = net->n_nodes - 1; i >= 0 && s == ARIL_OK; i--)
+        s = aril__caffe_map_set(&names, net->node[i].name, i);
+    /* All shapes are compared before the first change. */
+    for (int pass = 0; pass < 2; pass++)
+        for (int i = 0; i < other->n_nodes && s == ARIL_OK; i++) {
+            int to = aril__caffe_map_get(&names, other->node[i].name);
+            const caffe_layer *l = aril__caffe_layer_of(&other->node[i]);
+            if (to < 0) continue;
+            caffe_layer *mine = aril__caffe_layer_of(&net->node[to]);
+            if (mine->n_blobs != l->n_blobs)
+                s = aril__caffe_bad(mine, ARIL_ERR_SHAPE, "has %d blobs, the other net's %d",
+                                    mine->n_blobs, l->n_blobs);
+            for (int k = 0; k < l->n_blobs && s == ARIL_OK; k++) {
+                aril_tensor *a = aril__caffe_weight_at(net, to, k),
+                            *b = aril__caffe_weight_at(other, i, k);
+                char x[ARIL__SHAPE_TEXT], y[ARIL__SHAPE_TEXT];
+                if (!aril__same_dims(a->ndim, a->dim, b->ndim, b->dim))
+                    s = aril__caffe_bad(mine, ARIL_ERR_SHAPE, "blob %d is %s, the other net's %s",
+                                        k, aril__text(x, a), aril__text(y, b));
+                else if (pass)
+                    aril_set(&net->node[to].module->own[k].tensor, b);
+            }
+        }
+    aril__caffe_map_free(&names);
+    return s;
+}
+
+/* ---- blobs of files ---- */
+
+static const char *const legacy[] = { "num", "channels", "height", "width" };
+
+/* The shape in a message: its own, or four sizes in old files. */
+static aril_status stored_shape(const char *what, const aril__message *blob, aril_shape *to)
+{
+    const aril__message *shape = aril__message_sub(blob, "shape");
+    bool old = !aril__message_has(blob, "shape");
+    size_t n = old ? 4 : aril__message_count(shape, "dim");
+    int64_t count = 1;
+    *to = (aril_shape){ 0 };
+    if (n > ARIL_MAX_DIMS)
+        return aril__fail(ARIL_ERR_UNSUPPORTED, "%s: a blob of %zu dimensions; at most %d", what, n,
+                          ARIL_MAX_DIMS);
+    for (size_t i = 0; i < n; i++) {
+        int64_t dim =
+            old ? aril__message_int(blob, legacy[i]) : aril__message_int_at(shape, "dim", i);
+        if (dim < 0 || __builtin_mul_overflow(count, dim, &count))
+            return aril__fail(ARIL_ERR_FORMAT, "%s: %lld cannot be size %zu of a blob", what,
+                              (long long)dim, i);
+        to->dim[to->ndim++] = dim;
+    }
+    aril__proto_array f = aril__message_array(blob, "data"),
+                      d = aril__message_array(blob, "double_data");
+    if ((uint64_t)count != (d.n ? d.n : f.n))
+        return aril__fail(ARIL_ERR_FORMAT, "%s: a blob of %lld elements has %zu values", what,
+                          (long long)count, d.n ? d.n : f.n);
+    return ARIL_OK;
+}
+
+static aril_tensor *stored_values(const aril__message *blob, aril_shape shape)
+{
+    aril__proto_array f = aril__message_array(blob, "data"),
+                      d = aril__message_array(blob, "double_data");
+    return d.n ? aril_from(d.at, shape, ARIL_F64, aril_cpu())
+               : aril_from(f.at, shape, ARIL_F32, aril_cpu());
+}
+
+/* Old files have four sizes, the first of which are 1 for blobs of fewer. */
+static bool fits(const aril_tensor *t, const aril__message *blob, aril_shape shape)
+{
+    if (aril__message_has(blob, "shape") || t->ndim > 4)
+        return aril__same_dims(t->ndim, t->dim, shape.ndim, shape.dim);
+    for (int i = 0; i < 4; i++) {
+        int at = i - (4 - t->ndim);
+        if (shape.dim[i] != (at < 0 ? 1 : t->dim[at])) return false;
+    }
+    return true;
+}
+
+/* Checks blob k of a file against that of a node; or copies it. */
+static aril_status copy_blob(caffe_net *net, int node, int k, const aril__message *blob, bool copy)
+{
+    caffe_layer *l = aril__caffe_layer_of(&net->node[node]);
+    aril_tensor *t = aril__caffe_weight_at(net, node, k);
+    aril_shape shape;
+    char what[160], a[ARIL__SHAPE_TEXT], b[ARIL__SHAPE_TEXT];
+    snprintf(what, sizeof what, "the weights of layer '%.100s'", net->node[node].name);
+    aril_status s = stored_shape(what, blob, &shape);
+    if (s < 0) return s;
+    if (!fits(t, blob, shape) &&
+        !aril__same_dims(l->shape[k].ndim, l->shape[k].dim, shape.ndim, shape.dim))
+        return aril__caffe_bad(l, ARIL_ERR_SHAPE, "blob %d is %s, in the file %s", k,
+                               aril__text(a, t), aril__shape_text(b, shape.ndim, shape.dim));
+    if (!copy) return ARIL_OK;
+    ARIL_SCOPE;
+    ARIL_NO_GRAD;
+    aril_tensor *values = aril_reshape(stored_values(blob, shape), aril_shape_of(t));
+    return aril_tensor_status(aril_copy_(t, aril_to(values, aril_device_of(t))));
+}
+
+static aril_status copy_layers(caffe_net *net, const aril__message *file, const caffe_map *names,
+                               bool copy)
+{
+    aril_status s = ARIL_OK;
+    for (size_t i = 0; i < aril__message_count(file, "layer") && s == ARIL_OK; i++) {
+        const aril__message *layer = aril__message_sub_at(file, "layer", i);
+        int node = aril__caffe_map_get(names, aril__message_text(layer, "name"));
+        size_t n = aril__message_count(layer, "blobs");
+        if (node < 0 || n == 0) continue;
+        caffe_layer *l = aril__caffe_layer_of(&net->node[node]);
+        if (n != (size_t)l->n_blobs)
+            return aril__caffe_bad(l, ARIL_ERR_SHAPE, "has %d blobs, in the file %zu", l->n_blobs,
+                                   n);
+        for (size_t k = 0; k < n && s == ARIL_OK; k++)
+            s = copy_blob(net, node, (int)k, aril__message_sub_at(layer, "blobs", k), copy);
+    }
+    return s;
+}
+
+/* ---- HDF5: data/LAYER/0, data/LAYER/1 ... ---- */
+
+static aril_status hdf5_name(char *to, size_t size, const char *layer, int k)
+{
+    int n = snprintf(to, size, "data/%s/%d", layer, k);
+    return n > 0 && (size_t)n < size
+               ? ARIL_OK
+               : aril__fail(ARIL_ERR_UNSUPPORTED, "the name of layer '%.60s' is too long", layer);
+}
+
+static aril_status from_hdf5(caffe_net *net, const char *path, bool copy)
+{
+    char name[512], a[ARIL__SHAPE_TEXT], b[ARIL__SHAPE_TEXT];
+    for (int i = 0; i < net->n_nodes; i++) {
+        caffe_layer *l = aril__caffe_layer_of(&net->node[i]);
+        for (int k = 0; k < l->n_blobs; k++) {
+            ARIL_SCOPE;
+            ARIL_NO_GRAD;
+            aril_status s = hdf5_name(name, sizeof name, net->node[i].name, k);
+            if (s < 0) return s;
+            if (!aril__hdf5_has(path, name)) break;
+            aril_tensor *t = aril__caffe_weight_at(net, i, k), *values = aril_hdf5_read(path, name);
+            if ((s = aril_tensor_status(values)) < 0) return s;
+            if (values->numel != t->numel)
+                return aril__caffe_bad(l, ARIL_ERR_SHAPE, "blob %d is %s, in the file %s", k,
+                                       aril__text(a, t), aril__text(b, values));
+            if (!copy) continue;
+            values = aril_to(aril_reshape(values, aril_shape_of(t)), aril_device_of(t));
+            if ((s = aril_tensor_status(aril_copy_(t, values))) < 0) return s;
+        }
+    }
+    return ARIL_OK;
+}
+
+static aril_status to_hdf5(const caffe_net *net, const char *path)
+{
+    size_t most = (size_t)net->n_nodes * CAFFE_BLOBS + 1;
+    aril_tensor **t = aril__calloc(most * sizeof *t);
+    char **name = aril__calloc(most * sizeof *name);
+    aril_named all = { .at = t, .name = (const char *const *)name };
+    aril_status s = t && name ? ARIL_OK : aril__fail(ARIL_ERR_MEMORY, "%s: out of memory", path);
+    ARIL_SCOPE;
+    for (int i = 0; i < net->n_nodes && s == ARIL_OK; i++)
+        for (int k = 0; k < aril__caffe_layer_of(&net->node[i])->n_blobs && s == ARIL_OK; k++) {
+            char text[512];
+            s = hdf5_name(text, sizeof text, net->node[i].name, k);
+            if (s < 0) break;
+            name[all.n] = aril__strdup(text);
+            t[all.n] = aril_detach(aril_to(aril__caffe_weight_at(net, i, k), aril_cpu()));
+            if (!name[all.n++]) s = aril__fail(ARIL_ERR_MEMORY, "%s: out of memory", path);
+        }
+    if (s == ARIL_OK) s = aril_hdf5_write(path, &all);
+    for (int i = 0; i < all.n; i++) free(name[i]);
+    free(t);
+    free(name);
+    return s;
+}
+
+/* ---- files ---- */
+
+static aril_status from_message(caffe_net *net, const char *path)
+{
+    caffe_map names = { 0 };
+    aril_status s = ARIL_OK;
+    aril__message *file = aril__message_load(&aril__caffe_NetParameter, path);
+    if (!file) return aril__latest_status();
+    s = aril__caffe_net_upgrade(file, path);
+    for (int i = net->n_nodes - 1; i >= 0 && s == ARIL_OK; i--)
+        s = aril__caffe_map_set(&names, net->node[i].name, i);
+    if (s == ARIL_OK) s = copy_layers(net, file, &names, false);
+    if (s == ARIL_OK) s = copy_layers(net, file, &names, true);
+    if (s == ARIL_OK) s = aril__message_check(file);
+    aril__caffe_map_free(&names);
+    aril__message_free(file);
+    return s;
+}
+
+aril_status aril__caffe_weights_from(caffe_net *net, const char *path)
+{
+    if (!ends(path, ".h5")) return from_message(net, path);
+    if (!aril__hdf5_opens(path)) return aril__latest_status();
+    aril_status s = from_hdf5(net, path, false);
+    return s == ARIL_OK ? from_hdf5(net, path, true) : s;
+}
+
+aril_status aril_caffe_weights_load(aril_module *m, const char *path)
+{
+    caffe_net *net = aril__caffe_data("caffe_weights_load", m);
+    if (!net) return ARIL_ERR_ARG;
+    if (!path) return aril__fail(ARIL_ERR_ARG, "caffe_weights_load: the path is NULL");
+    if (aril_module_built(m)) return aril__caffe_weights_from(net, path);
+    char *copy = aril__strdup(path);
+    if (!copy) return aril__fail(ARIL_ERR_MEMORY, "caffe_weights_load: out of memory");
+    free(net->pending);
+    net->pending = copy;
+    return ARIL_OK;
+}
+
+/* Appends a blob with its values. */
+static aril_status add_blob(aril__message *layer, aril_tensor *t)
+{
+    ARIL_SCOPE;
+    ARIL_NO_GRAD;
+    bool wide = aril_dtype_of(t) == ARIL_F64;
+    aril__message *blob = aril__message_add_sub(layer, "blobs");
+    aril__message *shape = aril__message_set_sub(blob, "shape");
+    const void *data = aril_data(aril_cast(aril_detach(t), wide ? ARIL_F64 : ARIL_F32));
+    if (!data) return aril__latest_status();
+    for (int i = 0; i < t->ndim; i++) aril__message_add_int(shape, "dim", t->dim[i]);
+    if (wide)
+        aril__message_set_doubles(blob, "double_data", data, (size_t)t->numel);
+    else
+        aril__message_set_floats(blob, "data", data, (size_t)t->numel);
+    return ARIL_OK;
+}
+
+aril_status aril_caffe_weights_save(aril_module *m, const char *path)
+{
+    caffe_net *net = aril__caffe_data("caffe_weights_save", m);
+    if (!net) return ARIL_ERR_ARG;
+    if (!path) return aril__fail(ARIL_ERR_ARG, "caffe_weights_save: the path is NULL");
+    if (!aril_module_built(m))
+        return aril__fail(ARIL_ERR_STATE, "caffe_weights_save: the net is not built; run it first");
+    if (ends(path, ".h5")) return to_hdf5(net, path);
+    aril__message *file = aril__message_clone(net->message);
+    if (!file) return aril__latest_status();
+    aril_status s = ARIL_OK;
+    for (int i = 0; i < net->n_nodes && s == ARIL_OK; i++)
+        for (int k = 0; k < aril__caffe_layer_of(&net->node[i])->n_blobs && s == ARIL_OK; k++)
+            s = add_blob(aril__message_sub_at(file, "layer", (size_t)i),
+                         aril__caffe_weight_at(net, i, k));
+    if (s == ARIL_OK) s = aril__message_save(file, path);
+    aril__message_free(file);
+    return s;
+}
+
+/* ---- single blobs ---- */
+
+aril_tensor *aril_caffe_blob_load(const char *path)
+{
+    aril_shape shape;
+    if (!path) {
+        aril__fail(ARIL_ERR_ARG, "caffe_blob_load: the path is NULL");
+        return aril__poison();
+    }
+    aril__message *blob = aril__message_load(&aril__caffe_BlobProto, path);
+    if (!blob) return aril__poison();
+    aril_status s = stored_shape(path, blob, &shape);
+    aril_tensor *t = s == ARIL_OK ? stored_values(blob, shape) : aril__poison();
+    if (s == ARIL_OK && aril__message_check(blob) < 0) t = aril__poison();
+    aril__message_free(blob);
+    return t;
+}
+
+aril_status aril_caffe_blob_save(const char *path, aril_tensor *t)
+{
+    if (!path || !t) return aril__fail(ARIL_ERR_ARG, "caffe_blob_save: an argument is NULL");
+    aril__message *root = aril__message_new(&aril__caffe_BlobProtoVector), *blob = NULL;
+    if (!root) return aril__latest_status();
+    aril_status s = aril_tensor_status(t);
+    if (s == ARIL_OK) s = add_blob(root, t);
+    /* Programs of old read four sizes. */
+    if (s == ARIL_OK && (blob = aril__message_sub_at(root, "blobs", 0)) && t->ndim <= 4)
+        for (int i = 0; i < 4; i++) {
+            int at = i - (4 - t->ndim);
+            aril__message_set_int(blob, legacy[i], at < 0 ? 1 : t->dim[at]);
+        }
+    aril__message *single = blob ? aril__message_clone(blob) : NULL;
+    if (s == ARIL_OK) s = single ? aril__message_save(single, path) : ARIL_ERR_MEMORY;
+    aril__message_free(single);
+    aril__message_free(root);
+    return s;
+}
