@@ -9,4 +9,7 @@
 bool aril__hdf5_opens(const char *path);
 bool aril__hdf5_has(const char *path, const char *name);
 
+/* The shape of an array, which is not read. */
+aril_status aril__hdf5_shape(const char *path, const char *name, aril_shape *shape);
+
 #endif
