@@ -1,3 +1,4 @@
+#include "caffe.h"
 #include "commands.h"
 #include "datasets.h"
 
@@ -12,6 +13,7 @@ typedef struct options {
     const char *data, *split, *target, *metrics, *loss, *confusion, *device;
     int64_t batch, threads, samples, workers;
     bool json;
+    caffe_test_options caffe;
 } options;
 
 /* One line per class: number of samples, and how well they were classified. Narrow terminals show
@@ -154,10 +156,14 @@ static int test(const model_file *m, const options *o)
 
 static int run(void *values, int n, char **argument)
 {
-    (void)n;
     options *o = values;
     model_file m;
     use_threads(o->threads);
+    const char *name = o->caffe.model ? o->caffe.model : n ? argument[0] : NULL;
+    if (!name || (o->caffe.model && n)) {
+        fprintf(stderr, "aril test: expected MODEL%s\n", name ? " or --model, not both" : "");
+        return EXIT_USAGE;
+    }
     if (!measures_known(o->loss, o->metrics)) {
         report("test");
         return EXIT_USAGE;
@@ -166,7 +172,8 @@ static int run(void *values, int n, char **argument)
         report("test");
         return EXIT_USAGE;
     }
-    if (!model_open(argument[0], &m)) return report("test");
+    if (is_caffe(name)) return caffe_test(name, &o->caffe, o->device);
+    if (!model_open(name, &m)) return report("test");
     if (o->device) aril_module_to(m.scaled, device_option(o->device));
     if (!o->data && m.data && *m.data) o->data = m.data;
     int status = EXIT_USAGE;
@@ -228,6 +235,36 @@ static const option table[] = {
     OPTION_THREADS,
     OPTION_DEVICE("device to compute on"),
     { .name = "json", OPTION_AT(json), .help = "print the results as JSON" },
+
+    { .name = "", .help = "Nets of Caffe:" },
+    { .name = "model",
+      .value = "NET",
+      .kind = OPTION_FILE,
+      OPTION_AT(caffe.model),
+      .help = "the net, as MODEL" },
+    { .name = "weights",
+      .value = "FILE",
+      .kind = OPTION_FILE,
+      OPTION_AT(caffe.weights),
+      .help = "caffemodel with the weights" },
+    { .name = "iterations",
+      .value = "N",
+      .kind = OPTION_INTEGER,
+      OPTION_AT(caffe.iterations),
+      .min = 1,
+      .max = 2147483647,
+      .help = "number of batches" },
+    { .name = "stage",
+      .value = "NAME",
+      .kind = OPTION_STRING,
+      OPTION_AT(caffe.stage),
+      .help = "stage of the net's state" },
+    { .name = "level",
+      .value = "N",
+      .kind = OPTION_INTEGER,
+      OPTION_AT(caffe.level),
+      .max = 2147483647,
+      .help = "level of the net's state" },
     { 0 },
 };
 
@@ -235,6 +272,8 @@ static const example examples[] = {
     { "aril test quickstart", "on the test split of the dataset it was trained on" },
     { "aril test model.safetensors --data ~/flowers --split test --metrics accuracy,top5,f1",
       "on another dataset, with other metrics" },
+    { "aril test --model lenet_train_test.prototxt --weights lenet.caffemodel --iterations 100",
+      "a net of Caffe on its own data" },
     { 0 },
 };
 
@@ -246,12 +285,14 @@ const command command_test = {
         "MODEL is a file or folder written by `aril train`, or a model of ONNX with one input and "
         "scores of classes, which needs --data. Dataset, target, columns, classes "
         "(matched by name), image size, normalization, loss and metrics are those of the "
-        "training unless options say otherwise.",
+        "training unless options say otherwise.\n\n"
+        "A MODEL that ends in .prototxt is a net of Caffe: it runs in its test phase on its data "
+        "layers, and the means of its outputs are printed.",
     .options = table,
     .examples = examples,
     .size = sizeof(options),
-    .defaults = &(const options){ .batch = 256 },
-    .min = 1,
+    .defaults = &(const options){ .batch = 256, .caffe.iterations = 50 },
+    .min = 0,
     .max = 1,
     .run = run
 };
