@@ -91,7 +91,11 @@ static const struct {
     { "det_crop_mode", "window_data", "window_data_param", "crop_mode" },
 };
 
-enum { TYPES = sizeof types / sizeof *types, MOVES = sizeof moves / sizeof *moves };
+enum {
+    TYPES = sizeof types / sizeof *types,
+    MOVES = sizeof moves / sizeof *moves,
+    MAX_LAYERS = 5000,
+};
 
 /* Sets field `to` of a message to the value of a single field, of the same kind of number or
  * text. */
@@ -194,6 +198,10 @@ aril_status aril__caffe_upgrade_v0(aril__message *net, const char *name)
     for (size_t i = 0; i < aril__message_count(net, "layers"); i++)
         old |= aril__message_has(aril__message_sub_at(net, "layers", i), "layer");
     if (!old) return ARIL_OK;
+    /* Each layer is compared with those before it. */
+    if (aril__message_count(net, "layers") > MAX_LAYERS)
+        return aril__fail(ARIL_ERR_UNSUPPORTED, "%s: %zu V0 layers; at most %d", name,
+                          aril__message_count(net, "layers"), MAX_LAYERS);
     aril_status s = ARIL_OK;
     for (size_t i = 0; i < aril__message_count(net, "layers") && s == ARIL_OK; i++)
         s = absorb_padding(net, i, name);

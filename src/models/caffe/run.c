@@ -184,6 +184,9 @@ aril_status aril__caffe_run(caffe_net *net, int n_in, aril_tensor *const *in, in
         r.wants_loss = loss != NULL;
         for (int i = 0; i < n_wanted; i++) r.wanted[wanted[i]] = true;
         mark_needed(&r, wanted == net->outputs);
+        /* Losses stay: the total may be one of them. */
+        for (int v = 0; v < net->n_values && loss; v++)
+            r.wanted[v] |= net->value[v].loss_weight != 0;
         set_inputs(&r, n_in, in);
     }
     for (int i = 0; i < net->n_nodes && s == ARIL_OK; i++)

@@ -46,10 +46,12 @@ static aril_status run_symbolic(caffe_net *net, const aril_shape *shapes)
 aril_status aril__caffe_build(aril_module *self, caffe_net *net, const aril_shape *shapes)
 {
     extern _Thread_local bool aril__building __attribute__((tls_model("initial-exec")));
-    bool before = aril__building;
-    aril__building = true;
+    aril__thread *th = aril__self();
+    aril__frame frame = { .up = th->frame, .what = self }; /* messages name the layer */
+    bool before = aril__building, outer = !th->frame || th->frame->what != self;
     aril_status s;
-    (void)self;
+    aril__building = true;
+    if (outer) th->frame = &frame;
     if (net->has_python) { /* a function may read values */
         aril__saved_errors saved = aril__errors_begin_quiet();
         s = run_symbolic(net, shapes);
@@ -58,6 +60,7 @@ aril_status aril__caffe_build(aril_module *self, caffe_net *net, const aril_shap
     } else {
         s = run_symbolic(net, shapes);
     }
+    if (outer) th->frame = frame.up;
     aril__building = before;
     if (s == ARIL_OK) s = aril__caffe_bind_weights(net);
     if (s == ARIL_OK && net->pending) s = aril__caffe_weights_from(net, net->pending);
