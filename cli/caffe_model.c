@@ -2,6 +2,7 @@
 #include "caffe.h"
 #include "commands.h"
 
+#include <math.h>
 #include <spawn.h>
 #include <stdlib.h>
 #include <string.h>
@@ -76,9 +77,17 @@ static bool read_labels(const char *path, model_file *m)
 /* The first output as scores of classes: what is beside the first axis. */
 static aril_tensor *scores(aril_module *self, aril_list in)
 {
-    aril_module *net = aril_module_child(self, 0);
-    aril_tensor *y = aril_forward_n(net, in);
-    return aril_ndim(y) > 2 ? aril_flatten(y, 1, -1) : y;
+    const bool *softmax = aril_module_data(self);
+    aril_tensor *y = aril_forward_n(aril_module_child(self, 0), in);
+    if (aril_ndim(y) > 2) y = aril_flatten(y, 1, -1);
+    return *softmax ? aril_softmax(y, -1) : y;
+}
+
+/* Whether scores are probabilities already, as of a net that ends with a Softmax layer. */
+static bool are_probabilities(aril_tensor *y)
+{
+    return aril_item(aril_amin(y, ARIL_ALL)) >= 0 &&
+           fabs(aril_item(aril_sum(y, ARIL_ALL)) - 1) < 1e-3;
 }
 
 bool caffe_model(const char *path, const caffe_predict_options *o, model_file *m)
@@ -99,7 +108,7 @@ bool caffe_model(const char *path, const caffe_predict_options *o, model_file *m
     }
     if (!o->weights) fputs("aril predict: without --weights the net is random\n", stderr);
     m->input = ARIL_SHAPE(in.shape.dim[1], in.shape.dim[2], in.shape.dim[3]);
-    m->scaled = aril_module_new_n("Scores", 0, scores);
+    m->scaled = aril_module_new_n("Scores", sizeof(bool), scores);
     aril_module_add(m->scaled, "net", aril_module_keep(m->net));
     aril_module_eval(m->scaled);
     aril_tensor *y = aril_forward(m->scaled, aril_zeros(in.shape, ARIL_F32, aril_cpu()));
@@ -110,7 +119,8 @@ bool caffe_model(const char *path, const caffe_predict_options *o, model_file *m
                   aril_caffe_output(m->net, 0).name, path);
         return false;
     }
-    return !o->labels || read_labels(o->labels, m);
+    *(bool *)aril_module_data(m->scaled) = !are_probabilities(y);
+    return aril_ok() && (!o->labels || read_labels(o->labels, m));
 }
 
 /* The image at the size before the crop: --resize, or that of the input. */

@@ -8,9 +8,9 @@
  * Training is as Caffe's: updates, learning rates, tests, output and snapshots follow the fields of
  * SolverParameter. Steps run compiled. Snapshots are PREFIX_iter_N.caffemodel and
  * PREFIX_iter_N.solverstate, as Caffe reads them, and PREFIX_iter_N.solverstate.aril with what
- * Caffe does not save: positions in the data, random numbers, and the losses that are averaged. With
- * it a training that was killed and resumed ends with the same bits as one that was not; without
- * it, as with snapshots of Caffe, the data start over.
+ * Caffe does not save: positions in the data, random numbers, and the losses that are averaged.
+ * With it a training that was killed and resumed ends with the same bits as one that was not;
+ * without it, as with snapshots of Caffe, the data start over.
  *
  * Paths in the solver and its nets start in the current folder. Where the net is not found there,
  * they start in the closest folder above the solver's file in which it is; or else in the folder of

@@ -52,9 +52,9 @@ typedef struct aril_optim_opts {
                             of the learning rate affects later gradients only */
     bool eps_hat;        /* adam, adamw: eps is added before v is corrected for its bias, as in
                             Caffe and Keras */
-    int ns_steps;               /* muon: Newton-Schulz iterations */
-    bool no_nesterov;           /* muon: momentum without Nesterov's look ahead */
-    bool match_rms;             /* muon: steps of the RMS of AdamW's, to share its learning rate */
+    int ns_steps;        /* muon: Newton-Schulz iterations */
+    bool no_nesterov;    /* muon: momentum without Nesterov's look ahead */
+    bool match_rms;      /* muon: steps of the RMS of AdamW's, to share its learning rate */
     bool master_weights; /* all but lbfgs: parameters in f16 and bf16 have a copy in f32, which is
                             updated and then rounded into the parameter; default off */
 
