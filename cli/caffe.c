@@ -184,6 +184,7 @@ static void run_test(const open_net *f, int64_t iterations, scores *s)
                   n_out, MOST_OUTPUTS);
         return;
     }
+    aril_caffe_sink *sink = aril_caffe_sink_new(f->net); /* of HDF5Output layers */
     aril_module_jit(f->net);
     for (int64_t k = 0; k < iterations && aril_ok(); k++) {
         ARIL_SCOPE;
@@ -191,7 +192,11 @@ static void run_test(const open_net *f, int64_t iterations, scores *s)
         if (aril_caffe_feed_next(f->feed, in) == ARIL_OK &&
             aril_forward_all(f->net, (aril_list){ .n = n_in, .at = in }, n_out + 1, out) == ARIL_OK)
             add_scores(f, k, out, s);
+        if (aril_ok() && aril_caffe_sink_files(sink))
+            aril_caffe_sink_add(sink, (aril_list){ .n = n_in, .at = in });
     }
+    if (aril_ok()) aril_caffe_sink_write(sink);
+    aril_caffe_sink_free(sink);
 }
 
 int caffe_test(const char *net, const caffe_test_options *o, const char *device)

@@ -109,6 +109,16 @@ ARIL_API void aril_caffe_feed_free(aril_caffe_feed *f);
  * valid until the next call. Batches never end: after the last sample comes the first one. */
 ARIL_API aril_status aril_caffe_feed_next(aril_caffe_feed *f, aril_tensor **in);
 
+/* What comes to the HDF5Output layers of a net, which must outlive the sink: _add runs the net on a
+ * batch and collects it, _write writes it to their files, as arrays data and label; all batches
+ * are in memory until then. _files is the number of files. `aril test` does this. */
+typedef struct aril_caffe_sink aril_caffe_sink;
+ARIL_API aril_caffe_sink *aril_caffe_sink_new(aril_module *net);
+ARIL_API void aril_caffe_sink_free(aril_caffe_sink *s);
+ARIL_API int aril_caffe_sink_files(const aril_caffe_sink *s);
+ARIL_API aril_status aril_caffe_sink_add(aril_caffe_sink *s, aril_list in);
+ARIL_API aril_status aril_caffe_sink_write(aril_caffe_sink *s);
+
 /* Runs the net on `iterations` batches and writes the values of n blobs: blob i to to[i], an HDF5
  * file if it ends with .h5 (an array of the blob's name), otherwise an LMDB in that folder, with a
  * Datum for each sample, as extract_features does. */

@@ -572,6 +572,55 @@ TEST(several_test_nets_have_their_states)
     aril_caffe_solver_free(s);
 }
 
+/* ---- blobs to files ---- */
+
+TEST(outputs_and_features_are_written)
+{
+    ARIL_SCOPE;
+    CHECK(write_samples(temp_path("db")));
+    char net[5120], file[4096], text[16384];
+    snprintf(net, sizeof net, linear_net, temp_path("db"));
+    snprintf(file, sizeof file, "%s", temp_path("out.h5"));
+    snprintf(text, sizeof text,
+             "%s layer { name: \"out\" type: \"HDF5Output\" bottom: \"ip\" bottom: \"target\" "
+             "hdf5_output_param { file_name: \"%s\" } }",
+             net, file);
+    aril_module *m = aril_caffe_net_parse(text, strlen(text), NULL, (aril_caffe_opts){ 0 });
+    CHECK_MSG(m, "%s", aril_error());
+    aril_caffe_feed *f = aril_caffe_feed_new(m, (aril_caffe_feed_opts){ 0 });
+    CHECK_MSG(f, "%s", aril_error());
+    aril_caffe_sink *sink = aril_caffe_sink_new(m);
+    CHECK_INT(aril_caffe_sink_files(sink), 1);
+    for (int k = 0; k < 3; k++) {
+        aril_tensor *in[2];
+        CHECK_INT(aril_caffe_feed_next(f, in), ARIL_OK);
+        CHECK_MSG(aril_caffe_sink_add(sink, ARIL_LIST(in[0], in[1])) == ARIL_OK, "%s",
+                  aril_error());
+    }
+    const char *blob[] = { "ip" }, *to[] = { temp_path("features") };
+    CHECK_MSG(aril_caffe_features(m, f, 2, 1, blob, to) == ARIL_OK, "%s", aril_error());
+    aril_dataset *d = aril_dataset_lmdb(to[0]);
+    CHECK_INT(aril_dataset_size(d), 8);
+    for (int i = 0; i < 8; i++) { /* the feed went on: samples 12 and later */
+        aril_sample s = { 0 };
+        int k = (12 + i) % SAMPLES;
+        CHECK_INT(aril_dataset_get(d, i, &s), ARIL_OK);
+        CHECK_NEAR(*(const float *)aril_data(s.x),
+                   0.3 * (double)(x_of(k, 0) + x_of(k, 1) + x_of(k, 2)) - 0.2, 1e-6);
+    }
+    aril_dataset_release(d);
+    aril_status status = aril_caffe_sink_write(sink);
+    aril_caffe_sink_free(sink);
+    aril_caffe_feed_free(f);
+    aril_module_release(m);
+    if (status == ARIL_ERR_UNSUPPORTED) SKIP("%s", aril_error());
+    aril_tensor *data = aril_hdf5_read(file, "data"), *label = aril_hdf5_read(file, "label");
+    CHECK_INT(aril_size(data, 0), 12);
+    CHECK_INT(aril_numel(label), 12);
+    const float *y = aril_data(label);
+    for (int i = 0; i < 12; i++) CHECK_NEAR(y[i], label_of[i % SAMPLES], 0);
+}
+
 /* ---- Caffe's own snapshot ---- */
 
 typedef struct expected {
