@@ -7,7 +7,7 @@
  * A net is an ordinary module: it is trained, compiled, exported, saved and moved like others. Its
  * children are the layers, under Caffe's names; a '.' in a name becomes '_', and a second layer of
  * the same name gets the suffix "#2". Parameters are named LAYER.weight and LAYER.bias; what other
- * layers keep is listed in docs/caffe.md. Statistics of BatchNorm are buffers.
+ * layers keep is listed in docs/caffe-nets.md. Statistics of BatchNorm are buffers.
  *
  * The inputs of a net are the tops of its Input layers (or `input` fields) and of its data layers,
  * in the order of the file: data, label. Its results are the blobs that no layer reads, sorted by

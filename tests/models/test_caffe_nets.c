@@ -1,4 +1,4 @@
-/* Nets of Caffe: how layers are connected, filtered, shared, upgraded, saved, and what is refused. */
+/* Nets of Caffe: how layers are connected, filtered, shared, upgraded, saved; what is refused. */
 #include "aril/aril.h"
 #include "support/device.h"
 #include "support/temp.h"
@@ -51,7 +51,7 @@ static aril_tensor *numbers(int n, const double *value)
 
 #define INPUT(name, dims)                                                                        \
     "layer { name: '" name "' type: 'Input' top: '" name "' input_param { shape { " dims " } } " \
-                                                                                         "}\n"
+    "}\n"
 #define X23 INPUT("x", "dim: 2 dim: 3")
 
 /* ---- wiring ---- */
