@@ -104,7 +104,7 @@ typedef struct command {
 
 extern const command command_train, command_test, command_predict, command_show, command_data,
     command_zoo, command_bench, command_devices, command_ops, command_test_onnx, command_convert,
-    command_draw, command_time, command_generate;
+    command_draw, command_time, command_generate, command_features;
 
 /* Tables of names that options take: `aril help NAME` prints one. Ends with a NULL name. */
 typedef struct topic {

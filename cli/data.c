@@ -1,5 +1,6 @@
 #include "commands.h"
 #include "datasets.h"
+#include "import.h"
 #include "run.h"
 
 #include <aril/datasets.h>
@@ -13,6 +14,7 @@ typedef struct options {
     const char *split, *sheet, *export, *target, *skip;
     int64_t count;
     double seconds;
+    import_options import;
 } options;
 
 /* ---- contents ---- */
@@ -334,8 +336,14 @@ static int export(aril_dataset *d, const options *o)
 
 static int run(void *values, int n, char **argument)
 {
-    (void)n;
     const options *o = values;
+    if (n == 3 && strcmp(argument[0], "import") == 0)
+        return import_data(argument[1], o->split, argument[2], &o->import);
+    if (n == 3 && strcmp(argument[0], "mean") == 0) return import_mean(argument[1], argument[2]);
+    if (n != 1) {
+        fputs("aril data: expected DATASET, import SOURCE LMDB or mean LMDB FILE\n", stderr);
+        return EXIT_USAGE;
+    }
     /* The same classes that aril train uses. */
     aril_open_opts opts = { .target = o->target, .skip = o->skip, .name_classes = true };
     aril_dataset *d = aril_dataset_open_with(argument[0], o->split, opts);
@@ -393,28 +401,71 @@ static const option table[] = {
       .kind = OPTION_FLOAT,
       OPTION_AT(seconds),
       .help = "read samples for at most this many seconds" },
+
+    { .name = "", .help = "Import:" },
+    { .name = "root",
+      .value = "DIR",
+      .kind = OPTION_FOLDER,
+      OPTION_AT(import.root),
+      .help = "folder of the images in a list" },
+    { .name = "size",
+      .value = "HxW",
+      .kind = OPTION_STRING,
+      OPTION_AT(import.size),
+      .help = "resize images to this size" },
+    { .name = "gray", OPTION_AT(import.gray), .help = "store images with one channel" },
+    { .name = "shuffle", OPTION_AT(import.shuffle), .help = "store samples in random order" },
+    { .name = "seed",
+      .value = "N",
+      .kind = OPTION_INTEGER,
+      OPTION_AT(import.seed),
+      .by_default = "0",
+      .help = "random seed of that order" },
+    { .name = "encoded",
+      .value = "FORMAT",
+      .kind = OPTION_STRING,
+      OPTION_AT(import.encoded),
+      .help = "store images compressed: png or jpg" },
+    { .name = "rgb",
+      OPTION_AT(import.rgb),
+      .help = "store channels in the order red, green, blue, not in reverse as Caffe does" },
+    { .name = "same-size",
+      OPTION_AT(import.same_size),
+      .help = "samples of different sizes are an error" },
+    { .name = "mean",
+      .value = "FILE",
+      .kind = OPTION_FILE,
+      OPTION_AT(import.mean),
+      .help = "also write the mean image to this file, a .binaryproto" },
     { 0 },
 };
 
 static const example examples[] = {
     { "aril data fashion-mnist", "samples, classes and statistics of Fashion-MNIST" },
     { "aril data ~/flowers --sheet flowers.png", "a contact sheet of a folder of images" },
+    { "aril data import mnist mnist_test_lmdb --split test", "a database for Caffe's Data layer" },
+    { "aril data import train.txt train_lmdb --root images/ --size 256 --shuffle",
+      "one of a list with lines of \"path label\"" },
+    { "aril data mean train_lmdb mean.binaryproto", "the mean image of a database" },
     { 0 },
 };
 
 const command command_data = {
     .name = "data",
-    .summary = "describe a dataset",
-    .arguments = "DATASET",
+    .summary = "describe a dataset, or convert it to a database",
+    .arguments = "DATASET | import SOURCE LMDB | mean LMDB FILE",
     .about = "DATASET is a name, which is searched for in the folders of ARIL_DATA and of the "
              "system, or the path of a file or folder; `aril help datasets` lists the names and "
-             "formats.",
+             "formats.\n\n"
+             "`import` writes the samples of a dataset, or the images of a list, to an LMDB as "
+             "Caffe's tools do. SOURCE is a DATASET, or a text file with a line \"path label\" for "
+             "each image. `mean` writes the mean image of an LMDB, for transform_param.",
     .options = table,
     .examples = examples,
     .size = sizeof(options),
     .defaults = &(const options){ .count = 40, .seconds = 5 },
     .min = 1,
-    .max = 1,
+    .max = 3,
     .choices = dataset_names,
     .run = run
 };

@@ -11,7 +11,7 @@
 static const command *const commands[] = {
     &command_train,   &command_test,  &command_predict, &command_show,     &command_data,
     &command_zoo,     &command_bench, &command_devices, &command_ops,      &command_test_onnx,
-    &command_convert, &command_draw,  &command_time,    &command_generate,
+    &command_convert, &command_draw,  &command_time,    &command_generate, &command_features,
 };
 enum { COMMANDS = sizeof commands / sizeof *commands };
 

@@ -1,4 +1,5 @@
-/* Commands on whole models, of ONNX or of Aril: convert, draw and time. */
+/* Commands on whole models, of ONNX, of Caffe or of Aril: convert, draw and time. */
+#include "caffe.h"
 #include "commands.h"
 #include "model_file.h"
 #include "weights_file.h"
@@ -71,6 +72,7 @@ static bool open_runnable(const char *path, int64_t batch, runnable *r)
 /* ---- convert ---- */
 
 typedef struct convert_options {
+    const char *caffemodel;
     int64_t opset;
     bool fixed, external;
     weights_options weights;
@@ -83,6 +85,11 @@ static int run_convert(void *values, int n, char **argument)
     ARIL_NO_GRAD;
     const convert_options *o = values;
     runnable r = { 0 };
+    if (is_caffe(argument[0]))
+        return caffe_convert(argument[0], argument[1], o->caffemodel,
+                             (aril_export_opts){ .opset = (int)o->opset,
+                                                 .external_data = o->external,
+                                                 .batch = !o->fixed });
     if (weights_is_output(argument[1]))
         return weights_convert(argument[0], argument[1], &o->weights);
     if (!model_is_onnx(argument[1])) {
@@ -124,6 +131,11 @@ static const option convert_table[] = {
     { .name = "external",
       OPTION_AT(external),
       .help = "write the parameters to a file OUT.data beside the model" },
+    { .name = "weights",
+      .value = "FILE",
+      .kind = OPTION_FILE,
+      OPTION_AT(caffemodel),
+      .help = "caffemodel with the weights of a net of Caffe" },
     { .name = "", .help = "weights" },
     { .name = "root",
       .value = "PART",
@@ -157,18 +169,21 @@ static const example convert_examples[] = {
     { "aril convert lenet5-mnist lenet5.onnx", "a trained network, for other programs" },
     { "aril convert old.onnx new.onnx --opset 21", "another operator set" },
     { "aril convert net.pth net.safetensors", "weights alone" },
+    { "aril convert deploy.prototxt net.onnx --weights net.caffemodel", "a net of Caffe" },
     { 0 },
 };
 
 const command command_convert = {
     .name = "convert",
-    .summary = "write a model as ONNX, or weights in another format",
+    .summary = "write a model as ONNX, weights in another format, or a Caffe net in another form",
     .arguments = "MODEL OUT",
     .about =
         "To OUT.onnx: MODEL is a file or folder written by `aril train`, the name of a network "
-        "(`aril zoo` lists them), or a model of ONNX, which is written in another operator "
-        "set.\n\nTo OUT.safetensors, .pt, .pth, .bin or .npz: MODEL is a file of weights "
-        "of any framework (`aril show` lists what it holds); dtypes are kept.",
+        "(`aril zoo` lists them), a net of Caffe, or a model of ONNX, which is written in another "
+        "operator set.\n\nTo OUT.safetensors, .pt, .pth, .bin or .npz: MODEL is a file of weights "
+        "of any framework (`aril show` lists what it holds); dtypes are kept.\n\nA net of Caffe "
+        "(.prototxt, .caffemodel) can also be written in the current form of its own format: "
+        "OUT.prototxt, .caffemodel.",
     .options = convert_table,
     .examples = convert_examples,
     .size = sizeof(convert_options),
@@ -188,6 +203,7 @@ static int run_draw(void *values, int n, char **argument)
     ARIL_NO_GRAD;
     runnable r = { 0 };
     aril_tensor *out[64];
+    if (is_caffe(argument[0])) return caffe_draw(argument[0], argument[1]);
     if (open_runnable(argument[0], 1, &r)) {
         aril_program_run(r.program, (aril_list){ r.n_in, r.in }, out);
         if (aril_ok()) aril_program_draw(r.program, argument[1], (aril_list){ 0 });
@@ -208,7 +224,7 @@ const command command_draw = {
     .arguments = "MODEL OUT",
     .about =
         "MODEL is as for `aril convert`. OUT ends in .dot, or in .svg, .png or .pdf, for which "
-        "Graphviz must be installed.",
+        "Graphviz must be installed. A net of Caffe is drawn by its layers.",
     .examples = draw_examples,
     .min = 2,
     .max = 2,
@@ -219,6 +235,7 @@ const command command_draw = {
 /* ---- time ---- */
 
 typedef struct time_options {
+    const char *model, *weights;
     int64_t batch, threads;
     double seconds;
     bool nodes;
@@ -253,19 +270,24 @@ static void time_runs(runnable *r, const time_options *o)
     if (!aril_ok()) return;
     qsort(took, (size_t)n, sizeof *took, by_value);
     printf("%.3f ms (median of %d runs, fastest %.3f ms), batch %lld\n", took[n / 2] * 1e3, n,
-           took[0] * 1e3, (long long)o->batch);
+           took[0] * 1e3, (long long)(o->batch ? o->batch : 1));
 }
 
 static int run_time(void *values, int n, char **argument)
 {
-    (void)n;
+    const time_options *o = values;
+    const char *name = o->model ? o->model : n ? argument[0] : NULL;
+    if (!name || (o->model && n)) {
+        fprintf(stderr, "aril time: expected MODEL%s\n", name ? " or --model, not both" : "");
+        return EXIT_USAGE;
+    }
+    if (o->threads) aril_set_threads((int)o->threads);
+    if (is_caffe(name)) return caffe_time(name, o->weights, o->batch, o->seconds);
     ARIL_SCOPE;
     ARIL_INFERENCE;
-    const time_options *o = values;
     runnable r = { 0 };
     aril_tensor *out[64];
-    if (o->threads) aril_set_threads((int)o->threads);
-    if (open_runnable(argument[0], o->batch, &r))
+    if (open_runnable(name, o->batch ? o->batch : 1, &r))
         aril_program_run(r.program, (aril_list){ r.n_in, r.in }, out);
     if (aril_ok()) time_runs(&r, o);
     if (aril_ok() && o->nodes) aril_program_costs(r.program, (aril_list){ r.n_in, r.in }, stdout);
@@ -282,6 +304,7 @@ static const option time_table[] = {
       .kind = OPTION_INTEGER,
       OPTION_AT(batch),
       .min = 1,
+      .by_default = "1, or that of a Caffe net",
       .help = "batch size, where the model leaves it open" },
     { .name = "seconds",
       .value = "S",
@@ -289,6 +312,16 @@ static const option time_table[] = {
       OPTION_AT(seconds),
       .help = "how long to run" },
     { .name = "nodes", OPTION_AT(nodes), .help = "also list what each operation costs" },
+    { .name = "model",
+      .value = "MODEL",
+      .kind = OPTION_FILE,
+      OPTION_AT(model),
+      .help = "the model, as MODEL" },
+    { .name = "weights",
+      .value = "FILE",
+      .kind = OPTION_FILE,
+      OPTION_AT(weights),
+      .help = "caffemodel with the weights of a net of Caffe; default random ones" },
     OPTION_THREADS,
     { 0 },
 };
@@ -304,12 +337,13 @@ const command command_time = {
     .summary = "measure how long a model runs",
     .arguments = "MODEL",
     .about = "MODEL is as for `aril convert`. It runs on zeros, compiled; the time is that of a "
-             "whole run.",
+             "whole run. For a net of Caffe the times of its layers, forward and backward, come "
+             "first.",
     .options = time_table,
     .examples = time_examples,
     .size = sizeof(time_options),
-    .defaults = &(const time_options){ .batch = 1, .seconds = 1 },
-    .min = 1,
+    .defaults = &(const time_options){ .seconds = 1 },
+    .min = 0,
     .max = 1,
     .choices = model_names,
     .run = run_time

@@ -1,3 +1,4 @@
+#include "caffe.h"
 #include "commands.h"
 #include "model_file.h"
 
@@ -8,7 +9,8 @@
 typedef struct options {
     int64_t top, threads;
     const char *device, *weights;
-    bool json, invert;
+    bool json, invert, is_caffe;
+    caffe_predict_options caffe;
 } options;
 
 /* Resizes an image to the size that the network expects, unless it has it. */
@@ -103,7 +105,8 @@ static bool predict_batch(const model_file *m, const char *path, aril_tensor *x,
     prediction a = { .n = m->regression ? m->classes : o->top < m->classes ? o->top : m->classes };
     aril_tensor *which = NULL, *y = aril_forward(m->scaled, aril_to(x, device_option(o->device)));
     if (!m->regression) {
-        y = aril_topk(aril_softmax(y, -1), a.n, -1, (aril_topk_opts){ 0 }, &which);
+        if (!o->is_caffe) y = aril_softmax(y, -1);
+        y = aril_topk(y, a.n, -1, (aril_topk_opts){ 0 }, &which);
         a.class = aril_data(which);
     }
     a.value = aril_data(aril_cast(y, ARIL_F32));
@@ -130,7 +133,8 @@ static void print_path(const char *path, const options *o)
 static bool predict_image(const model_file *m, const char *path, const options *o, bool *first)
 {
     ARIL_SCOPE;
-    aril_tensor *x = read_image(m, path, o->invert); /* [1,C,H,W] */
+    aril_tensor *x = o->is_caffe ? caffe_image(m, path, &o->caffe)
+                                 : read_image(m, path, o->invert); /* [1,C,H,W] */
     if (!aril_ok()) return false;
     print_path(path, o);
     return predict_batch(m, path, x, 0, o, first);
@@ -170,7 +174,13 @@ static int run(void *values, int n, char **argument)
         report("predict");
         return EXIT_USAGE;
     }
-    if (!model_open_with(argument[0], o->weights, &m)) return report("predict");
+    o->is_caffe = is_caffe(argument[0]);
+    o->caffe.weights = o->weights;
+    if (o->is_caffe ? !caffe_model(argument[0], &o->caffe, &m)
+                    : !model_open_with(argument[0], o->weights, &m)) {
+        if (o->is_caffe) model_close(&m);
+        return report("predict");
+    }
     if (o->device) aril_module_to(m.scaled, device_option(o->device));
     bool rows = m.input.ndim == 1;
     if (!rows && m.input.ndim != 3) {
@@ -208,6 +218,34 @@ static const option table[] = {
               "white on black" },
     OPTION_THREADS,
     OPTION_DEVICE("device to compute on"),
+
+    { .name = "", .help = "Nets of Caffe:" },
+    { .name = "labels",
+      .value = "FILE",
+      .kind = OPTION_FILE,
+      OPTION_AT(caffe.labels),
+      .help = "names of the classes, one in each line" },
+    { .name = "resize",
+      .value = "HxW",
+      .kind = OPTION_STRING,
+      OPTION_AT(caffe.resize),
+      .by_default = "that of the input",
+      .help = "size to which images are resized before the center is cropped to the input's size" },
+    { .name = "mean",
+      .value = "MEAN",
+      .kind = OPTION_STRING,
+      OPTION_AT(caffe.mean),
+      .help = "mean to subtract from pixels in 0..255: a number for each channel of the net, such "
+              "as 104,117,123, or a .binaryproto" },
+    { .name = "bgr",
+      OPTION_AT(caffe.bgr),
+      .help = "channels in the order blue, green, red, as most nets of Caffe expect them" },
+    { .name = "scale",
+      .value = "X",
+      .kind = OPTION_FLOAT,
+      OPTION_AT(caffe.scale),
+      .by_default = "1",
+      .help = "factor for pixels, after the mean" },
     { 0 },
 };
 
@@ -216,6 +254,9 @@ static const example examples[] = {
     { "aril predict model.safetensors *.png --top 1 --json", "as JSON for other programs" },
     { "aril predict resnet50 dog.jpg", "by the published weights, the five most likely classes" },
     { "aril predict mlp-houses new.csv", "a price for each row of a table" },
+    { "aril predict deploy.prototxt --weights net.caffemodel --mean 104,117,123 --bgr --labels "
+      "synset_words.txt cat.jpg",
+      "a net of Caffe" },
     { 0 },
 };
 
@@ -225,14 +266,16 @@ const command command_predict = {
     .arguments = "MODEL FILE...",
     .about =
         "MODEL is a file or folder written by `aril train`, the name of a network (with --weights, "
-        "or its published weights, which `aril zoo get` downloads), or a model of ONNX with one "
-        "input and scores of classes. Images (JPEG, PNG) are resized and "
+        "or its published weights, which `aril zoo get` downloads), a model of ONNX with one "
+        "input and scores of classes, or a net of Caffe with one image as input. Images (JPEG, "
+        "PNG) are resized and "
         "converted to the size and channels that the network expects. For a network trained on "
         "a table, the files are tables: columns are matched by name, others are ignored. Files "
         "that cannot be read are reported and skipped; the exit status is then 1.",
     .options = table,
     .examples = examples,
     .size = sizeof(options),
+    .defaults = &(const options){ .caffe.scale = 1 },
     .min = 2,
     .max = -1,
     .run = run

@@ -1,3 +1,4 @@
+#include "caffe.h"
 #include "commands.h"
 #include "datasets.h"
 
@@ -12,6 +13,7 @@ typedef struct options {
     const char *data, *split, *target, *metrics, *loss, *confusion, *device, *weights;
     int64_t batch, threads, samples, workers;
     bool json;
+    caffe_test_options caffe;
 } options;
 
 /* One line per class: number of samples, and how well they were classified. Narrow terminals show
@@ -155,10 +157,14 @@ static int test(const model_file *m, const options *o)
 
 static int run(void *values, int n, char **argument)
 {
-    (void)n;
     options *o = values;
     model_file m;
     use_threads(o->threads);
+    const char *name = o->caffe.model ? o->caffe.model : n ? argument[0] : NULL;
+    if (!name || (o->caffe.model && n)) {
+        fprintf(stderr, "aril test: expected MODEL%s\n", name ? " or --model, not both" : "");
+        return EXIT_USAGE;
+    }
     if (!measures_known(o->loss, o->metrics)) {
         report("test");
         return EXIT_USAGE;
@@ -167,7 +173,9 @@ static int run(void *values, int n, char **argument)
         report("test");
         return EXIT_USAGE;
     }
-    if (!model_open_with(argument[0], o->weights, &m)) return report("test");
+    o->caffe.weights = o->weights;
+    if (is_caffe(name)) return caffe_test(name, &o->caffe, o->device);
+    if (!model_open_with(name, o->weights, &m)) return report("test");
     if (o->device) aril_module_to(m.scaled, device_option(o->device));
     if (!o->data && m.data && *m.data) o->data = m.data;
     int status = EXIT_USAGE;
@@ -230,6 +238,31 @@ static const option table[] = {
     OPTION_THREADS,
     OPTION_DEVICE("device to compute on"),
     { .name = "json", OPTION_AT(json), .help = "print the results as JSON" },
+
+    { .name = "", .help = "Nets of Caffe:" },
+    { .name = "model",
+      .value = "NET",
+      .kind = OPTION_FILE,
+      OPTION_AT(caffe.model),
+      .help = "the net, as MODEL" },
+    { .name = "iterations",
+      .value = "N",
+      .kind = OPTION_INTEGER,
+      OPTION_AT(caffe.iterations),
+      .min = 1,
+      .max = 2147483647,
+      .help = "number of batches" },
+    { .name = "stage",
+      .value = "NAME",
+      .kind = OPTION_STRING,
+      OPTION_AT(caffe.stage),
+      .help = "stage of the net's state" },
+    { .name = "level",
+      .value = "N",
+      .kind = OPTION_INTEGER,
+      OPTION_AT(caffe.level),
+      .max = 2147483647,
+      .help = "level of the net's state" },
     { 0 },
 };
 
@@ -239,6 +272,8 @@ static const example examples[] = {
       "on another dataset, with other metrics" },
     { "aril test resnet20 --weights resnet20.th --data ~/cifar-10-batches-bin",
       "weights that PyTorch made" },
+    { "aril test --model lenet_train_test.prototxt --weights lenet.caffemodel --iterations 100",
+      "a net of Caffe on its own data" },
     { 0 },
 };
 
@@ -251,12 +286,14 @@ const command command_test = {
         "or its published weights), or a model of ONNX with one input and "
         "scores of classes. The latter two need --data. Dataset, target, columns, classes "
         "(matched by name), image size, normalization, loss and metrics are those of the "
-        "training unless options say otherwise.",
+        "training unless options say otherwise.\n\n"
+        "A MODEL that ends in .prototxt is a net of Caffe: it runs in its test phase on its data "
+        "layers, and the means of its outputs are printed.",
     .options = table,
     .examples = examples,
     .size = sizeof(options),
-    .defaults = &(const options){ .batch = 256 },
-    .min = 1,
+    .defaults = &(const options){ .batch = 256, .caffe.iterations = 50 },
+    .min = 0,
     .max = 1,
     .run = run
 };

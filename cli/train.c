@@ -1,4 +1,5 @@
 /* aril train: trains a network of the zoo, or one trained before, on a dataset. */
+#include "caffe.h"
 #include "commands.h"
 #include "datasets.h"
 #include "fine_tune.h"
@@ -17,6 +18,7 @@ typedef struct options {
     int64_t epochs, batch, warm_up, seed, workers, threads, every, samples, early_stop, accumulate;
     double lr, momentum, weight_decay, clip, validation_split, gamma;
     bool resume, fresh, nesterov, quiet, no_images;
+    caffe_train_options caffe;
 } options;
 
 /* The parts of a run; freed by end(). */
@@ -686,10 +688,19 @@ static bool read_size(training *r, const char *text)
 
 static int run(void *values, int n, char **argument)
 {
-    (void)n;
     options *o = values;
     char out[4096], data[1024];
     training r = { .o = o, .kept.best.epoch = -1 };
+    use_threads(o->threads);
+    o->caffe.weights = o->weights;
+    if (n == 0 && o->caffe.solver && check_device(o->device))
+        return caffe_train(&o->caffe, o->device, o->workers, o->quiet);
+    if (n == 0 || o->caffe.solver) {
+        if (aril_ok())
+            aril_fail(ARIL_ERR_ARG, "expected MODEL%s", n ? " or --solver, not both" : "");
+        report("train");
+        return EXIT_USAGE;
+    }
     if (!check_options(o, argument[0])) {
         report("train");
         return EXIT_USAGE;
@@ -705,7 +716,6 @@ static int run(void *values, int n, char **argument)
         snprintf(r.checkpoint, sizeof r.checkpoint, "%s", o->checkpoint);
     else
         snprintf(r.checkpoint, sizeof r.checkpoint, "%s/checkpoint", o->out);
-    use_threads(o->threads);
     aril_seed((uint64_t)o->seed);
     int status = train(&r, argument[0]);
     training_free(&r);
@@ -788,9 +798,11 @@ static const option table[] = {
       .value = "FILE",
       .kind = OPTION_FILE,
       OPTION_AT(weights),
-      .help = "start from these weights, PyTorch's, safetensors or others; \"default\": from the "
-              "published ones (`aril zoo get`). Images are resized, cropped and normalized as for "
-              "those; the head is new if the number of classes differs" },
+      .help =
+          "start from these weights, PyTorch's, safetensors or others; \"default\": from the "
+          "published ones (`aril zoo get`). Images are resized, cropped and normalized as for "
+          "those; the head is new if the number of classes differs. With --solver: caffemodels, "
+          "separated by commas" },
     { .name = "freeze",
       .value = "PART",
       .kind = OPTION_STRING,
@@ -943,6 +955,8 @@ static const option table[] = {
       OPTION_AT(no_images),
       .help = "do not draw learning curves, confusion matrix and predictions" },
     { .name = "quiet", OPTION_AT(quiet), .help = "print errors only" },
+
+    CAFFE_TRAIN_OPTIONS,
     { 0 },
 };
 
@@ -956,18 +970,19 @@ static const example examples[] = {
     { "aril train mlp --data houses.csv --target price", "regression on a table" },
     { "aril train resnet18 --weights default --freeze backbone --data ~/flowers",
       "a new head on published weights" },
+    { "aril train --solver lenet_solver.prototxt", "a solver of Caffe" },
     { 0 },
 };
 
 const command command_train = {
     .name = "train",
     .summary = "train a network",
-    .arguments = "MODEL",
+    .arguments = "[MODEL]",
     .about =
         "MODEL is the name of a network (`aril zoo` lists them), which is trained from scratch or "
         "from --weights, or a file or folder written by `aril train`, to train it further. Ctrl-C "
-        "saves a "
-        "checkpoint and stops; --resume continues from it.",
+        "saves a checkpoint and stops; --resume continues from it. With --solver it trains a net "
+        "of Caffe.",
     .options = table,
     .examples = examples,
     .size = sizeof(options),
@@ -977,7 +992,7 @@ const command command_train = {
                                   .lr = NAN,
                                   .momentum = NAN,
                                   .weight_decay = NAN },
-    .min = 1,
+    .min = 0,
     .max = 1,
     .choices = model_names,
     .run = run

@@ -294,7 +294,7 @@ set(script_environment
     CMAKE=${CMAKE_COMMAND})
 if(NOT ARIL_SANITIZE)
     foreach(name includes rooms layout exports declared install files doc_code bench command zoo_get deps make
-            reference doc_names doc_diffs wrong_calls cuda_rows
+            reference doc_names doc_diffs wrong_calls cuda_rows caffe_command
             headers-gcc headers-clang api-gcc api-clang numbers-gcc numbers-clang)
         string(REPLACE "-" ";" command ${name}) # the script, and which compiler it tries
         string(REPLACE "-" "_" name ${name})

@@ -6,6 +6,8 @@
 #include "aril/autograd.h"
 #include "aril/base.h"
 #include "aril/caffe.h"
+#include "aril/caffe_data.h"
+#include "aril/caffe_solver.h"
 #include "aril/callbacks.h"
 #include "aril/checkpoint.h"
 #include "aril/data.h"

@@ -48,9 +48,13 @@ typedef struct aril_optim_opts {
     bool centered;              /* rmsprop: normalize by the variance of g */
     bool decoupled;             /* adam, nadam, radam: decoupled weight decay, as in AdamW */
     bool maximize;              /* maximize the loss instead of minimizing it */
-    int ns_steps;               /* muon: Newton-Schulz iterations */
-    bool no_nesterov;           /* muon: momentum without Nesterov's look ahead */
-    bool match_rms;             /* muon: steps of the RMS of AdamW's, to share its learning rate */
+    bool lr_in_momentum; /* sgd: the momentum holds steps, as in Caffe and Keras, so that a change
+                            of the learning rate affects later gradients only */
+    bool eps_hat;        /* adam, adamw: eps is added before v is corrected for its bias, as in
+                            Caffe and Keras */
+    int ns_steps;        /* muon: Newton-Schulz iterations */
+    bool no_nesterov;    /* muon: momentum without Nesterov's look ahead */
+    bool match_rms;      /* muon: steps of the RMS of AdamW's, to share its learning rate */
     bool master_weights; /* all but lbfgs: parameters in f16 and bf16 have a copy in f32, which is
                             updated and then rounded into the parameter; default off */
 
@@ -86,10 +90,12 @@ typedef aril_optim_opts aril_sgd_opts, aril_adam_opts, aril_adamw_opts, aril_ams
  * aril_optim_free. */
 
 /* lr 0.01.  b = momentum * b + (1 - dampening) * g (b = g at the first step);
- * p -= lr * (nesterov ? g + momentum * b : b) */
+ * p -= lr * (nesterov ? g + momentum * b : b). lr_in_momentum: the same with lr * g for g, and
+ * without the other lr */
 ARIL_API aril_optim *aril_sgd(const aril_named *params, aril_sgd_opts opts);
 /* lr 0.001, beta1 0.9, beta2 0.999, eps 1e-8.  m, v: running means of g and g^2;
- * p -= lr * m / (1 - beta1^t) / (sqrt(v / (1 - beta2^t)) + eps) */
+ * p -= lr * m / (1 - beta1^t) / (sqrt(v / (1 - beta2^t)) + eps). eps_hat: eps / sqrt(1 - beta2^t)
+ * for eps */
 ARIL_API aril_optim *aril_adam(const aril_named *params, aril_adam_opts opts);
 /* The same, weight_decay 0.01, decoupled. */
 ARIL_API aril_optim *aril_adamw(const aril_named *params, aril_adamw_opts opts);

@@ -181,6 +181,23 @@ aril_status aril__file_write(aril__file *f, const void *data, size_t size)
     return ARIL_OK;
 }
 
+aril_status aril__file_overwrite(aril__file *f, uint64_t at, const void *data, size_t size)
+{
+    ARIL_ASSERT(at <= f->size && size <= f->size - at);
+    if (flush(f) != ARIL_OK) return f->status;
+    const unsigned char *from = data;
+    while (size > 0) {
+        ssize_t n = pwrite(f->fd, from, size, (off_t)at);
+        if (n < 0 && errno == EINTR) continue;
+        if (n == 0) errno = ENOSPC;
+        if (n <= 0) return cannot(f, "write");
+        from += n;
+        at += (uint64_t)n;
+        size -= (size_t)n;
+    }
+    return ARIL_OK;
+}
+
 uint64_t aril__file_size(const aril__file *f)
 {
     return f->size;

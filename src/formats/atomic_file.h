@@ -23,6 +23,9 @@ aril__file *aril__file_begin(const char *path);
 /* Appends bytes. The first failure sets the error; later calls do nothing and return it again. */
 aril_status aril__file_write(aril__file *f, const void *data, size_t size);
 
+/* Replaces bytes that were appended before. */
+aril_status aril__file_overwrite(aril__file *f, uint64_t at, const void *data, size_t size);
+
 /* The number of bytes appended so far. */
 uint64_t aril__file_size(const aril__file *f);
 

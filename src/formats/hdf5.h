@@ -9,6 +9,9 @@
 bool aril__hdf5_opens(const char *path);
 bool aril__hdf5_has(const char *path, const char *name);
 
+/* The shape of an array, which is not read. */
+aril_status aril__hdf5_shape(const char *path, const char *name, aril_shape *shape);
+
 /* ---- an open file: its arrays of numbers, in all groups, and its text attributes ---- */
 
 typedef struct aril__hdf5 aril__hdf5;

@@ -2,49 +2,10 @@
 
 #include "core/error.h"
 #include "core/memory.h"
-#include "formats/atomic_file.h"
+#include "formats/lmdb_pages.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-/* A page begins with its number (8 bytes), 2 bytes of padding, its flags (2), and the start and end
- * of its free space (2 and 2; of an overflow page: how many pages it spans). The offsets of its
- * nodes follow, 2 bytes each. */
-enum {
-    PAGE_HEAD = 16,
-    BRANCH = 1,
-    LEAF = 2,
-    OVERFLOW = 4,
-    META = 8,
-    /* A node: the size of its value in two halves, flags, the size of its key; then the key and the
-     * value. In a branch, the first three fields are the number of the child page. */
-    NODE_HEAD = 8,
-    BIG = 1,           /* the value is stored on the overflow page of that number */
-    NOT_PLAIN = 2 | 4, /* nested databases, duplicate keys */
-    /* A meta page: magic number, version, an address, the map size, two databases (of free pages,
-     * and the main one), the last page, the transaction number. */
-    META_MAP = PAGE_HEAD + 16,
-    META_FREE = PAGE_HEAD + 24,
-    META_MAIN = META_FREE + 48,
-    META_LAST = META_MAIN + 48,
-    META_TXN = META_LAST + 8,
-    META_END = META_TXN + 8,
-    /* A database: page size (in the first one), flags, depth, counts of branch, leaf and overflow
-     * pages and of entries, the root page. */
-    DB_FLAGS = 4,
-    DB_DEPTH = 6,
-    DB_BRANCHES = 8,
-    DB_LEAVES = 16,
-    DB_OVERFLOWS = 24,
-    DB_ENTRIES = 32,
-    DB_ROOT = 40,
-    LONGEST_KEY = 511,
-    DEEPEST = 32,
-};
-static const uint32_t magic = 0xbeefc0de;
-static const uint64_t no_page = UINT64_MAX;
-
-/* ---- reading ---- */
 
 struct value {
     uint64_t at, size;
@@ -177,7 +138,7 @@ static aril_status read_meta(aril__lmdb *f, uint64_t *root, uint64_t *entries)
         if (at + META_END > f->source.size) return malformed(f, "it is too short for one");
         aril_status status = aril__source_read(&f->source, at, meta[i], META_END);
         if (status != ARIL_OK) return status;
-        good[i] = aril__le32(meta[i] + PAGE_HEAD) == magic && aril__le16(meta[i] + 10) & META;
+        good[i] = aril__le32(meta[i] + PAGE_HEAD) == LMDB_MAGIC && aril__le16(meta[i] + 10) & META;
         if (i > 0) break;
         if (!good[0]) return malformed(f, "it does not begin as one of a 64-bit machine");
         if (aril__le32(meta[0] + PAGE_HEAD + 4) != 1)
@@ -209,9 +170,9 @@ aril__lmdb *aril__lmdb_open(aril__source source)
         return NULL;
     }
     f->source = source;
-    uint64_t root = no_page, entries = 0;
+    uint64_t root = LMDB_NO_PAGE, entries = 0;
     aril_status status = read_meta(f, &root, &entries);
-    if (status == ARIL_OK && root != no_page) status = walk(f, root, 0);
+    if (status == ARIL_OK && root != LMDB_NO_PAGE) status = walk(f, root, 0);
     if (status == ARIL_OK && (uint64_t)f->n != entries)
         status = malformed(f, "its tree has lost entries");
     if (status == ARIL_OK) return f;
@@ -243,183 +204,4 @@ aril_status aril__lmdb_read(const aril__lmdb *f, int64_t i, aril__bytes *out)
     const struct value *v = &f->value[i];
     unsigned char *to = aril__bytes_add(out, NULL, (size_t)v->size);
     return to ? aril__source_read(&f->source, v->at, to, (size_t)v->size) : no_memory(f);
-}
-
-/* ---- writing: leaf pages are filled in order, then the levels above them ---- */
-
-enum { PAGE = 4096, LARGEST_NODE = 2038 };
-
-struct level {
-    unsigned char page[PAGE];
-    unsigned lower, upper;
-    uint64_t pages; /* pages written so far */
-};
-
-struct writing {
-    aril__file *file;
-    uint64_t next; /* number of the next page */
-    uint64_t overflows;
-    struct level *level[DEEPEST]; /* from the leaves upward */
-    int depth;
-    bool failed;
-};
-
-static void put_page_head(unsigned char *page, uint64_t number, unsigned flags, unsigned lower,
-                          unsigned upper)
-{
-    aril__put_le64(page, number);
-    aril__put_le16(page + 8, 0);
-    aril__put_le16(page + 10, (uint16_t)flags);
-    aril__put_le16(page + 12, (uint16_t)lower);
-    aril__put_le16(page + 14, (uint16_t)upper);
-}
-
-static void add_node(struct writing *w, int depth, const unsigned char head[NODE_HEAD],
-                     const void *key, size_t key_size, const void *value, size_t value_size);
-
-/* Writes the page of a level, and adds a node for it to the level above, under its first key. */
-static uint64_t end_page(struct writing *w, int depth, bool last)
-{
-    struct level *l = w->level[depth];
-    uint64_t number = w->next++;
-    put_page_head(l->page, number, depth ? BRANCH : LEAF, l->lower, l->upper);
-    aril__file_write(w->file, l->page, PAGE);
-    l->pages++;
-    if (!last) {
-        const unsigned char *first = l->page + aril__le16(l->page + PAGE_HEAD);
-        unsigned char key[LONGEST_KEY], head[NODE_HEAD];
-        size_t n = aril__le16(first + 6);
-        memcpy(key, first + NODE_HEAD, n);
-        aril__put_le16(head, (uint16_t)number);
-        aril__put_le16(head + 2, (uint16_t)(number >> 16));
-        aril__put_le16(head + 4, (uint16_t)(number >> 32));
-        add_node(w, depth + 1, head, key, n, NULL, 0);
-    }
-    memset(l->page, 0, PAGE);
-    l->lower = PAGE_HEAD;
-    l->upper = PAGE;
-    return number;
-}
-
-static void add_node(struct writing *w, int depth, const unsigned char head[NODE_HEAD],
-                     const void *key, size_t key_size, const void *value, size_t value_size)
-{
-    if (depth == w->depth) {
-        struct level *l = depth < DEEPEST ? aril__calloc(sizeof *l) : NULL;
-        if (!l) {
-            w->failed = true;
-            return;
-        }
-        l->lower = PAGE_HEAD;
-        l->upper = PAGE;
-        w->level[w->depth++] = l;
-    }
-    struct level *l = w->level[depth];
-    unsigned size = (unsigned)((NODE_HEAD + key_size + value_size + 1) & ~(size_t)1);
-    if (l->lower + 2 + size > l->upper) end_page(w, depth, false);
-    if (w->failed) return;
-    l->upper -= size;
-    unsigned char *node = l->page + l->upper;
-    memcpy(node, head, NODE_HEAD);
-    aril__put_le16(node + 6, (uint16_t)key_size);
-    memcpy(node + NODE_HEAD, key, key_size);
-    if (value_size) memcpy(node + NODE_HEAD + key_size, value, value_size);
-    aril__put_le16(l->page + l->lower, (uint16_t)l->upper);
-    l->lower += 2;
-}
-
-static void add_pair(struct writing *w, const aril__lmdb_pair *p)
-{
-    unsigned char head[NODE_HEAD] = { 0 }, number[8];
-    aril__put_le16(head, (uint16_t)p->value_size);
-    aril__put_le16(head + 2, (uint16_t)(p->value_size >> 16));
-    if (NODE_HEAD + p->key_size + p->value_size <= LARGEST_NODE) {
-        add_node(w, 0, head, p->key, p->key_size, p->value, p->value_size);
-        return;
-    }
-    static const unsigned char zeros[PAGE];
-    unsigned char first[PAGE_HEAD];
-    uint64_t pages = (PAGE_HEAD + p->value_size + PAGE - 1) / PAGE;
-    put_page_head(first, w->next, OVERFLOW, 0, 0);
-    aril__put_le32(first + 12, (uint32_t)pages);
-    aril__file_write(w->file, first, PAGE_HEAD);
-    aril__file_write(w->file, p->value, p->value_size);
-    aril__file_write(w->file, zeros, (size_t)(pages * PAGE - PAGE_HEAD - p->value_size));
-    aril__put_le64(number, w->next);
-    aril__put_le16(head + 4, BIG);
-    w->next += pages;
-    w->overflows += pages;
-    add_node(w, 0, head, p->key, p->key_size, number, sizeof number);
-}
-
-static void put_meta(unsigned char *page, uint64_t number, uint64_t last, const struct writing *w,
-                     uint64_t root, int64_t n)
-{
-    memset(page, 0, PAGE);
-    put_page_head(page, number, META, 0, 0);
-    aril__put_le32(page + PAGE_HEAD, magic);
-    aril__put_le32(page + PAGE_HEAD + 4, 1);
-    aril__put_le64(page + META_MAP, (last + 1) * PAGE);
-    aril__put_le32(page + META_FREE, PAGE);
-    aril__put_le16(page + META_FREE + DB_FLAGS, 8); /* integer keys */
-    aril__put_le64(page + META_FREE + DB_ROOT, no_page);
-    uint64_t branches = 0;
-    for (int i = 1; i < w->depth; i++) branches += w->level[i]->pages;
-    aril__put_le16(page + META_MAIN + DB_DEPTH, (uint16_t)w->depth);
-    aril__put_le64(page + META_MAIN + DB_BRANCHES, branches);
-    aril__put_le64(page + META_MAIN + DB_LEAVES, w->depth ? w->level[0]->pages : 0);
-    aril__put_le64(page + META_MAIN + DB_OVERFLOWS, w->overflows);
-    aril__put_le64(page + META_MAIN + DB_ENTRIES, (uint64_t)n);
-    aril__put_le64(page + META_MAIN + DB_ROOT, root);
-    aril__put_le64(page + META_LAST, last);
-    aril__put_le64(page + META_TXN, number);
-}
-
-/* Called twice: the first pass discards its output and only finds the root page, which the file
- * stores at its start. */
-static aril_status write_pages(struct writing *w, int64_t n, const aril__lmdb_pair *pair,
-                               uint64_t *root)
-{
-    w->next = 2;
-    for (int64_t i = 0; i < n && !w->failed; i++) add_pair(w, &pair[i]);
-    for (int depth = 0; depth < w->depth && !w->failed; depth++)
-        *root = end_page(w, depth, depth + 1 == w->depth);
-    return w->failed ? aril__fail(ARIL_ERR_MEMORY, "out of memory writing an LMDB file") : ARIL_OK;
-}
-
-static void free_levels(struct writing *w)
-{
-    for (int i = 0; i < w->depth; i++) free(w->level[i]);
-    w->depth = 0;
-}
-
-aril_status aril__lmdb_write(const char *path, int64_t n, const aril__lmdb_pair *pair)
-{
-    for (int64_t i = 0; i < n; i++) {
-        const aril__lmdb_pair *p = &pair[i], *q = i ? p - 1 : NULL;
-        int order =
-            q ? memcmp(q->key, p->key, q->key_size < p->key_size ? q->key_size : p->key_size) : -1;
-        if (order == 0 && q && q->key_size < p->key_size) order = -1;
-        if (p->key_size < 1 || p->key_size > LONGEST_KEY || order >= 0 || p->value_size > INT32_MAX)
-            return aril__fail(ARIL_ERR_ARG,
-                              "%s: key %lld does not have 1 to 511 bytes, is not sorted, or its "
-                              "value is too large",
-                              path, (long long)i);
-    }
-    unsigned char meta[2 * PAGE];
-    uint64_t root = no_page;
-    struct writing trial = { .file = aril__file_begin("/dev/null") }, w = { 0 };
-    if (!trial.file) return aril__latest_status();
-    aril_status status = write_pages(&trial, n, pair, &root);
-    for (uint64_t i = 0; i < 2; i++) put_meta(meta + i * PAGE, i, trial.next - 1, &trial, root, n);
-    free_levels(&trial);
-    aril__file_abandon(trial.file);
-    if (status == ARIL_OK && !(w.file = aril__file_begin(path))) status = aril__latest_status();
-    if (status != ARIL_OK) return status;
-    aril__file_write(w.file, meta, sizeof meta);
-    status = write_pages(&w, n, pair, &root);
-    free_levels(&w);
-    if (status == ARIL_OK) return aril__file_commit(w.file);
-    aril__file_abandon(w.file);
-    return status;
 }

@@ -141,9 +141,11 @@ aril_status aril__slots_ready(aril_optim *opt, aril__optim_param *p)
 
 /* ---- gradient norm and clipping ---- */
 
-/* `value` on the device of t; the same tensor if it is there already. */
+/* `value` on the device of t; the same tensor if it is there already, or in a trace, where the
+ * gradients have no storage yet. */
 static aril_tensor *on_device_of(const aril_tensor *t, aril_tensor *value)
 {
+    if (!t->storage) return value;
     return aril_to(value, t->storage->device->id);
 }
 

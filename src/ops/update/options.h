@@ -37,6 +37,8 @@
     RULE(centered, FLAG, GROUP, ANY)                     \
     RULE(decoupled, FLAG, GROUP, ANY)                    \
     RULE(maximize, FLAG, GROUP, ANY)                     \
+    RULE(lr_in_momentum, FLAG, GROUP, ANY)               \
+    RULE(eps_hat, FLAG, GROUP, ANY)                      \
     OTHER(max_iter, COUNT, WHOLE, INFINITY)              \
     OTHER(max_eval, COUNT, WHOLE, INFINITY)              \
     OTHER(history, COUNT, WHOLE, INFINITY)               \

@@ -37,7 +37,7 @@ TransformerOptions = options("TransformerOptions", (I64, "feedforward"), (F64, "
 EmbeddingOptions = options("EmbeddingOptions", (I64, "padding_idx"))
 OptimOptions = options(
     "OptimOptions", (F64, "lr weight_decay momentum dampening decay beta1 beta2 eps alpha momentum_decay beta2_decay min_scale clip_update initial "
-                     "eta_minus eta_plus step_min step_max trust"), (B, "nesterov amsgrad centered decoupled maximize"), (I, "ns_steps"),
+                     "eta_minus eta_plus step_min step_max trust"), (B, "nesterov amsgrad centered decoupled maximize lr_in_momentum eps_hat"), (I, "ns_steps"),
     (B, "no_nesterov match_rms master_weights"), (I, "max_iter max_eval history"),
     (F64, "tolerance_grad tolerance_change"), (B, "strong_wolfe"), (F64, "clip_norm clip_value"), (I, "accumulate"), (F64, "loss_scale"),
     (I, "loss_scale_growth"), (B, "keep_grads"))

@@ -1,0 +1,303 @@
+/* aril train --solver, aril test and aril features of Caffe's nets. */
+#include "caffe.h"
+#include "commands.h"
+
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+
+bool is_caffe(const char *path)
+{
+    static const char *const ends[] = { ".prototxt", ".caffemodel", ".caffemodel.h5", ".pbtxt" };
+    size_t n = strlen(path);
+    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
+        size_t k = strlen(ends[i]);
+        if (n > k && strcmp(path + n - k, ends[i]) == 0) return true;
+    }
+    return false;
+}
+
+const char *caffe_folder(const char *path, char *buf, size_t size)
+{
+    const char *slash = strrchr(path, '/');
+    snprintf(buf, size, "%.*s", slash ? (int)(slash - path) + (slash == path) : 1,
+             slash ? path : ".");
+    return buf;
+}
+
+/* ---- signals ---- */
+
+static volatile sig_atomic_t interrupted, hung_up;
+
+static void on_interrupt(int sig)
+{
+    (void)sig;
+    interrupted = 1;
+}
+
+static void on_hangup(int sig)
+{
+    (void)sig;
+    hung_up = 1;
+}
+
+typedef struct effects {
+    aril_caffe_action interrupt, hangup;
+} effects;
+
+static aril_caffe_action asked(void *ctx)
+{
+    const effects *e = ctx;
+    aril_caffe_action a = ARIL_CAFFE_GO_ON;
+    if (hung_up) a = e->hangup;
+    if (interrupted && a != ARIL_CAFFE_STOP) a = e->interrupt;
+    if (interrupted || hung_up) interrupted = hung_up = 0;
+    return a;
+}
+
+const char *const *caffe_effects(void)
+{
+    static const char *const names[] = { "stop", "snapshot", "none", NULL };
+    return names;
+}
+
+/* Catches a signal, unless it has no effect: then it ends the program as usual. */
+static aril_caffe_action catch (int sig, const char *effect, void (*handler)(int sig))
+{
+    if (strcmp(effect, "none") == 0) return ARIL_CAFFE_GO_ON;
+    struct sigaction before, mine = { .sa_handler = handler, .sa_flags = SA_RESTART };
+    sigemptyset(&mine.sa_mask);
+    /* A signal that is ignored (nohup) stays ignored. */
+    if (sigaction(sig, NULL, &before) != 0 || before.sa_handler != SIG_IGN)
+        sigaction(sig, &mine, NULL);
+    return strcmp(effect, "stop") == 0 ? ARIL_CAFFE_STOP : ARIL_CAFFE_SNAPSHOT;
+}
+
+/* ---- train ---- */
+
+int caffe_train(const caffe_train_options *o, const char *device, int64_t workers, bool quiet)
+{
+    effects e = { .interrupt = catch (SIGINT, o->sigint ? o->sigint : "stop", on_interrupt),
+                  .hangup = catch (SIGHUP, o->sighup ? o->sighup : "snapshot", on_hangup) };
+    aril_caffe_solver_opts opts = { .weights = o->weights,
+                                    .snapshot = o->snapshot,
+                                    .has_device = device != NULL,
+                                    .device = device_option(device),
+                                    .workers = (int)workers,
+                                    .log = quiet ? NULL : stdout,
+                                    .action = asked,
+                                    .ctx = &e };
+    aril_caffe_solver *s = aril_caffe_solver_open(o->solver, opts);
+    if (s) aril_caffe_solver_solve(s);
+    aril_caffe_solver_free(s);
+    return aril_ok() ? EXIT_DONE : report("train");
+}
+
+/* ---- nets and their data ---- */
+
+typedef struct open_net {
+    aril_module *net;
+    aril_caffe_feed *feed;
+} open_net;
+
+/* Opens a net in the test phase, its data, and builds it. */
+static bool open_fed(const char *path, const caffe_test_options *o, const char *device, open_net *n)
+{
+    ARIL_SCOPE;
+    const char *stage[] = { o->stage };
+    aril_caffe_opts opts = { .phase = ARIL_CAFFE_TEST,
+                             .level = (int)o->level,
+                             .stages = stage,
+                             .n_stages = o->stage ? 1 : 0 };
+    char folder[4096];
+    aril_caffe_feed_opts feed = { .root = caffe_folder(path, folder, sizeof folder),
+                                  .workers = 1,
+                                  .device = device_option(device) };
+    n->net = aril_caffe_net(path, opts);
+    if (n->net && device) aril_module_to(n->net, device_option(device));
+    if (n->net) n->feed = aril_caffe_feed_new(n->net, feed);
+    if (!n->feed || (o->weights && aril_caffe_weights_load(n->net, o->weights) != ARIL_OK))
+        return false;
+    aril_module_eval(n->net);
+    return aril_ok();
+}
+
+static void close_fed(open_net *n)
+{
+    aril_caffe_feed_free(n->feed);
+    aril_module_release(n->net);
+}
+
+/* ---- test ---- */
+
+enum { MOST_OUTPUTS = 64 };
+
+typedef struct scores {
+    double *sum[MOST_OUTPUTS];
+    int64_t n[MOST_OUTPUTS];
+    double loss;
+} scores;
+
+static void add_scores(const open_net *f, int64_t k, aril_tensor **out, scores *s)
+{
+    int n = aril_caffe_outputs(f->net);
+    for (int i = 0; i < n && aril_ok(); i++) {
+        aril_tensor *v = aril_cast(out[i], ARIL_F64);
+        const double *at = aril_data(v);
+        if (!at) return;
+        if (!s->sum[i]) {
+            s->n[i] = aril_numel(v);
+            s->sum[i] = calloc((size_t)s->n[i] + 1, sizeof(double));
+        }
+        for (int64_t j = 0; s->sum[i] && j < s->n[i] && j < aril_numel(v); j++) {
+            s->sum[i][j] += at[j];
+            if (s->n[i] <= 16)
+                printf("Batch %lld, %s = %g\n", (long long)k, aril_caffe_output(f->net, i).name,
+                       at[j]);
+        }
+    }
+    s->loss += aril_item(out[n]);
+}
+
+static void print_scores(const open_net *f, int64_t iterations, const scores *s)
+{
+    double share = 1 / (double)iterations;
+    printf("Loss: %g\n", s->loss * share);
+    for (int i = 0; i < aril_caffe_outputs(f->net); i++) {
+        aril_caffe_blob b = aril_caffe_output(f->net, i);
+        for (int64_t j = 0; s->sum[i] && j < s->n[i]; j++) {
+            double mean = s->sum[i][j] * share;
+            printf("%s = %g", b.name, mean);
+            if (b.loss_weight != 0)
+                printf(" (* %g = %g loss)", b.loss_weight, b.loss_weight * mean);
+            puts("");
+        }
+    }
+}
+
+static void run_test(const open_net *f, int64_t iterations, scores *s)
+{
+    int n_in = aril_caffe_inputs(f->net), n_out = aril_caffe_outputs(f->net);
+    aril_tensor *in[MOST_OUTPUTS] = { NULL }, *out[MOST_OUTPUTS + 1] = { NULL };
+    if (n_in > MOST_OUTPUTS || n_out > MOST_OUTPUTS) {
+        aril_fail(ARIL_ERR_UNSUPPORTED, "a net with %d inputs and %d outputs; at most %d", n_in,
+                  n_out, MOST_OUTPUTS);
+        return;
+    }
+    aril_caffe_sink *sink = aril_caffe_sink_new(f->net); /* of HDF5Output layers */
+    aril_module_jit(f->net);
+    for (int64_t k = 0; k < iterations && aril_ok(); k++) {
+        ARIL_SCOPE;
+        ARIL_NO_GRAD;
+        if (aril_caffe_feed_next(f->feed, in) == ARIL_OK &&
+            aril_forward_all(f->net, (aril_list){ .n = n_in, .at = in }, n_out + 1, out) == ARIL_OK)
+            add_scores(f, k, out, s);
+        if (aril_ok() && aril_caffe_sink_files(sink))
+            aril_caffe_sink_add(sink, (aril_list){ .n = n_in, .at = in });
+    }
+    if (aril_ok()) aril_caffe_sink_write(sink);
+    aril_caffe_sink_free(sink);
+}
+
+int caffe_test(const char *net, const caffe_test_options *o, const char *device)
+{
+    open_net f = { 0 };
+    scores s = { 0 };
+    if (open_fed(net, o, device, &f)) run_test(&f, o->iterations, &s);
+    if (aril_ok()) print_scores(&f, o->iterations, &s);
+    for (int i = 0; i < MOST_OUTPUTS; i++) free(s.sum[i]);
+    close_fed(&f);
+    return aril_ok() ? EXIT_DONE : report("test");
+}
+
+/* ---- features ---- */
+
+typedef struct options {
+    caffe_test_options test;
+    const char *device;
+    int64_t threads;
+} options;
+
+/* Splits "a,b,c" in place; returns how many. */
+static int split(char *text, const char **part, int most)
+{
+    int n = 0;
+    for (char *at = strtok(text, ","); at && n < most; at = strtok(NULL, ",")) part[n++] = at;
+    return n;
+}
+
+static int run_features(void *values, int n, char **argument)
+{
+    (void)n;
+    const options *o = values;
+    const char *blob[MOST_OUTPUTS], *to[MOST_OUTPUTS];
+    int blobs = split(argument[1], blob, MOST_OUTPUTS),
+        files = split(argument[2], to, MOST_OUTPUTS);
+    if (blobs != files || blobs == 0) {
+        fprintf(stderr, "aril features: expected one OUT for each blob, got %d for %d\n", files,
+                blobs);
+        return EXIT_USAGE;
+    }
+    use_threads(o->threads);
+    if (!check_device(o->device)) {
+        report("features");
+        return EXIT_USAGE;
+    }
+    open_net f = { 0 };
+    if (open_fed(argument[0], &o->test, o->device, &f))
+        aril_caffe_features(f.net, f.feed, o->test.iterations, blobs, blob, to);
+    close_fed(&f);
+    return aril_ok() ? EXIT_DONE : report("features");
+}
+
+static const option table[] = {
+    { .name = "weights",
+      .value = "FILE",
+      .kind = OPTION_FILE,
+      OPTION_AT(test.weights),
+      .help = "caffemodel with the weights" },
+    { .name = "iterations",
+      .value = "N",
+      .kind = OPTION_INTEGER,
+      OPTION_AT(test.iterations),
+      .min = 1,
+      .max = 2147483647,
+      .help = "number of batches" },
+    { .name = "stage",
+      .value = "NAME",
+      .kind = OPTION_STRING,
+      OPTION_AT(test.stage),
+      .help = "stage of the net's state" },
+    { .name = "level",
+      .value = "N",
+      .kind = OPTION_INTEGER,
+      OPTION_AT(test.level),
+      .max = 2147483647,
+      .help = "level of the net's state" },
+    OPTION_THREADS,
+    OPTION_DEVICE("device to compute on"),
+    { 0 },
+};
+
+static const example examples[] = {
+    { "aril features val.prototxt fc7 features_lmdb --weights net.caffemodel --iterations 100",
+      "a database with a vector for each image" },
+    { "aril features val.prototxt fc7,prob fc7.h5,prob.h5 --weights net.caffemodel", "as HDF5" },
+    { 0 },
+};
+
+const command command_features = {
+    .name = "features",
+    .summary = "write the blobs of a Caffe net",
+    .arguments = "NET BLOB,... OUT,...",
+    .about = "Runs a net of Caffe in its test phase on its data layers, and writes the values of "
+             "each BLOB to the OUT at the same place: an HDF5 file if it ends in .h5, otherwise an "
+             "LMDB in that folder.",
+    .options = table,
+    .examples = examples,
+    .size = sizeof(options),
+    .defaults = &(const options){ .test.iterations = 50 },
+    .min = 3,
+    .max = 3,
+    .run = run_features
+};

@@ -1,0 +1,344 @@
+/* Nets of Caffe as models: predict, convert and draw. */
+#include "caffe.h"
+#include "commands.h"
+
+#include <math.h>
+#include <spawn.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static bool ends_with(const char *text, const char *end)
+{
+    size_t n = strlen(text), k = strlen(end);
+    return n > k && strcmp(text + n - k, end) == 0;
+}
+
+static aril_caffe_opts opts_of(const char *weights, aril_caffe_phase phase)
+{
+    return (aril_caffe_opts){ .weights = weights, .phase = phase };
+}
+
+aril_module *caffe_open(const char *net, const char *weights, int64_t batch, aril_caffe_phase phase)
+{
+    enum { MOST_INPUTS = 64 };
+    aril_shape shapes[MOST_INPUTS];
+    aril_caffe_opts opts = opts_of(weights, phase);
+    aril_module *m = aril_caffe_net(net, opts);
+    int n = m ? aril_caffe_inputs(m) : 0;
+    if (!m || !batch || n > MOST_INPUTS) return m;
+    bool differs = false;
+    for (int i = 0; i < n; i++) {
+        aril_caffe_blob b = aril_caffe_input(m, i);
+        shapes[i] = b.known ? b.shape : (aril_shape){ 0 };
+        if (!b.known || b.shape.ndim == 0 || b.shape.dim[0] == batch) continue;
+        shapes[i].dim[0] = batch;
+        differs = true;
+    }
+    if (!differs) return m;
+    aril_module_release(m);
+    opts.shapes = shapes;
+    opts.n_shapes = n;
+    return aril_caffe_net(net, opts);
+}
+
+/* ---- predict ---- */
+
+/* The lines of a file of labels; false after an error. */
+static bool read_labels(const char *path, model_file *m)
+{
+    FILE *f = fopen(path, "r");
+    char **name = calloc((size_t)m->classes + 1, sizeof *name), *line = NULL;
+    size_t capacity = 0;
+    int64_t n = 0;
+    for (ssize_t k; f && name && (k = getline(&line, &capacity, f)) >= 0;) {
+        while (k > 0 && (line[k - 1] == '\n' || line[k - 1] == '\r')) line[--k] = '\0';
+        if (k == 0) continue;
+        if (n < m->classes && !(name[n] = strdup(line))) break;
+        n++;
+    }
+    if (!f)
+        aril_fail(ARIL_ERR_IO, "cannot read the labels in %s", path);
+    else if (!name)
+        aril_fail(ARIL_ERR_MEMORY, "out of memory");
+    else if (n != m->classes)
+        aril_fail(ARIL_ERR_ARG, "%s has %lld labels, but the net has %lld classes", path,
+                  (long long)n, (long long)m->classes);
+    else
+        model_set_classes(m, (int)n, (const char *const *)name);
+    for (int64_t i = 0; name && i < m->classes; i++) free(name[i]);
+    free(name);
+    free(line);
+    if (f) fclose(f);
+    return aril_ok();
+}
+
+/* The first output as scores of classes: what is beside the first axis. */
+static aril_tensor *scores(aril_module *self, aril_list in)
+{
+    const bool *softmax = aril_module_data(self);
+    aril_tensor *y = aril_forward_n(aril_module_child(self, 0), in);
+    if (aril_ndim(y) > 2) y = aril_flatten(y, 1, -1);
+    return *softmax ? aril_softmax(y, -1) : y;
+}
+
+/* Whether scores are probabilities already, as of a net that ends with a Softmax layer. */
+static bool are_probabilities(aril_tensor *y)
+{
+    return aril_item(aril_amin(y, ARIL_ALL)) >= 0 &&
+           fabs(aril_item(aril_sum(y, ARIL_ALL)) - 1) < 1e-3;
+}
+
+bool caffe_model(const char *path, const caffe_predict_options *o, model_file *m)
+{
+    ARIL_SCOPE;
+    ARIL_INFERENCE;
+    *m = (model_file){ .path = strdup(path), .name = strdup("caffe") };
+    m->net = caffe_open(path, o->weights, 1, ARIL_CAFFE_TEST);
+    if (!m->net) return false;
+    aril_caffe_blob in = aril_caffe_input(m->net, 0);
+    if (aril_caffe_inputs(m->net) != 1 || !in.known || in.shape.ndim != 4 ||
+        aril_caffe_outputs(m->net) < 1) {
+        aril_fail(ARIL_ERR_ARG,
+                  "expected a net with one image as input, whose shape the file gives, as a "
+                  "deploy.prototxt does; %s has %d inputs and %d outputs",
+                  path, aril_caffe_inputs(m->net), aril_caffe_outputs(m->net));
+        return false;
+    }
+    if (!o->weights) fputs("aril predict: without --weights the net is random\n", stderr);
+    m->input = ARIL_SHAPE(in.shape.dim[1], in.shape.dim[2], in.shape.dim[3]);
+    m->scaled = aril_module_new_n("Scores", sizeof(bool), scores);
+    aril_module_add(m->scaled, "net", aril_module_keep(m->net));
+    aril_module_eval(m->scaled);
+    aril_tensor *y = aril_forward(m->scaled, aril_zeros(in.shape, ARIL_F32, aril_cpu()));
+    if (!aril_ok()) return false;
+    m->classes = aril_ndim(y) == 2 ? aril_size(y, 1) : 0;
+    if (m->classes < 1) {
+        aril_fail(ARIL_ERR_SHAPE, "the output '%s' of %s is no list of scores",
+                  aril_caffe_output(m->net, 0).name, path);
+        return false;
+    }
+    *(bool *)aril_module_data(m->scaled) = !are_probabilities(y);
+    return aril_ok() && (!o->labels || read_labels(o->labels, m));
+}
+
+/* The image at the size before the crop: --resize, or that of the input. */
+static aril_tensor *resized(const char *path, const caffe_predict_options *o, int64_t channels,
+                            int64_t height, int64_t width)
+{
+    aril_shape size = ARIL_SHAPE(height, width);
+    if (o->resize && (!shape_read(o->resize, &size) || size.ndim > 2)) {
+        aril_fail(ARIL_ERR_ARG, "--resize expects a size such as 256 or 240x320, got '%s'",
+                  o->resize);
+        return aril_zeros(ARIL_SHAPE(1), ARIL_F32, aril_cpu());
+    }
+    aril_tensor *x = aril_image_read(path, (aril_image_opts){ .channels = channels == 1 ? 1 : 3 });
+    aril_transform *t =
+        ARIL_TRANSFORMS(aril_transform_resize(size.dim[0], size.dim[size.ndim - 1],
+                                              (aril_resize_opts){ .no_antialias = true }),
+                        aril_transform_center_crop(height, width));
+    x = t ? aril_transform_image(t, x, NULL) : x;
+    aril_transform_free(t);
+    return x;
+}
+
+/* The mean: numbers of the channels [C,1,1], or an image of a .binaryproto, cropped. */
+static aril_tensor *mean_of(const char *text, int64_t channels, int64_t height, int64_t width)
+{
+    float value[MAX_CHANNELS] = { 0 };
+    if (ends_with(text, ".binaryproto")) {
+        aril_tensor *m = aril_caffe_blob_load(text);
+        if (aril_ndim(m) == 4) m = aril_squeeze(m, ARIL_AXES(0));
+        if (!aril_ok() || aril_ndim(m) != 3) return m;
+        int64_t top = (aril_size(m, 1) - height) / 2, left = (aril_size(m, 2) - width) / 2;
+        if (top < 0 || left < 0)
+            aril_fail(ARIL_ERR_SHAPE, "the mean in %s is smaller than the input", text);
+        else
+            m = aril_narrow(aril_narrow(m, 1, top, height), 2, left, width);
+        return m;
+    }
+    int n = 0;
+    for (const char *at = text; n < MAX_CHANNELS; at++) {
+        char *end;
+        value[n++] = strtof(at, &end);
+        if (end == at || (*end && *end != ',')) n = -1;
+        if (n < 0 || !*end) break;
+        at = end;
+    }
+    if (n == 1)
+        for (int64_t i = 1; i < channels && i < MAX_CHANNELS; i++) value[n++] = value[0];
+    if (n != channels)
+        aril_fail(ARIL_ERR_ARG,
+                  "--mean expects a number for each of the %lld channels, such as 104,117,123, or "
+                  "a .binaryproto, got '%s'",
+                  (long long)channels, text);
+    return aril_from(value, ARIL_SHAPE(channels <= MAX_CHANNELS ? channels : 1, 1, 1), ARIL_F32,
+                     aril_cpu());
+}
+
+aril_tensor *caffe_image(const model_file *m, const char *path, const caffe_predict_options *o)
+{
+    int64_t channels = m->input.dim[0], height = m->input.dim[1], width = m->input.dim[2];
+    aril_tensor *x = resized(path, o, channels, height, width);
+    if (!aril_ok()) return x;
+    x = aril_cast(x, ARIL_F32);
+    if (o->bgr && channels == 3) x = aril_flip(x, ARIL_AXES(0));
+    if (o->mean) x = aril_sub(x, mean_of(o->mean, channels, height, width));
+    if (o->scale != 1) x = aril_mul_scalar(x, o->scale);
+    return aril_unsqueeze(x, 0);
+}
+
+/* ---- convert ---- */
+
+static void export_onnx(aril_module *net, const char *to, aril_export_opts opts)
+{
+    ARIL_SCOPE;
+    enum { MOST_INPUTS = 16 };
+    aril_tensor *in[MOST_INPUTS];
+    int n = aril_caffe_inputs(net);
+    if (n > MOST_INPUTS) {
+        aril_fail(ARIL_ERR_UNSUPPORTED, "a net with %d inputs; at most %d", n, MOST_INPUTS);
+        return;
+    }
+    for (int i = 0; i < n && aril_ok(); i++) {
+        aril_caffe_blob b = aril_caffe_input(net, i);
+        if (!b.known)
+            aril_fail(ARIL_ERR_STATE,
+                      "the shape of the input '%s' is not known; convert a net with Input layers, "
+                      "such as deploy.prototxt",
+                      b.name);
+        in[i] = b.known ? aril_zeros(b.shape, ARIL_F32, aril_cpu()) : NULL;
+    }
+    if (aril_ok()) aril_module_export(net, (aril_list){ .n = n, .at = in }, to, opts);
+}
+
+int caffe_convert(const char *from, const char *to, const char *weights, aril_export_opts opts)
+{
+    bool text = ends_with(to, ".prototxt");
+    if (!ends_with(to, ".onnx") && !ends_with(to, ".safetensors") && !text &&
+        !ends_with(to, ".caffemodel") && !ends_with(to, ".h5")) {
+        fprintf(stderr,
+                "aril convert: expected a file .onnx, .safetensors, .caffemodel or .prototxt to "
+                "write, got '%s'\n",
+                to);
+        return EXIT_USAGE;
+    }
+    if (text || (ends_with(to, ".caffemodel") && !weights)) {
+        aril_caffe_upgrade(from, to, !text);
+        return aril_ok() ? EXIT_DONE : report("convert");
+    }
+    if (ends_with(from, ".caffemodel") && !weights) weights = from;
+    aril_module *net = caffe_open(from, weights, 0, ARIL_CAFFE_TEST);
+    if (net) aril_module_eval(net);
+    if (net && ends_with(to, ".onnx")) export_onnx(net, to, opts);
+    if (net && ends_with(to, ".safetensors")) aril_save(net, to);
+    if (net && !ends_with(to, ".onnx") && !ends_with(to, ".safetensors"))
+        aril_caffe_weights_save(net, to);
+    aril_module_release(net);
+    return aril_ok() ? EXIT_DONE : report("convert");
+}
+
+/* ---- draw ---- */
+
+static void put_quoted(FILE *to, const char *text)
+{
+    putc('"', to);
+    for (; *text; text++) {
+        if (*text == '"' || *text == '\\') putc('\\', to);
+        putc((unsigned char)*text < ' ' ? ' ' : *text, to);
+    }
+    putc('"', to);
+}
+
+static const char *color_of(const aril_caffe_layer *l)
+{
+    if (l->is_data || !l->module) return "#cde7c8";
+    if (strstr(l->type, "Convolution")) return "#f6c7b6";
+    if (strcmp(l->type, "Pooling") == 0) return "#f7dfa5";
+    if (strcmp(l->type, "InnerProduct") == 0) return "#d3c7ec";
+    return strstr(l->type, "Loss") ? "#f3b0b0" : "#c9ddf0";
+}
+
+/* "conv1\nConvolution" */
+static void put_layer(FILE *to, int i, const aril_caffe_layer *l)
+{
+    char text[512];
+    snprintf(text, sizeof text, "%s (%s)", l->name, l->type);
+    fprintf(to, "  layer%d [shape=box, style=filled, fillcolor=\"%s\", label=", i, color_of(l));
+    put_quoted(to, text);
+    fputs("];\n", to);
+}
+
+/* The edges into layer i: from the latest layer before it that has the blob as its top. */
+static void put_edges(FILE *to, const aril_module *net, int i, const aril_caffe_layer *l)
+{
+    for (int b = 0; b < l->n_bottoms; b++)
+        for (int k = i - 1; k >= 0; k--) {
+            aril_caffe_layer from = aril_caffe_layer_at(net, k);
+            bool found = false;
+            for (int t = 0; t < from.n_tops && !found; t++)
+                found = strcmp(from.tops[t], l->bottoms[b]) == 0;
+            if (!found) continue;
+            fprintf(to, "  layer%d -> layer%d [label=", k, i);
+            put_quoted(to, l->bottoms[b]);
+            fputs("];\n", to);
+            break;
+        }
+}
+
+static bool write_dot(const aril_module *net, const char *path)
+{
+    FILE *to = fopen(path, "w");
+    if (!to) {
+        aril_fail(ARIL_ERR_IO, "cannot write %s", path);
+        return false;
+    }
+    fputs("digraph ", to);
+    put_quoted(to, aril_caffe_name(net));
+    fputs(" {\n  rankdir=TB;\n", to);
+    for (int i = 0; i < aril_caffe_layers(net); i++) {
+        aril_caffe_layer l = aril_caffe_layer_at(net, i);
+        put_layer(to, i, &l);
+        put_edges(to, net, i, &l);
+    }
+    fputs("}\n", to);
+    if (fclose(to) != 0) aril_fail(ARIL_ERR_IO, "cannot write %s", path);
+    return aril_ok();
+}
+
+/* Graphviz makes an image of the file. */
+static void run_dot(const char *from, const char *to)
+{
+    char kind[16];
+    const char *dot = strrchr(to, '.');
+    snprintf(kind, sizeof kind, "-T%s", dot ? dot + 1 : "svg");
+    char *argv[] = { strdup("dot"), kind, strdup("-o"), strdup(to), strdup(from), NULL };
+    pid_t pid;
+    int state = 1;
+    if (posix_spawnp(&pid, "dot", NULL, NULL, argv, environ) != 0)
+        aril_fail(ARIL_ERR_UNSUPPORTED,
+                  "%s needs Graphviz, whose program 'dot' was not found; write a .dot file", to);
+    else if (waitpid(pid, &state, 0) < 0 || state != 0)
+        aril_fail(ARIL_ERR_IO, "Graphviz could not write %s", to);
+    free(argv[0]);
+    free(argv[2]);
+    free(argv[3]);
+    free(argv[4]);
+}
+
+int caffe_draw(const char *path, const char *to)
+{
+    aril_module *net = aril_caffe_net(path, opts_of(NULL, ARIL_CAFFE_TRAIN));
+    if (!net) return report("draw");
+    if (ends_with(to, ".dot")) {
+        write_dot(net, to);
+    } else {
+        char dot[4096];
+        snprintf(dot, sizeof dot, "%s.dot", to);
+        if (write_dot(net, dot)) run_dot(dot, to);
+        remove(dot);
+    }
+    aril_module_release(net);
+    return aril_ok() ? EXIT_DONE : report("draw");
+}

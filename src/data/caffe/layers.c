@@ -1,0 +1,81 @@
+/* Opens data layers by their type. */
+#include "aril/scope.h"
+#include "core/error.h"
+#include "data/caffe/source.h"
+#include "data/dataset.h"
+
+#include <string.h>
+
+static const struct {
+    const char *type;
+    aril__caffe_open_fn *open;
+} layers[] = {
+    { "Data", aril__caffe_open_data },
+    { "ImageData", aril__caffe_open_images },
+    { "HDF5Data", aril__caffe_open_hdf5 },
+};
+enum { LAYERS = sizeof layers / sizeof *layers };
+
+bool aril__caffe_source_has(const char *type)
+{
+    for (int i = 0; i < LAYERS; i++)
+        if (strcmp(layers[i].type, type) == 0) return true;
+    return false;
+}
+
+aril_tensor *aril__caffe_source_top(const aril_batch *b, int k)
+{
+    if (k < 2) return k == 0 ? b->x : b->y;
+    return k < 2 + ARIL_SAMPLE_EXTRA ? b->extra[k - 2] : b->extra_y[k - 2 - ARIL_SAMPLE_EXTRA];
+}
+
+void aril__caffe_source_set(aril_sample *s, int k, aril_tensor *t)
+{
+    if (k < 2)
+        *(k == 0 ? &s->x : &s->y) = t;
+    else if (k < 2 + ARIL_SAMPLE_EXTRA)
+        s->extra[k - 2] = t;
+    else
+        s->extra_y[k - 2 - ARIL_SAMPLE_EXTRA] = t;
+}
+
+static aril_status open_source(const aril__message *layer, const aril__caffe_source_opts *opts,
+                               aril__caffe_source *s)
+{
+    const char *type = aril__message_text(layer, "type"), *name = aril__message_text(layer, "name");
+    if (aril__message_count(layer, "top") > ARIL__CAFFE_TOPS)
+        return aril__fail(ARIL_ERR_UNSUPPORTED, "layer '%s' (%s): at most %d tops, got %zu", name,
+                          type, ARIL__CAFFE_TOPS, aril__message_count(layer, "top"));
+    for (int i = 0; i < LAYERS; i++)
+        if (strcmp(layers[i].type, type) == 0) return layers[i].open(layer, opts, s);
+    return aril__fail(ARIL_ERR_UNSUPPORTED,
+                      "layer '%s' (%s): its data are not read from files; give them to the net as "
+                      "inputs",
+                      name, type);
+}
+
+aril_loader *aril__caffe_source_open(const aril__message *layer, aril__caffe_source_opts opts)
+{
+    aril__caffe_source s = { 0 };
+    aril_status status = open_source(layer, &opts, &s);
+    aril_sampler *order = status == ARIL_OK ? aril__caffe_order(&s) : NULL;
+    if (!order) {
+        aril_dataset_release(s.dataset);
+        return NULL;
+    }
+    return aril_loader_new(s.dataset, (aril_loader_opts){ .batch = s.batch,
+                                                          .sampler = order,
+                                                          .seed = opts.seed,
+                                                          .workers = opts.workers,
+                                                          .device = opts.device });
+}
+
+aril_status aril__caffe_source_next(aril_loader *l, aril_batch *b)
+{
+    /* The first call may only end an epoch. */
+    for (int i = 0; i < 2; i++) {
+        if (aril_loader_next(l, b)) return ARIL_OK;
+        if (!aril_ok()) return aril__latest_status();
+    }
+    return aril__fail(ARIL_ERR_STATE, "a data layer has no samples");
+}

@@ -1,0 +1,201 @@
+#include "data/caffe/transform.h"
+
+#include "aril/caffe.h"
+#include "aril/create.h"
+#include "aril/dtype.h"
+#include "aril/scope.h"
+#include "aril/view.h"
+#include "core/error.h"
+#include "core/memory.h"
+#include "core/tensor.h"
+#include "data/transform.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+char *aril__caffe_source_path(const char *root, const char *path)
+{
+    struct stat st;
+    bool plain = !root || !*root || *path == '/' || stat(path, &st) == 0;
+    size_t size = strlen(path) + (plain ? 0 : strlen(root) + 1) + 1;
+    char *text = aril__malloc(size);
+    if (!text) {
+        aril__fail(ARIL_ERR_MEMORY, "out of memory for the path '%s'", path);
+        return NULL;
+    }
+    if (plain) return memcpy(text, path, size);
+    for (const char *from = path; from; from = strchr(from, '/')) {
+        while (*from == '/') from++;
+        snprintf(text, size, "%s/%s", root, from);
+        if (!*from || stat(text, &st) == 0) break;
+    }
+    if (stat(text, &st) != 0) snprintf(text, size, "%s/%s", root, path);
+    return text;
+}
+
+/* The mean of a file as [C,H,W]. */
+static aril_status read_mean(const char *root, const char *file, aril__caffe_transform *t)
+{
+    ARIL_SCOPE;
+    char *path = aril__caffe_source_path(root, file);
+    if (!path) return ARIL_ERR_MEMORY;
+    aril_tensor *mean = aril_caffe_blob_load(path);
+    aril_status status = aril_tensor_status(mean);
+    if (status == ARIL_OK && aril_ndim(mean) == 4 && aril_size(mean, 0) == 1)
+        mean = aril_squeeze(mean, ARIL_AXES(0));
+    if (status == ARIL_OK && aril_ndim(mean) != 3)
+        status = aril__fail(ARIL_ERR_FORMAT,
+                            "layer '%s': the mean in %s has %d dimensions; expected channels, "
+                            "height and width",
+                            t->layer, path, aril_ndim(mean));
+    free(path);
+    if (status != ARIL_OK) return status;
+    mean = aril_contiguous(aril_cast(mean, ARIL_F32));
+    status = aril_tensor_status(mean);
+    if (status == ARIL_OK) t->mean = aril_keep(mean);
+    return status;
+}
+
+aril_status aril__caffe_transform_read(const aril__message *layer, bool train, const char *root,
+                                       aril__caffe_transform *t)
+{
+    const aril__message *p = aril__message_sub(layer, "transform_param");
+    *t = (aril__caffe_transform){
+        .layer = aril__message_text(layer, "name"),
+        .train = train,
+        .mirror = aril__message_int(p, "mirror") != 0,
+        .color = aril__message_int(p, "force_color") != 0,
+        .gray = aril__message_int(p, "force_gray") != 0,
+        .scale = (float)aril__message_number(p, "scale"),
+        .crop = aril__message_int(p, "crop_size"),
+    };
+    size_t n = aril__message_count(p, "mean_value");
+    if (t->color && t->gray)
+        return aril__fail(ARIL_ERR_ARG,
+                          "layer '%s': transform_param has both force_color and force_gray; keep "
+                          "one",
+                          t->layer);
+    if (n > 0 && aril__message_has(p, "mean_file"))
+        return aril__fail(ARIL_ERR_ARG,
+                          "layer '%s': transform_param has both mean_file and mean_value; keep one",
+                          t->layer);
+    if (n > ARIL__CAFFE_MEAN_VALUES)
+        return aril__fail(ARIL_ERR_UNSUPPORTED, "layer '%s': at most %d mean values, got %zu",
+                          t->layer, ARIL__CAFFE_MEAN_VALUES, n);
+    t->n_values = (int)n;
+    for (size_t i = 0; i < n; i++) t->value[i] = (float)aril__message_number_at(p, "mean_value", i);
+    return aril__message_has(p, "mean_file")
+               ? read_mean(root, aril__message_text(p, "mean_file"), t)
+               : ARIL_OK;
+}
+
+void aril__caffe_transform_free(aril__caffe_transform *t)
+{
+    aril_release(t->mean);
+    t->mean = NULL;
+}
+
+bool aril__caffe_transform_is_random(const aril__caffe_transform *t)
+{
+    return t->mirror || (t->train && t->crop);
+}
+
+aril__caffe_image aril__caffe_image_of(const aril_tensor *x, bool bgr)
+{
+    bool f32 = x->dtype == ARIL_F32;
+    aril__caffe_image v = { .data = aril__ptr(x),
+                            .f32 = f32,
+                            .channels = x->dim[0],
+                            .height = x->dim[1],
+                            .width = x->dim[2],
+                            .plane = x->stride[0],
+                            .row = x->stride[1],
+                            .pixel = x->stride[2] };
+    if (bgr && v.channels >= 3) { /* without alpha */
+        v.channels = 3;
+        v.data = (const char *)v.data + 2 * v.plane * (f32 ? 4 : 1);
+        v.plane = -v.plane;
+    }
+    return v;
+}
+
+void aril__caffe_transform_size(const aril__caffe_transform *t, const aril__caffe_image *from,
+                                int64_t *height, int64_t *width)
+{
+    *height = t->crop ? t->crop : from->height;
+    *width = t->crop ? t->crop : from->width;
+}
+
+static aril_status check(const aril__caffe_transform *t, const char *name,
+                         const aril__caffe_image *v)
+{
+    if (t->crop > v->height || t->crop > v->width)
+        return aril__fail(ARIL_ERR_SHAPE,
+                          "layer '%s': crop_size %lld is larger than the image %s of %lld x %lld",
+                          t->layer, (long long)t->crop, name, (long long)v->width,
+                          (long long)v->height);
+    if (t->n_values > 1 && t->n_values != v->channels)
+        return aril__fail(ARIL_ERR_SHAPE,
+                          "layer '%s': %d values of mean_value for the %lld channels of %s; give "
+                          "one, or one for each channel",
+                          t->layer, t->n_values, (long long)v->channels, name);
+    const aril_tensor *m = t->mean;
+    if (m && (m->dim[0] != v->channels || m->dim[1] != v->height || m->dim[2] != v->width))
+        return aril__fail(ARIL_ERR_SHAPE,
+                          "layer '%s': the mean has the shape [%lld,%lld,%lld], the image %s "
+                          "[%lld,%lld,%lld]",
+                          t->layer, (long long)m->dim[0], (long long)m->dim[1],
+                          (long long)m->dim[2], name, (long long)v->channels, (long long)v->height,
+                          (long long)v->width);
+    return ARIL_OK;
+}
+
+/* One row of n pixels: (value - mean) * scale, from the right with `mirror`. mean: of each pixel,
+ * or NULL; then `value` is subtracted. */
+#define ROW(T, NAME)                                                                          \
+    static void NAME(const T *in, int64_t pixel, const float *mean, float value, float scale, \
+                     bool mirror, int64_t n, float *out)                                      \
+    {                                                                                         \
+        if (!mean && pixel == 1 && !mirror) {                                                 \
+            for (int64_t x = 0; x < n; x++) out[x] = ((float)in[x] - value) * scale;          \
+            return;                                                                           \
+        }                                                                                     \
+        for (int64_t x = 0; x < n; x++)                                                       \
+            out[mirror ? n - 1 - x : x] =                                                     \
+                ((float)in[x * pixel] - (mean ? mean[x] : value)) * scale;                    \
+    }
+ROW(unsigned char, row_u8)
+ROW(float, row_f32)
+
+aril_status aril__caffe_transform_apply(const aril__caffe_transform *t, const char *name,
+                                        const aril__caffe_image *v, aril_generator *g, float *to)
+{
+    aril_status status = check(t, name, v);
+    if (status != ARIL_OK) return status;
+    int64_t height, width, top = 0, left = 0;
+    aril__caffe_transform_size(t, v, &height, &width);
+    bool mirror = t->mirror && aril__draw_below(g, 2) == 1;
+    if (t->crop && t->train) {
+        top = aril__draw_below(g, v->height - height + 1);
+        left = aril__draw_below(g, v->width - width + 1);
+    } else if (t->crop) {
+        top = (v->height - height) / 2;
+        left = (v->width - width) / 2;
+    }
+    const float *mean = t->mean ? aril__ptr(t->mean) : NULL;
+    for (int64_t c = 0; c < v->channels; c++) {
+        float value = t->n_values ? t->value[t->n_values > 1 ? c : 0] : 0;
+        for (int64_t y = 0; y < height; y++, to += width) {
+            int64_t at = c * v->plane + (top + y) * v->row + left * v->pixel;
+            const float *m = mean ? mean + (c * v->height + top + y) * v->width + left : NULL;
+            if (v->f32)
+                row_f32((const float *)v->data + at, v->pixel, m, value, t->scale, mirror, width,
+                        to);
+            else
+                row_u8((const unsigned char *)v->data + at, v->pixel, m, value, t->scale, mirror,
+                       width, to);
+        }
+    }
+    return ARIL_OK;
+}

@@ -1,0 +1,354 @@
+/* Snapshots: PREFIX_iter_N.caffemodel, PREFIX_iter_N.solverstate, which Caffe reads too, and
+ * PREFIX_iter_N.solverstate.aril, a safetensors file:
+ *     iter, digest       of the solverstate that it belongs to (XXH64)
+ *     rng                seed and calls of the random number generator
+ *     train, test        positions in the data: seed, epoch and batch of each data layer
+ *     losses, n_losses   those that are averaged */
+#include "aril/create.h"
+#include "aril/formats.h"
+#include "aril/rng.h"
+#include "aril/scope.h"
+#include "aril/view.h"
+#include "core/error.h"
+#include "core/memory.h"
+#include "core/tensor.h"
+#include "formats/array.h"
+#include "formats/atomic_file.h"
+#include "formats/bytes.h"
+#include "optim/optim.h"
+#include "train/caffe/solver.h"
+#include "train/digest.h"
+
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+/* How many tensors each blob has in the history: those of all blobs come first, then the second
+ * ones. */
+static int slots_of(const aril_caffe_solver *s)
+{
+    return strcmp(s->settings.type, "Adam") == 0 || strcmp(s->settings.type, "AdaDelta") == 0 ? 2
+                                                                                              : 1;
+}
+
+/* The state of a blob; NULL: it has none, as it is not updated, or as there is no momentum. */
+static aril_tensor *slot_of(const aril_caffe_solver *s, int blob, int slot)
+{
+    return s->index[blob] < 0 ? NULL : s->optim->params[s->index[blob]].slot[slot];
+}
+
+static aril_status slots_ready(aril_caffe_solver *s)
+{
+    aril_status status = ARIL_OK;
+    for (int i = 0; s->optim && i < s->optim->n_params && status == ARIL_OK; i++)
+        status = aril__slots_ready(s->optim, &s->optim->params[i]);
+    return status;
+}
+
+static uint64_t digest_of(const void *data, size_t size)
+{
+    aril__digest d;
+    aril__digest_start(&d);
+    aril__digest_add(&d, data, size);
+    return aril__digest_end(&d);
+}
+
+/* ---- writing ---- */
+
+static aril_status add_history(aril__message *m, aril_tensor *like, aril_tensor *value)
+{
+    ARIL_SCOPE;
+    ARIL_NO_GRAD;
+    aril_tensor *t = value ? value : aril_zeros(aril_shape_of(like), ARIL_F32, aril_cpu());
+    t = aril_cast(t, ARIL_F32);
+    const float *data = aril_data(t);
+    if (aril_tensor_status(t) != ARIL_OK || (!data && aril_numel(t) > 0))
+        return aril__latest_status();
+    aril__message *blob = aril__message_add_sub(m, "history");
+    aril_shape shape = aril_shape_of(like);
+    aril__message_set_ints(aril__message_set_sub(blob, "shape"), "dim", shape.dim,
+                           (size_t)shape.ndim);
+    aril__message_set_floats(blob, "data", data, (size_t)aril_numel(t));
+    return ARIL_OK;
+}
+
+static aril_status write_state(aril_caffe_solver *s, const char *weights, aril__bytes *to)
+{
+    aril__message *m = aril__message_new(&aril__caffe_SolverState);
+    if (!m) return aril__latest_status();
+    aril_status status = slots_ready(s);
+    for (int k = 0; k < slots_of(s); k++)
+        for (int i = 0; i < s->n_params && status == ARIL_OK; i++)
+            status = add_history(m, aril_caffe_param_at(s->train.net, i).tensor, slot_of(s, i, k));
+    aril__message_set_int(m, "iter", s->iter);
+    aril__message_set_text(m, "learned_net", weights);
+    aril__message_set_int(m, "current_step", aril__caffe_current_step(&s->settings, s->iter));
+    if (status == ARIL_OK) status = aril__message_write(m, to);
+    aril__message_free(m);
+    return status;
+}
+
+static aril_status write_extension(const aril_caffe_solver *s, const char *path, uint64_t digest)
+{
+    ARIL_SCOPE;
+    aril__states all = { 0 };
+    aril_rng_state rng = aril_generator_state(aril_default_generator());
+    int n_train = 3 * aril__caffe_feed_loaders(s->train.feed), n_test;
+    int64_t *train = aril__malloc(((size_t)n_train + 1) * sizeof *train);
+    int64_t *test = aril__caffe_test_positions(s, &n_test);
+    aril_status status = train && test ? ARIL_OK : aril__latest_status();
+    if (!train) status = aril__fail(ARIL_ERR_MEMORY, "solver: out of memory");
+    if (status == ARIL_OK) {
+        aril__caffe_feed_tell(s->train.feed, train);
+        status = aril__states_set_ints(&all, "iter", 1, &s->iter);
+    }
+    int64_t d = (int64_t)digest, numbers[2] = { (int64_t)rng.seed, (int64_t)rng.calls };
+    if (status == ARIL_OK) status = aril__states_set_ints(&all, "digest", 1, &d);
+    if (status == ARIL_OK) status = aril__states_set_ints(&all, "rng", 2, numbers);
+    if (status == ARIL_OK) status = aril__states_set_ints(&all, "train", n_train, train);
+    if (status == ARIL_OK)
+        status =
+            aril__states_set_ints(&all, "test", n_test, s->before_test ? s->before_test : test);
+    if (status == ARIL_OK) status = aril__states_set_ints(&all, "n_losses", 1, &s->n_losses);
+    if (status == ARIL_OK)
+        status = aril__states_set_reals(&all, "losses", (int)s->settings.average_loss, s->loss);
+    if (status == ARIL_OK) status = aril_safetensors_save(path, aril__states_view(&all), NULL);
+    aril__states_clear(&all);
+    free(train);
+    free(test);
+    return status;
+}
+
+aril_status aril_caffe_solver_snapshot(aril_caffe_solver *s, char *path, size_t size)
+{
+    char weights[PATH_MAX], state[PATH_MAX], extension[PATH_MAX + 8];
+    if (!s) return aril__fail(ARIL_ERR_ARG, "caffe_solver_snapshot: the solver is NULL");
+    const char *end = s->settings.hdf5 ? ".h5" : "";
+    if (snprintf(weights, sizeof weights, "%s_iter_%lld.caffemodel%s", s->prefix,
+                 (long long)s->iter, end) >= PATH_MAX ||
+        snprintf(state, sizeof state, "%s_iter_%lld.solverstate", s->prefix, (long long)s->iter) >=
+            PATH_MAX)
+        return aril__fail(ARIL_ERR_ARG, "solver: the path of snapshot_prefix is too long");
+    snprintf(extension, sizeof extension, "%s.aril", state);
+    aril_status status = aril__folder_create_for("snapshot", weights);
+    if (status == ARIL_OK) {
+        aril__caffe_log(s, "Snapshotting to %s", weights);
+        status = aril_caffe_weights_save(s->train.net, weights);
+    }
+    aril__bytes b = { 0 };
+    if (status == ARIL_OK) status = write_state(s, weights, &b);
+    /* The solverstate is written last: where it is, the other files are complete. */
+    if (status == ARIL_OK) status = write_extension(s, extension, digest_of(b.at, b.n));
+    if (status == ARIL_OK) {
+        aril__caffe_log(s, "Snapshotting solver state to %s", state);
+        status = aril__file_replace(state, b.at, b.n);
+    }
+    aril__bytes_free(&b);
+    if (status == ARIL_OK && path) snprintf(path, size, "%s", state);
+    return status;
+}
+
+/* ---- restoring ---- */
+
+/* The values of a blob of the history as floats; freed by the caller. */
+static aril_status history_values(const char *path, const aril__message *blob, int i, int64_t want,
+                                  float **to)
+{
+    aril__proto_array f = aril__message_array(blob, "data"),
+                      d = aril__message_array(blob, "double_data");
+    size_t n = f.n ? f.n : d.n;
+    if (n != (size_t)want)
+        return aril__fail(ARIL_ERR_FORMAT,
+                          "%s: blob %d of its history has %zu values, the net's %lld; it is of "
+                          "another net",
+                          path, i, n, (long long)want);
+    *to = aril__malloc(4 * n + 1);
+    double *wide = f.n ? NULL : aril__malloc(8 * n + 1);
+    if (!*to || (!f.n && !wide)) {
+        free(wide);
+        return aril__fail(ARIL_ERR_MEMORY, "out of memory reading %s", path);
+    }
+    if (f.n) {
+        memcpy(*to, f.at, 4 * n);
+        aril__to_host_order(*to, 4, (int64_t)n, false);
+    } else if (n > 0) {
+        memcpy(wide, d.at, 8 * n);
+        aril__to_host_order(wide, 8, (int64_t)n, false);
+        for (size_t k = 0; k < n; k++) (*to)[k] = (float)wide[k];
+    }
+    free(wide);
+    return ARIL_OK;
+}
+
+/* Reads blob i of the history: checks it, and with `write` stores it. */
+static aril_status restore_blob(aril_caffe_solver *s, const char *path, const aril__message *m,
+                                int i, bool write)
+{
+    ARIL_SCOPE;
+    ARIL_NO_GRAD;
+    int blob = i % s->n_params, slot = i / s->n_params;
+    aril_tensor *like = aril_caffe_param_at(s->train.net, blob).tensor;
+    aril_tensor *to = slot_of(s, blob, slot);
+    float *values = NULL;
+    aril_status status = history_values(path, aril__message_sub_at(m, "history", (size_t)i), i,
+                                        aril_numel(like), &values);
+    if (status == ARIL_OK && write && to) {
+        aril_tensor *t = aril_from(values, aril_shape_of(to), ARIL_F32, aril_cpu());
+        status = aril_tensor_status(aril_copy_(to, aril_to(t, aril_device_of(to))));
+    }
+    free(values);
+    return status;
+}
+
+static aril_status restore_history(aril_caffe_solver *s, const char *path, const aril__message *m)
+{
+    size_t n = aril__message_count(m, "history"), want = (size_t)(slots_of(s) * s->n_params);
+    if (n != want)
+        return aril__fail(ARIL_ERR_FORMAT,
+                          "%s: its history has %zu blobs, but %s of this net has %zu; it is of "
+                          "another net or solver type",
+                          path, n, s->settings.type, want);
+    aril_status status = slots_ready(s);
+    for (int write = 0; write < 2; write++)
+        for (int i = 0; i < (int)n && status == ARIL_OK; i++)
+            status = restore_blob(s, path, m, i, write);
+    return status;
+}
+
+/* Loads the weights from a file beside the solverstate; 1: there is none of that name. */
+static int weights_beside(aril_caffe_solver *s, const char *path, const char *name, int length,
+                          const char *end)
+{
+    char beside[PATH_MAX];
+    struct stat st;
+    const char *slash = strrchr(path, '/');
+    int n = snprintf(beside, sizeof beside, "%.*s%.*s%s", slash ? (int)(slash - path) + 1 : 0, path,
+                     length, name, end);
+    if (n >= (int)sizeof beside || stat(beside, &st) != 0) return 1;
+    return aril_caffe_weights_load(s->train.net, beside);
+}
+
+/* The weights of a snapshot: beside the solverstate, where they were written, or beside it under
+ * the name of the solverstate. */
+static aril_status restore_weights(aril_caffe_solver *s, const char *path, const aril__message *m)
+{
+    struct stat st;
+    const char *net = aril__message_text(m, "learned_net"), *name = strrchr(net, '/');
+    const char *own = strrchr(path, '/'), *dot = strstr(path, ".solverstate");
+    name = name ? name + 1 : net;
+    own = own ? own + 1 : path;
+    if (s->opts.weights || !aril__message_has(m, "learned_net")) return ARIL_OK;
+    int status = weights_beside(s, path, name, (int)strlen(name), "");
+    if (status == 1 && stat(net, &st) == 0) return aril_caffe_weights_load(s->train.net, net);
+    if (status == 1 && dot && dot > own)
+        status = weights_beside(s, path, own, (int)(dot - own), ".caffemodel");
+    if (status != 1) return status;
+    return aril__fail(ARIL_ERR_IO,
+                      "%s: its weights are neither in %s nor beside it; give them as weights", path,
+                      net);
+}
+
+typedef struct extension {
+    int64_t iter, digest, rng[2], n_losses;
+    int64_t *train, *test;
+    double *losses;
+} extension;
+
+static bool read_extension(const aril_caffe_solver *s, const aril__states *all, int n_train,
+                           int n_test, extension *e)
+{
+    return aril__states_ints(all, "iter", 1, &e->iter) &&
+           aril__states_ints(all, "digest", 1, &e->digest) &&
+           aril__states_ints(all, "rng", 2, e->rng) &&
+           aril__states_ints(all, "n_losses", 1, &e->n_losses) && e->n_losses >= 0 &&
+           aril__states_ints(all, "train", n_train, e->train) &&
+           aril__states_ints(all, "test", n_test, e->test) &&
+           aril__states_reals(all, "losses", (int)s->settings.average_loss, e->losses);
+}
+
+static aril_status apply_extension(aril_caffe_solver *s, const extension *e)
+{
+    aril_status status = aril__caffe_feed_seek(s->train.feed, e->train);
+    const int64_t *at = e->test;
+    for (int i = 0; i < s->n_tests && status == ARIL_OK; i++) {
+        status = aril__caffe_feed_seek(s->test[i].feed, at);
+        at += 3 * aril__caffe_feed_loaders(s->test[i].feed);
+    }
+    if (status != ARIL_OK) return status;
+    aril_generator_set_state(aril_default_generator(),
+                             (aril_rng_state){ (uint64_t)e->rng[0], (uint64_t)e->rng[1] });
+    s->n_losses = e->n_losses;
+    memcpy(s->loss, e->losses, (size_t)s->settings.average_loss * sizeof *s->loss);
+    return ARIL_OK;
+}
+
+/* Restores what the solverstate does not have, if it is there for it. */
+static aril_status restore_extension(aril_caffe_solver *s, const char *path, uint64_t digest)
+{
+    ARIL_SCOPE;
+    char name[PATH_MAX];
+    struct stat st;
+    int n_test, n_train = 3 * aril__caffe_feed_loaders(s->train.feed);
+    if (snprintf(name, sizeof name, "%s.aril", path) >= PATH_MAX || stat(name, &st) != 0) {
+        aril__caffe_log(s, "note: there is no %s, so the data start over", name);
+        return ARIL_OK;
+    }
+    aril_safetensors *f = aril_safetensors_open(name);
+    const aril_named *list = f ? aril_safetensors_all(f) : NULL;
+    extension e = { .train = aril__calloc(((size_t)n_train + 1) * sizeof *e.train),
+                    .test = aril__caffe_test_positions(s, &n_test),
+                    .losses = aril__calloc((size_t)s->settings.average_loss * sizeof *e.losses) };
+    aril__states all = { 0 };
+    aril_status status = list ? ARIL_OK : aril__latest_status();
+    if (status == ARIL_OK && (!e.train || !e.test || !e.losses))
+        status = aril__fail(ARIL_ERR_MEMORY, "out of memory reading %s", name);
+    for (int i = 0; status == ARIL_OK && i < list->n; i++)
+        status = aril__states_set(&all, list->name[i], list->at[i]);
+    if (status != ARIL_OK) {
+        ;
+    } else if (!read_extension(s, &all, n_train, n_test, &e)) {
+        status = aril__fail(ARIL_ERR_FORMAT,
+                            "%s does not fit this solver: its nets have other data layers, or "
+                            "average_loss differs; remove it to let the data start over",
+                            name);
+    } else if (e.iter != s->iter || (uint64_t)e.digest != digest) {
+        aril__caffe_log(s, "note: %s belongs to another snapshot, so the data start over", name);
+    } else {
+        status = apply_extension(s, &e);
+    }
+    aril__states_clear(&all);
+    aril_safetensors_close(f);
+    free(e.train);
+    free(e.test);
+    free(e.losses);
+    return status;
+}
+
+aril_status aril_caffe_solver_restore(aril_caffe_solver *s, const char *path)
+{
+    if (!s || !path)
+        return aril__fail(ARIL_ERR_ARG, "caffe_solver_restore: the %s is NULL",
+                          s ? "path" : "solver");
+    aril__bytes b = { 0 };
+    aril_status status = aril__read_file("solverstate", path, 0, &b);
+    if (status != ARIL_OK) return status;
+    aril__caffe_log(s, "Resuming from %s", path);
+    aril__message *m = aril__message_read(&aril__caffe_SolverState, b.at, b.n,
+                                          (aril__message_opts){ .name = path });
+    int64_t iter = m ? aril__message_int(m, "iter") : 0;
+    status = m ? ARIL_OK : aril__latest_status();
+    if (status == ARIL_OK && iter < 0)
+        status = aril__fail(ARIL_ERR_FORMAT, "%s is at iteration %lld, which there is not", path,
+                            (long long)iter);
+    if (status == ARIL_OK) status = restore_history(s, path, m);
+    if (status == ARIL_OK) status = restore_weights(s, path, m);
+    if (status == ARIL_OK) {
+        s->iter = iter;
+        if (s->optim) aril__number_set(s->optim->step, (double)iter);
+        status = restore_extension(s, path, digest_of(b.at, b.n));
+    }
+    aril__message_free(m);
+    aril__bytes_free(&b);
+    return status;
+}

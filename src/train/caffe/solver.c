@@ -1,0 +1,592 @@
+/* Opens solvers, and runs the loop of training. */
+#include "aril/create.h"
+#include "aril/device.h"
+#include "aril/rng.h"
+#include "aril/scope.h"
+#include "core/clock.h"
+#include "core/error.h"
+#include "core/memory.h"
+#include "core/tensor.h"
+#include "formats/caffe/net.h"
+#include "data/caffe/transform.h"
+#include "models/caffe/net.h"
+#include "train/caffe/solver.h"
+
+#include <limits.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+void aril__caffe_log(const aril_caffe_solver *s, const char *format, ...)
+{
+    if (!s->opts.log) return;
+    va_list args;
+    va_start(args, format);
+    vfprintf(s->opts.log, format, args);
+    va_end(args);
+    putc('\n', s->opts.log);
+    fflush(s->opts.log);
+}
+
+static aril_status no_memory(void)
+{
+    return aril__fail(ARIL_ERR_MEMORY, "solver: out of memory");
+}
+
+/* ---- nets ---- */
+
+/* Where one net of the solver comes from: a message within it, or a file. */
+typedef struct net_source {
+    const aril__message *message, *state; /* state: train_state or test_state; NULL: none */
+    const char *path;
+} net_source;
+
+/* Level and stages of a NetState; `stages` has room for them. */
+static void put_state(const aril__message *state, const char **stages, aril_caffe_opts *opts)
+{
+    if (!state) return;
+    opts->level = (int)aril__message_int(state, "level");
+    opts->n_stages = (int)aril__message_count(state, "stage");
+    for (int i = 0; i < opts->n_stages; i++)
+        stages[i] = aril__message_text_at(state, "stage", (size_t)i);
+    opts->stages = stages;
+}
+
+static char *path_of(const aril_caffe_solver *s, const char *path)
+{
+    return aril__caffe_source_path(s->root, path);
+}
+
+static aril_module *open_net(aril_caffe_solver *s, const net_source *from, bool train)
+{
+    size_t n = from->state ? aril__message_count(from->state, "stage") : 0;
+    const char **stages = aril__malloc((n + 1) * sizeof *stages);
+    char *path = from->message || !stages ? NULL : path_of(s, from->path);
+    aril_module *net = NULL;
+    if (!stages || (!from->message && !path)) {
+        no_memory();
+    } else {
+        aril_caffe_opts opts = { .phase = train ? ARIL_CAFFE_TRAIN : ARIL_CAFFE_TEST,
+                                 .root = s->root };
+        put_state(from->state, stages, &opts);
+        aril__message *file = from->message ? NULL : aril__caffe_net_load(path);
+        const char *name = from->message ? "the solver's net" : path;
+        const aril__message *message = from->message ? from->message : file;
+        if (message) net = aril__caffe_net_from(message, name, opts);
+        aril__message_free(file);
+    }
+    free(stages);
+    free(path);
+    return net;
+}
+
+/* The batch size is known after the first batch: parameters are created from it. */
+static aril_status build(aril__caffe_part *p)
+{
+    ARIL_SCOPE;
+    aril_tensor *in[ARIL__CAFFE_OUTPUTS] = { NULL };
+    int n = 3 * aril__caffe_feed_loaders(p->feed);
+    int64_t *start = aril__malloc(((size_t)n + 1) * sizeof *start);
+    if (!start) return no_memory();
+    aril__caffe_feed_tell(p->feed, start);
+    aril_status status = aril_caffe_feed_next(p->feed, in);
+    if (status == ARIL_OK && !aril_module_built(p->net))
+        status = aril_module_build_n(p->net, (aril_list){ .n = p->n_in, .at = in });
+    if (status == ARIL_OK) status = aril__caffe_feed_seek(p->feed, start);
+    free(start);
+    return status;
+}
+
+static aril_status open_part(aril_caffe_solver *s, aril__caffe_part *p, const net_source *from,
+                             bool train)
+{
+    p->solver = s;
+    p->net = open_net(s, from, train);
+    if (!p->net) return aril__latest_status();
+    p->n_in = aril_caffe_inputs(p->net);
+    p->n_out = aril_caffe_outputs(p->net);
+    if (p->n_in > ARIL__CAFFE_OUTPUTS || p->n_out >= ARIL__CAFFE_OUTPUTS)
+        return aril__fail(ARIL_ERR_UNSUPPORTED,
+                          "solver: a net with %d inputs and %d outputs; at most %d are supported",
+                          p->n_in, p->n_out, ARIL__CAFFE_OUTPUTS - 1);
+    aril_status status = aril_module_to(p->net, s->device);
+    if (status != ARIL_OK) return status;
+    aril_caffe_feed_opts feed = { .root = s->root,
+                                  .seed = (s->settings.seed < 0 ? 0 : (uint64_t)s->settings.seed),
+                                  .workers = s->opts.workers == 0  ? 1
+                                             : s->opts.workers < 0 ? 0
+                                                                   : s->opts.workers,
+                                  .train = train,
+                                  .device = s->device };
+    p->feed = aril_caffe_feed_new(p->net, feed);
+    return p->feed ? build(p) : aril__latest_status();
+}
+
+/* ---- which nets a solver has ---- */
+
+static int n_set(const aril__message *m, const char *const *names, int n)
+{
+    int k = 0;
+    for (int i = 0; i < n; i++) k += aril__message_has(m, names[i]);
+    return k;
+}
+
+static aril_status train_source(const aril__message *m, net_source *from)
+{
+    static const char *const names[] = { "net", "net_param", "train_net", "train_net_param" };
+    int n = n_set(m, names, 4);
+    if (n != 1)
+        return aril__fail(ARIL_ERR_ARG,
+                          "solver: expected one of net, net_param, train_net and "
+                          "train_net_param, got %d of them",
+                          n);
+    *from = (net_source){ 0 };
+    if (aril__message_has(m, "net_param")) from->message = aril__message_sub(m, "net_param");
+    if (aril__message_has(m, "train_net_param"))
+        from->message = aril__message_sub(m, "train_net_param");
+    if (!from->message)
+        from->path = aril__message_text(m, aril__message_has(m, "net") ? "net" : "train_net");
+    if (aril__message_has(m, "train_state")) from->state = aril__message_sub(m, "train_state");
+    return ARIL_OK;
+}
+
+/* Test net i: first the messages of test_net_param, then the files of test_net, then the net that
+ * is trained, in its test phase. */
+static void test_source(const aril__message *m, size_t i, net_source *from)
+{
+    size_t params = aril__message_count(m, "test_net_param"),
+           files = aril__message_count(m, "test_net");
+    *from = (net_source){ 0 };
+    if (aril__message_count(m, "test_state"))
+        from->state = aril__message_sub_at(m, "test_state", i);
+    if (i < params)
+        from->message = aril__message_sub_at(m, "test_net_param", i);
+    else if (i < params + files)
+        from->path = aril__message_text_at(m, "test_net", i - params);
+    else if (aril__message_has(m, "net_param"))
+        from->message = aril__message_sub(m, "net_param");
+    else
+        from->path = aril__message_text(m, "net");
+}
+
+static aril_status count_tests(const aril__message *m, const aril__caffe_settings *c, int *n)
+{
+    size_t own = aril__message_count(m, "test_net_param") + aril__message_count(m, "test_net");
+    size_t iters = aril__message_count(m, "test_iter"),
+           states = aril__message_count(m, "test_state");
+    bool generic = aril__message_has(m, "net") || aril__message_has(m, "net_param");
+    *n = 0;
+    if (iters > 256 || iters < own || (!generic && iters != own))
+        return aril__fail(ARIL_ERR_ARG,
+                          "solver: test_iter must be given once for each test net: there are %zu "
+                          "nets and %zu test_iter",
+                          own, iters);
+    if (states && states != iters)
+        return aril__fail(ARIL_ERR_ARG,
+                          "solver: test_state must be given for each of the %zu test nets, or for "
+                          "none; got %zu",
+                          iters, states);
+    if (iters && c->test_interval == 0)
+        return aril__fail(ARIL_ERR_ARG, "solver: test_iter needs a test_interval");
+    for (size_t i = 0; i < iters; i++)
+        if (aril__message_int_at(m, "test_iter", i) < 1)
+            return aril__fail(ARIL_ERR_ARG, "solver: test_iter must be at least 1, got %lld",
+                              (long long)aril__message_int_at(m, "test_iter", i));
+    *n = (int)iters;
+    return ARIL_OK;
+}
+
+static aril_status open_tests(aril_caffe_solver *s)
+{
+    int n;
+    aril_status status = count_tests(s->message, &s->settings, &n);
+    if (status != ARIL_OK || n == 0) return status;
+    s->test = aril__calloc((size_t)n * sizeof *s->test);
+    if (!s->test) return no_memory();
+    for (int i = 0; i < n && status == ARIL_OK; i++) {
+        net_source from;
+        test_source(s->message, (size_t)i, &from);
+        s->n_tests++;
+        s->test[i].iterations = aril__message_int_at(s->message, "test_iter", (size_t)i);
+        status = open_part(s, &s->test[i], &from, false);
+        if (status == ARIL_OK) status = aril_caffe_share(s->test[i].net, s->train.net);
+        if (status == ARIL_OK) aril_module_eval(s->test[i].net);
+    }
+    return status;
+}
+
+/* ---- opening ---- */
+
+/* The folder where the paths of a solver start; see the header. */
+static aril_status find_root(aril_caffe_solver *s, const char *path, const net_source *from)
+{
+    char folder[PATH_MAX], try[2 * PATH_MAX];
+    struct stat st;
+    const char *slash = path ? strrchr(path, '/') : NULL;
+    if (!from->path || *from->path == '/' || stat(from->path, &st) == 0) return ARIL_OK;
+    if (!slash)
+        snprintf(folder, sizeof folder, ".");
+    else if (snprintf(folder, sizeof folder, "%.*s", (int)(slash - path), path) >= PATH_MAX)
+        return aril__fail(ARIL_ERR_ARG, "solver: the path '%.80s...' is too long", path);
+    char *absolute = realpath(*folder ? folder : "/", NULL);
+    if (!absolute) return ARIL_OK; /* the net will be reported as missing */
+    s->root = aril__strdup(absolute);
+    for (char *end = absolute + strlen(absolute); end; end = strrchr(absolute, '/')) {
+        *end = '\0';
+        snprintf(try, sizeof try, "%s/%s", absolute, from->path);
+        if (stat(try, &st) != 0) continue;
+        free(s->root);
+        s->root = aril__strdup(*absolute ? absolute : "/");
+        break;
+    }
+    free(absolute);
+    return s->root ? ARIL_OK : no_memory();
+}
+
+/* The prefix of snapshots below root; its folder may have to be found like other paths. */
+static aril_status find_prefix(aril_caffe_solver *s)
+{
+    const char *prefix = s->settings.prefix, *slash = strrchr(prefix, '/');
+    if (!slash || *prefix == '/' || !s->root) {
+        bool below = s->root && *prefix != '/';
+        size_t size = strlen(prefix) + (below ? strlen(s->root) + 1 : 0) + 1;
+        s->prefix = aril__malloc(size);
+        if (s->prefix)
+            snprintf(s->prefix, size, "%s%s%s", below ? s->root : "", below ? "/" : "", prefix);
+        return s->prefix ? ARIL_OK : no_memory();
+    }
+    char *folder = aril__strdup(prefix);
+    if (!folder) return no_memory();
+    folder[slash - prefix] = '\0';
+    char *found = path_of(s, folder);
+    free(folder);
+    struct stat st;
+    if (!found) return no_memory();
+    bool is_there = stat(found, &st) == 0 && S_ISDIR(st.st_mode);
+    const char *in = is_there ? found : s->root;
+    size_t size = strlen(in) + strlen(slash) + 1;
+    s->prefix = aril__malloc(size);
+    if (s->prefix) snprintf(s->prefix, size, "%s%s", in, slash);
+    free(found);
+    return s->prefix ? ARIL_OK : no_memory();
+}
+
+static void choose_device(aril_caffe_solver *s)
+{
+    s->device = s->opts.has_device ? s->opts.device : aril_cpu();
+    if (s->opts.has_device || !s->settings.gpu) return;
+    if (aril_device_available(aril_cuda(s->settings.device)))
+        s->device = aril_cuda(s->settings.device);
+    else
+        aril__caffe_log(s,
+                        "warning: solver_mode is GPU, but there is no GPU %d: training on the "
+                        "CPU",
+                        s->settings.device);
+}
+
+/* Loads caffemodels, whose names are separated by commas. */
+static aril_status load_weights(aril_caffe_solver *s, const char *list, bool below_root)
+{
+    aril_status status = ARIL_OK;
+    while (*list && status == ARIL_OK) {
+        char name[PATH_MAX];
+        size_t n = strcspn(list, ",");
+        if (n >= sizeof name)
+            return aril__fail(ARIL_ERR_ARG, "solver: the path '%.80s...' is too long", list);
+        memcpy(name, list, n);
+        name[n] = '\0';
+        list += n + (list[n] == ',');
+        if (n == 0) continue;
+        char *path = below_root ? path_of(s, name) : aril__strdup(name);
+        if (!path) return no_memory();
+        aril__caffe_log(s, "Finetuning from %s", path);
+        status = aril_caffe_weights_load(s->train.net, path);
+        free(path);
+    }
+    return status;
+}
+
+static aril_status initial_weights(aril_caffe_solver *s)
+{
+    aril_status status = ARIL_OK;
+    if (s->opts.snapshot) status = aril_caffe_solver_restore(s, s->opts.snapshot);
+    for (size_t i = 0;
+         i < aril__message_count(s->message, "weights") && status == ARIL_OK && !s->opts.snapshot;
+         i++)
+        status = load_weights(s, aril__message_text_at(s->message, "weights", i), true);
+    if (status == ARIL_OK && s->opts.weights) status = load_weights(s, s->opts.weights, false);
+    return status;
+}
+
+static aril_status set_up(aril_caffe_solver *s, const char *path)
+{
+    net_source from;
+    aril_status status = aril__caffe_solver_upgrade(s->message, path ? path : "the solver");
+    if (status == ARIL_OK) status = aril__caffe_settings_read(s->message, &s->settings);
+    if (status == ARIL_OK) status = train_source(s->message, &from);
+    if (status == ARIL_OK && path) status = find_root(s, path, &from);
+    if (status == ARIL_OK) status = find_prefix(s);
+    if (status != ARIL_OK) return status;
+    s->loss = aril__calloc((size_t)s->settings.average_loss * sizeof *s->loss);
+    if (!s->loss) return no_memory();
+    if (aril__message_int(s->message, "debug_info"))
+        aril__caffe_log(s,
+                        "note: debug_info has no effect; ARIL_ANOMALY=1 finds the operation that "
+                        "makes a NaN");
+    if (s->settings.snapshot_diff)
+        aril__caffe_log(s, "note: snapshot_diff has no effect: snapshots have no gradients");
+    choose_device(s);
+    if (s->settings.seed >= 0) aril_seed((uint64_t)s->settings.seed);
+    status = open_part(s, &s->train, &from, true);
+    if (status == ARIL_OK) aril_module_train(s->train.net);
+    if (status == ARIL_OK) status = aril__caffe_optimizer(s);
+    if (status == ARIL_OK) status = open_tests(s);
+    return status == ARIL_OK ? initial_weights(s) : status;
+}
+
+static aril_caffe_solver *open_message(aril__message *m, const char *path, const char *root,
+                                       aril_caffe_solver_opts opts)
+{
+    aril_caffe_solver *s = m ? aril__calloc(sizeof *s) : NULL;
+    if (!s) {
+        if (m) no_memory();
+        aril__message_free(m);
+        return NULL;
+    }
+    s->message = m;
+    s->opts = opts;
+    aril_status status = ARIL_OK;
+    if (root && !(s->root = aril__strdup(root))) status = no_memory();
+    if (status == ARIL_OK) status = set_up(s, path);
+    s->opts.weights = s->opts.snapshot = NULL; /* borrowed during this call */
+    if (status == ARIL_OK) return s;
+    aril_caffe_solver_free(s);
+    return NULL;
+}
+
+aril_caffe_solver *aril_caffe_solver_open(const char *path, aril_caffe_solver_opts opts)
+{
+    if (!path) {
+        aril__fail(ARIL_ERR_ARG, "caffe_solver_open: the path is NULL");
+        return NULL;
+    }
+    return open_message(aril__message_load_text(&aril__caffe_SolverParameter, path), path, NULL,
+                        opts);
+}
+
+aril_caffe_solver *aril_caffe_solver_parse(const char *text, size_t size, const char *root,
+                                           aril_caffe_solver_opts opts)
+{
+    if (!text) {
+        aril__fail(ARIL_ERR_ARG, "caffe_solver_parse: the text is NULL");
+        return NULL;
+    }
+    aril__message_opts how = { .name = "the solver" };
+    return open_message(aril__message_parse(&aril__caffe_SolverParameter, text, size, how), NULL,
+                        root, opts);
+}
+
+static void free_part(aril__caffe_part *p)
+{
+    aril__compiled_free(p->program);
+    aril_caffe_feed_free(p->feed);
+    aril_module_release(p->net);
+}
+
+void aril_caffe_solver_free(aril_caffe_solver *s)
+{
+    if (!s) return;
+    aril__compiled_free(s->train.program);
+    s->train.program = NULL;
+    for (int i = 0; i < s->n_tests; i++) free_part(&s->test[i]);
+    aril_optim_free(s->optim);
+    free_part(&s->train);
+    aril__message_free(s->message);
+    free(s->test);
+    free(s->root);
+    free(s->prefix);
+    free(s->lr_mult);
+    free(s->index);
+    free(s->decay);
+    free(s->loss);
+    free(s->before_test);
+    free(s);
+}
+
+/* ---- the loop ---- */
+
+aril_status aril__caffe_ask(aril_caffe_solver *s)
+{
+    if (!s->opts.action) return ARIL_OK;
+    switch (s->opts.action(s->opts.ctx)) {
+    case ARIL_CAFFE_SNAPSHOT: return aril_caffe_solver_snapshot(s, NULL, 0);
+    case ARIL_CAFFE_STOP: s->stopped = true; return ARIL_OK;
+    default: return ARIL_OK;
+    }
+}
+
+static void add_loss(aril_caffe_solver *s, double loss)
+{
+    s->loss[s->n_losses++ % s->settings.average_loss] = loss;
+    if (isfinite(loss) || s->warned_nan) return;
+    s->warned_nan = true;
+    aril__caffe_log(s, "warning: the loss is %g at iteration %lld", loss, (long long)s->iter);
+}
+
+static void print_progress(aril_caffe_solver *s, aril_tensor *const *out)
+{
+    ARIL_SCOPE;
+    double now = aril__seconds(), took = now - s->since;
+    int64_t n = s->iter - s->since_iter;
+    char speed[64] = "";
+    if (s->since > 0 && n > 0 && took > 0)
+        snprintf(speed, sizeof speed, " (%.4g iter/s, %.4gs/%lld iters)", (double)n / took, took,
+                 (long long)n);
+    s->since = now;
+    s->since_iter = s->iter;
+    aril__caffe_log(s, "Iteration %lld%s, loss = %g", (long long)s->iter, speed,
+                    aril_caffe_solver_loss(s));
+    int number = 0;
+    for (int i = 0; i < s->train.n_out; i++) {
+        aril_caffe_blob b = aril_caffe_output(s->train.net, i);
+        aril_tensor *v = aril_cast(out[i], ARIL_F64);
+        const double *at = aril_data(v);
+        if (at)
+            aril__caffe_log_values(s, "Train", b.name, b.loss_weight, aril_numel(v), at, &number);
+    }
+}
+
+static aril_status iterate(aril_caffe_solver *s)
+{
+    ARIL_SCOPE;
+    const aril__caffe_settings *c = &s->settings;
+    aril_tensor *out[ARIL__CAFFE_OUTPUTS];
+    double loss, sum = 0;
+    aril_status status = ARIL_OK;
+    aril__caffe_set_rate(s);
+    for (int64_t k = 0; k < c->iter_size && status == ARIL_OK; k++) {
+        status = aril__caffe_pass(s, k + 1 == c->iter_size, &loss, out);
+        sum += loss;
+    }
+    if (status != ARIL_OK) return status;
+    add_loss(s, sum / (double)c->iter_size);
+    if (c->display && s->iter % c->display == 0) {
+        print_progress(s, out);
+        aril__caffe_log(s, "Iteration %lld, lr = %g", (long long)s->iter,
+                        aril__caffe_rate(c, s->iter));
+    }
+    s->iter++;
+    return ARIL_OK;
+}
+
+aril_status aril_caffe_solver_step(aril_caffe_solver *s, int64_t n)
+{
+    if (!s || n < 0)
+        return aril__fail(ARIL_ERR_ARG, "caffe_solver_step: %s",
+                          s ? "the number of iterations is negative" : "the solver is NULL");
+    const aril__caffe_settings *c = &s->settings;
+    aril_status status = ARIL_OK;
+    s->stopped = false;
+    for (int64_t i = 0; i < n && status == ARIL_OK; i++) {
+        if (c->test_interval && s->iter % c->test_interval == 0 &&
+            (s->iter > 0 || c->test_initialization))
+            status = aril__caffe_test_all(s);
+        if (status != ARIL_OK || s->stopped) break;
+        status = iterate(s);
+        if (status == ARIL_OK && c->snapshot && s->iter % c->snapshot == 0)
+            status = aril_caffe_solver_snapshot(s, NULL, 0);
+        if (status == ARIL_OK) status = aril__caffe_ask(s);
+        if (s->stopped) break;
+    }
+    return status;
+}
+
+/* The loss after the last update, without another one. */
+static aril_status last_loss(aril_caffe_solver *s)
+{
+    ARIL_SCOPE;
+    ARIL_NO_GRAD;
+    aril_tensor *in[ARIL__CAFFE_OUTPUTS] = { NULL }, *out[ARIL__CAFFE_OUTPUTS] = { NULL };
+    aril_status status = aril_caffe_feed_next(s->train.feed, in);
+    if (status != ARIL_OK) return status;
+    aril_tensor *loss =
+        aril_caffe_loss(s->train.net, (aril_list){ .n = s->train.n_in, .at = in }, out);
+    if (aril_tensor_status(loss) != ARIL_OK) return aril_tensor_status(loss);
+    add_loss(s, aril_item(loss));
+    aril__caffe_log(s, "Iteration %lld, loss = %g", (long long)s->iter, aril_caffe_solver_loss(s));
+    return ARIL_OK;
+}
+
+aril_status aril_caffe_solver_solve(aril_caffe_solver *s)
+{
+    if (!s) return aril__fail(ARIL_ERR_ARG, "caffe_solver_solve: the solver is NULL");
+    const aril__caffe_settings *c = &s->settings;
+    aril__caffe_log(s, "Solving %s", aril_caffe_name(s->train.net));
+    aril__caffe_log(s, "Learning rate policy: %s", aril__message_text(s->message, "lr_policy"));
+    int64_t left = c->max_iter - s->iter;
+    aril_status status = aril_caffe_solver_step(s, left > 0 ? left : 0);
+    if (status == ARIL_OK && c->snapshot_after_train &&
+        (c->snapshot == 0 || s->iter % c->snapshot != 0))
+        status = aril_caffe_solver_snapshot(s, NULL, 0);
+    if (status != ARIL_OK) return status;
+    if (s->stopped) {
+        aril__caffe_log(s, "Optimization stopped early.");
+        return ARIL_OK;
+    }
+    if (c->display && s->iter % c->display == 0) status = last_loss(s);
+    if (status == ARIL_OK && c->test_interval && s->iter % c->test_interval == 0)
+        status = aril__caffe_test_all(s);
+    if (status == ARIL_OK) aril__caffe_log(s, "Optimization Done.");
+    return status;
+}
+
+/* ---- queries ---- */
+
+int64_t aril_caffe_solver_iter(const aril_caffe_solver *s)
+{
+    return s ? s->iter : 0;
+}
+
+int64_t aril_caffe_solver_max_iter(const aril_caffe_solver *s)
+{
+    return s ? s->settings.max_iter : 0;
+}
+
+double aril_caffe_solver_lr(const aril_caffe_solver *s)
+{
+    return s ? aril__caffe_rate(&s->settings, s->iter) : NAN;
+}
+
+double aril_caffe_solver_loss(const aril_caffe_solver *s)
+{
+    int64_t n = s ? s->n_losses : 0;
+    if (s && n > s->settings.average_loss) n = s->settings.average_loss;
+    double sum = 0;
+    for (int64_t i = 0; i < n; i++) sum += s->loss[i];
+    return n ? sum / (double)n : NAN;
+}
+
+aril_module *aril_caffe_solver_net(const aril_caffe_solver *s)
+{
+    return s ? s->train.net : NULL;
+}
+
+int aril_caffe_solver_tests(const aril_caffe_solver *s)
+{
+    return s ? s->n_tests : 0;
+}
+
+aril_module *aril_caffe_solver_test_net(const aril_caffe_solver *s, int i)
+{
+    return s && i >= 0 && i < s->n_tests ? s->test[i].net : NULL;
+}
+
+const char *aril_caffe_solver_eager_reason(const aril_caffe_solver *s)
+{
+    if (!s) return NULL;
+    if (s->opts.eager) return "the solver was opened with .eager";
+    if (!aril__compiling()) return "ARIL_JIT=0 in the environment";
+    return s->train.program ? aril__compiled_reason(s->train.program) : NULL;
+}
