@@ -45,35 +45,6 @@ aril_tensor *aril_hdf5_read(const char *path, const char *name)
     return t ? t : aril__poison();
 }
 
-aril_status aril__hdf5_shape(const char *path, const char *name, aril_shape *shape)
-{
-    aril_status status = begin();
-    if (status != ARIL_OK) return status;
-    uint64_t size;
-    hid_t file = open_file(path, &size);
-    hid_t array = file >= 0 ? open_array(file, name) : H5I_INVALID_HID;
-    hid_t space = array >= 0 ? h5.H5Dget_space_(array) : H5I_INVALID_HID;
-    hsize_t dim[H5S_MAX_RANK];
-    int ndim = space >= 0 ? h5.H5Sget_simple_extent_ndims_(space) : -1;
-    if (file < 0)
-        status = aril__latest_status();
-    else if (array < 0)
-        status = aril__fail(ARIL_ERR_ARG, "%s has no array %s of its own", path, name);
-    else if (ndim < 0 || ndim > ARIL_MAX_DIMS ||
-             h5.H5Sget_simple_extent_dims_(space, dim, NULL) < 0)
-        status = malformed(path, name,
-                           "has a shape that cannot be read, or of more than 8 "
-                           "dimensions");
-    *shape = (aril_shape){ .ndim = status == ARIL_OK ? ndim : 0 };
-    for (int i = 0; i < shape->ndim; i++)
-        shape->dim[i] = dim[i] > INT64_MAX ? INT64_MAX : (int64_t)dim[i];
-    if (space >= 0) h5.H5Sclose_(space);
-    if (array >= 0) h5.H5Dclose_(array);
-    if (file >= 0) h5.H5Fclose_(file);
-    end();
-    return status;
-}
-
 bool aril__hdf5_opens(const char *path)
 {
     if (aril__h5_begin() != ARIL_OK) return false;
@@ -194,13 +165,6 @@ aril_status aril_hdf5_write(const char *path, const aril_named *tensors)
     return absent(path);
 }
 
-aril_status aril__hdf5_shape(const char *path, const char *name, aril_shape *shape)
-{
-    (void)name;
-    *shape = (aril_shape){ 0 };
-    return absent(path);
-}
-
 bool aril__hdf5_opens(const char *path)
 {
     absent(path);
@@ -214,3 +178,18 @@ bool aril__hdf5_has(const char *path, const char *name)
 }
 
 #endif
+
+aril_status aril__hdf5_shape(const char *path, const char *name, aril_shape *shape)
+{
+    aril__hdf5 *f = aril__hdf5_open(path);
+    *shape = (aril_shape){ 0 };
+    if (!f) return aril__latest_status();
+    aril_status status = ARIL_OK;
+    int i = aril__hdf5_find(f, name);
+    if (i < 0)
+        status = aril__fail(ARIL_ERR_ARG, "%s has no array %s of its own", path, name);
+    else
+        *shape = aril__hdf5_array_shape(f, i);
+    aril__hdf5_close(f);
+    return status;
+}
