@@ -125,7 +125,7 @@ int64_t aril__json_integer(const aril__json_node *v, int64_t otherwise)
 {
     const double most = 9007199254740992.0; /* 2^53: integers up to it are exact */
     if (!v || v->kind != '0' || !(v->number >= -most && v->number <= most)) return otherwise;
-    return (int64_t)v->number == v->number ? (int64_t)v->number : otherwise;
+    return (double)(int64_t)v->number == v->number ? (int64_t)v->number : otherwise;
 }
 
 double aril__json_real(const aril__json_node *v, double otherwise)
