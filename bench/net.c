@@ -262,17 +262,12 @@ static void fill_state(bench_maker *m, aril_tensor *t, const char *name)
     aril_copy_(t, bench_fill(m, aril_shape_of(t), center, scale));
 }
 
-static void switch_off_dropout(aril_module *m, const char *path, void *ctx)
-{
-    (void)path, (void)ctx;
-    if (strcmp(aril_module_type(m), "Dropout") == 0) aril_module_eval(m);
-}
-
 bench_model *bench_model_zoo(bench_maker *m, const char *name, aril_tensor *x)
 {
     aril_shape sample = { .ndim = aril_ndim(x) - 1 };
     for (int i = 0; i < sample.ndim; i++) sample.dim[i] = aril_size(x, i + 1);
-    aril_module *net = aril_zoo_make(name, (aril_zoo_opts){ .input = sample });
+    aril_module *net =
+        aril_zoo_make(name, (aril_zoo_opts){ .input = sample, .no_dropout = m->still });
     bench_model *model = net ? calloc(1, sizeof *model) : NULL;
     const aril_named *state = net ? aril_state(net) : NULL;
     const aril_named *params = net ? aril_parameters(net) : NULL;
@@ -290,10 +285,7 @@ bench_model *bench_model_zoo(bench_maker *m, const char *name, aril_tensor *x)
     aril_module_to(net, m->device);
     for (int i = 0; i < state->n; i++) fill_state(m, state->at[i], state->name[i]);
     for (int i = 0; i < params->n; i++) m->params[m->n_params++] = aril_keep(params->at[i]);
-    if (m->infer)
-        aril_module_eval(net);
-    else if (m->still)
-        aril_module_visit(net, switch_off_dropout, NULL);
+    if (m->infer) aril_module_eval(net);
     ARIL_SCOPE;
     aril_cost cost = { 0 };
     aril_module_cost(net, ARIL_LIST(aril_slice(x, 0, 0, 1, 1)), &cost);

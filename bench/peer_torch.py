@@ -166,6 +166,7 @@ def build_zoo(name, maker):
 
     special = {
         "googlenet": lambda: models.googlenet(aux_logits=False, init_weights=False),
+        "inception_v3": lambda: models.inception_v3(aux_logits=False, init_weights=False),
         "resnet200": lambda: resnet.ResNet(resnet.Bottleneck, [3, 24, 36, 3]),
         "gpt2": Logits,
     }
@@ -257,7 +258,7 @@ class Program:
             model = model.to(device).to(memory_format=last)
             model.train(not case.infer)
             for module in model.modules():
-                if small and isinstance(module, nn.Dropout):
+                if small and type(module).__name__ in ("Dropout", "StochasticDepth"):
                     module.p = 0.0
             self.params += list(model.parameters())
             scope[f"net{i}"] = model

@@ -9,6 +9,19 @@ typedef struct options {
     weights_options weights;
 } options;
 
+/* What the zoo says about a network. */
+static void print_entry(const aril_zoo_entry *e)
+{
+    char path[4096];
+    printf("%s: %s\n", e->name, e->about);
+    if (e->paper) printf("Published as: %s, %d\n", e->paper, e->year);
+    if (!e->weights.url) return;
+    if (aril_zoo_weights_path(e, path, sizeof path))
+        printf("Weights: %s\n", path);
+    else
+        printf("Weights: %s\n", e->weights.url);
+}
+
 static int run(void *values, int n, char **argument)
 {
     (void)n;
@@ -48,6 +61,7 @@ static int run(void *values, int n, char **argument)
         print_text(stdout, m.data);
         puts("");
     }
+    if (by_name) print_entry(aril_zoo_find(m.name));
     if (o->tree)
         aril_module_print(m.net, stdout);
     else

@@ -21,8 +21,8 @@ typedef struct aril_zoo_opts {
     /* A file with the network's weights, or "default": the published weights, from the cache.
      * NULL: newly initialized weights. */
     const char *weights;
-    /* With the auxiliary classifiers of the networks that have them (GoogLeNet, Inception v3),
-     * which are results 1 and 2 of aril_forward_all in training. */
+    /* With the auxiliary classifiers of the networks that have them (GoogLeNet, Inception v3): they
+     * are results 1 and 2 of aril_forward_all in training. */
     bool aux;
     /* Without dropout and without stochastic depth, so that training repeats elsewhere. */
     bool no_dropout;

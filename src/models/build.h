@@ -1,4 +1,4 @@
-/* What the families of networks share: rows of the zoo, putting modules together, initialization. */
+/* What the families of networks share: rows of the zoo, composition, initialization. */
 #ifndef ARIL_MODELS_BUILD_H
 #define ARIL_MODELS_BUILD_H
 

@@ -27,9 +27,9 @@ static aril_tensor *channels_first(aril_tensor *x)
 /* Layer normalization over the channels of each pixel. */
 static aril_tensor *pixel_norm_forward(aril_module *self, aril_tensor *x)
 {
-    aril_tensor *y = aril_layer_norm(channels_last(x), aril_module_own(self, 0),
-                                     aril_module_own(self, 1), ARIL_SHAPE(aril_size(x, 1)),
-                                     (aril_norm_opts){ .eps = 1e-6 });
+    aril_tensor *y =
+        aril_layer_norm(channels_last(x), aril_module_own(self, 0), aril_module_own(self, 1),
+                        ARIL_SHAPE(aril_size(x, 1)), (aril_norm_opts){ .eps = 1e-6 });
     return channels_first(y);
 }
 

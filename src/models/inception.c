@@ -108,7 +108,7 @@ static aril_module *window(int64_t in, int64_t out, int64_t h, int64_t w)
 /* ---- blocks ----
  *
  * The layers of all branches are children of the block, in order; `ends` tells where branches end:
- * each begins with the block's input. A child without a name in the published weights is pooling. */
+ * each begins with the block's input. The child "pool" is without parameters. */
 
 typedef struct branches {
     int ends[5], n; /* the number of children up to the end of each branch */
@@ -236,9 +236,7 @@ static void init_layer(aril_module *m, const char *path, void *ctx)
     (void)ctx;
     const char *type = aril_module_type(m);
     if (strcmp(type, "Conv2d") != 0 && strcmp(type, "Linear") != 0) return;
-    double std = strcmp(path, "AuxLogits.conv1.conv") == 0 ? 0.01
-                 : strcmp(path, "AuxLogits.fc") == 0       ? 0.001
-                                                           : 0.1;
+    double std = strcmp(path, "AuxLogits.fc") == 0 ? 0.001 : 0.1;
     aril_init_truncated_normal(aril_module_own(m, 0), 0, std, -2, 2);
 }
 

@@ -1,6 +1,6 @@
 /* MobileNet (Howard et al.: MobileNets: Efficient Convolutional Neural Networks for Mobile Vision
- * Applications, 2017) and MobileNetV2 (Sandler, Howard, Zhu, Zhmoginov, Chen: Inverted Residuals and
- * Linear Bottlenecks, 2018). */
+ * Applications, 2017) and MobileNetV2 (Sandler, Howard, Zhu, Zhmoginov, Chen: Inverted Residuals
+ * and Linear Bottlenecks, 2018). */
 #include "aril/math.h"
 #include "models/build.h"
 #include "models/models.h"

@@ -22,6 +22,7 @@ extern const aril_zoo_entry aril__zoo_shufflenet[];
 extern const aril_zoo_entry aril__zoo_efficientnet[];
 extern const aril_zoo_entry aril__zoo_vit[];
 extern const aril_zoo_entry aril__zoo_convnext[];
+extern const aril_zoo_entry aril__zoo_unet[];
 extern const aril_zoo_entry aril__zoo_gpt2[];
 
 /* The names of ImageNet's classes. */

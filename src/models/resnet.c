@@ -1,8 +1,8 @@
 /* ResNet (He, Zhang, Ren, Sun: Deep Residual Learning for Image Recognition, 2015), with the stride
  * of a bottleneck in its 3 x 3 convolution ("v1.5"), or as published in its first 1 x 1 one ("v1");
- * 200 layers as in Identity Mappings, 2016. ResNeXt (Xie et al.: Aggregated Residual Transformations
- * for Deep Neural Networks, 2016), whose 3 x 3 convolutions have groups, and Wide ResNet (Zagoruyko,
- * Komodakis: Wide Residual Networks, 2016). */
+ * 200 layers as in Identity Mappings, 2016. ResNeXt (Xie et al.: Aggregated Residual
+ * Transformations for Deep Neural Networks, 2016), whose 3 x 3 convolutions have groups, and Wide
+ * ResNet (Zagoruyko, Komodakis: Wide Residual Networks, 2016). */
 #include "models/build.h"
 #include "models/models.h"
 #include "nn/module.h"

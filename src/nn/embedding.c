@@ -26,6 +26,7 @@ static void table_reset(aril_module *self)
 {
     const table *t = aril_module_data(self);
     int64_t row = padding_row(t);
+    if (aril__sketching()) return;
     ARIL_SCOPE;
     ARIL_NO_GRAD;
     aril_normal_(aril__own_at(self, 0), 0, 1);

@@ -179,6 +179,27 @@ TEST(mobilenet_v1)
     CHECK_INT(count("mobilenet_v1", (aril_zoo_opts){ 0 }), want);
 }
 
+/* Two 3 x 3 convolutions a level, 64 channels to 1024; 2 x 2 up-convolutions halve them again. */
+TEST(unet)
+{
+    int64_t want = biased(64, 2, 1), in = 1;
+    for (int64_t width = 64; width <= 1024; in = width, width *= 2)
+        want += biased(in, width, 3) + biased(width, width, 3);
+    for (int64_t width = 512; width >= 64; width /= 2)
+        want += biased(2 * width, width, 2) + biased(2 * width, width, 3) + biased(width, width, 3);
+    CHECK_INT(count("unet", (aril_zoo_opts){ 0 }), want);
+    ARIL_SCOPE;
+    aril_module *m =
+        aril_zoo_make("unet", (aril_zoo_opts){ .input = ARIL_SHAPE(1, 188, 204), .classes = 3 });
+    aril_module_eval(m);
+    aril_tensor *y = aril_forward(m, aril_zeros(ARIL_SHAPE(1, 1, 188, 204), ARIL_F32, aril_cpu()));
+    CHECK_MSG(aril_ok(), "%s", aril_error());
+    CHECK_INT(aril_size(y, 1), 3);
+    CHECK_INT(aril_size(y, 2), 188 - 184);
+    CHECK_INT(aril_size(y, 3), 204 - 184);
+    aril_module_release(m);
+}
+
 /* ---- Caffe's descriptions ---- */
 
 enum { MAX_BLOBS = 2048, MAX_LAYERS = 512 };
@@ -409,6 +430,18 @@ TEST(costs_follow_from_shapes)
     }
 }
 
+/* Nothing that initializes may touch a parameter without memory. */
+TEST(all_networks_have_a_cost)
+{
+    for (int i = 0; i < aril_zoo_count(); i++) {
+        aril_cost cost;
+        const aril_zoo_entry *e = aril_zoo_at(i);
+        CHECK_INT(aril_zoo_cost(e, (aril_zoo_opts){ 0 }, &cost), ARIL_OK);
+        CHECK_MSG(aril_ok() && cost.parameters > 0 && cost.flop > 0, "%s: %s", e->name,
+                  aril_error());
+    }
+}
+
 TEST(a_network_of_gigabytes_costs_no_memory)
 {
     aril_cost cost;
@@ -423,4 +456,46 @@ TEST(a_network_of_gigabytes_costs_no_memory)
     CHECK(aril_zoo_cost(aril_zoo_find("resnet18"), (aril_zoo_opts){ .input = ARIL_SHAPE(3) },
                         &cost) < 0);
     aril_clear_error();
+}
+
+/* Each allocation in turn, of a sample of them, fails: an error, and nothing else. */
+TEST(networks_survive_lost_memory)
+{
+    static const struct {
+        const char *name;
+        int step;
+    } rows[] = { { "lenet5-1998", 3 },
+                 { "alexnet-2012", 5 },
+                 { "nin", 7 },
+                 { "googlenet", 197 },
+                 { "inception_v3", 307 },
+                 { "resnet20", 101 },
+                 { "squeezenet1_0", 29 },
+                 { "mobilenet_v3_small", 211 },
+                 { "shufflenet_v2_x0_5", 223 },
+                 { "efficientnet_b0", 307 },
+                 { "convnext_tiny", 199 },
+                 { "vit_b_16", 157 },
+                 { "gpt2", 127 } };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows && !test_failed(); i++) {
+        const aril_zoo_entry *e = aril_zoo_find(rows[i].name);
+        aril_zoo_opts opts = { .input = e->dtype == ARIL_I64 ? ARIL_SHAPE(4) : e->input,
+                               .aux = true };
+        int tried = 0;
+        aril_cost first; /* what the library allocates once is not lost */
+        CHECK_INT(aril_zoo_cost(e, opts, &first), ARIL_OK);
+        for (int n = 1;; n += rows[i].step, tried++) {
+            aril_cost cost;
+            aril_fail_allocation(n);
+            aril_status s = aril_zoo_cost(e, opts, &cost);
+            bool failed = aril_allocation_failed();
+            aril_fail_allocation(0);
+            if (!failed) break;
+            /* What a scope or a cache could do without is no error. */
+            CHECK_MSG(s == ARIL_OK || aril_error_code() == ARIL_ERR_MEMORY, "%s, allocation %d: %s",
+                      e->name, n, aril_error());
+            aril_clear_error();
+        }
+        CHECK_MSG(tried > 3, "%s: only %d allocations", e->name, tried);
+    }
 }

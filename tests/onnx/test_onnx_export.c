@@ -35,7 +35,9 @@ static void check_equal(const char *what, aril_tensor *got, aril_tensor *want, d
 static aril_shape small_input(const aril_zoo_entry *e)
 {
     aril_shape s = e->input;
-    int64_t side = strcmp(e->family, "inception") == 0 ? 75 : 64;
+    int64_t side = strcmp(e->family, "inception") == 0 ? 75
+                   : strcmp(e->family, "unet") == 0    ? 188
+                                                       : 64;
     for (int d = 1; d < s.ndim && s.ndim == 3; d++)
         if (s.dim[d] > side) s.dim[d] = side;
     return s;
@@ -96,6 +98,7 @@ static const char *const networks[] = {
     "efficientnet_b0",
     "convnext_tiny",
     "googlenet-2014",
+    "unet",
     "gpt2",
 };
 
