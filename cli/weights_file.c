@@ -13,9 +13,7 @@
 bool weights_is_file(const char *path)
 {
     struct stat st;
-    char index[4096];
-    snprintf(index, sizeof index, "%s.index", path); /* TensorFlow's are known by a prefix */
-    if (stat(path, &st) != 0 && stat(index, &st) != 0) return false;
+    if (stat(path, &st) != 0) return false;
     aril_weights *w = aril_weights_open(path, (aril_weights_opts){ 0 });
     bool trained = false;
     aril_metadata m = aril_weights_metadata(w);
@@ -32,8 +30,8 @@ static bool ends_with(const char *text, const char *suffix)
 
 bool weights_is_output(const char *path)
 {
-    static const char *const endings[] = { ".safetensors", ".pt",  ".pth", ".bin",  ".th",
-                                           ".ckpt",        ".npz", ".h5",  ".hdf5", NULL };
+    static const char *const endings[] = { ".safetensors", ".pt",   ".pth", ".bin",
+                                           ".th",          ".ckpt", ".npz", NULL };
     for (const char *const *e = endings; *e; e++)
         if (ends_with(path, *e)) return true;
     return false;

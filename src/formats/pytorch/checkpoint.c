@@ -94,7 +94,7 @@ static aril_status place_members(checkpoint *c, const char *prefix, size_t n)
     for (int i = 0; i < z->n && s == ARIL_OK; i++) {
         const char *name = z->member[i].name, *key = name + n + 5;
         if (strncmp(name, prefix, n) != 0 || strncmp(name + n, "data/", 5) != 0) continue;
-        checkpoint_place *place = checkpoint_find(c, key, strlen(key));
+        checkpoint_place *place = aril__pytorch_find(c, key, strlen(key));
         uint64_t at;
         if (!place) continue;
         if (place->member >= 0)
@@ -119,11 +119,11 @@ static aril_status open_zip(checkpoint *c)
     c->pickle.data = member_bytes(w, i, &c->unpacked);
     c->pickle.size = (size_t)w->zip->member[i].size;
     if (!c->pickle.data) return aril__latest_status();
-    const pickle_value *v = pickle_load(&c->pickle);
+    const pickle_value *v = aril__pickle_load(&c->pickle);
     if (!v) return c->pickle.status;
-    s = checkpoint_number(c);
+    s = aril__pytorch_number(c);
     if (s == ARIL_OK) s = place_members(c, name, n);
-    return s == ARIL_OK ? checkpoint_list(c, v) : s;
+    return s == ARIL_OK ? aril__pytorch_list(c, v) : s;
 }
 
 /* ---- plain pickles, such as of dicts of NumPy arrays ---- */
@@ -136,10 +136,10 @@ static bool is_pickle(const aril_weights *w)
 static aril_status open_pickle(checkpoint *c)
 {
     c->pickle.persistent = NULL;
-    const pickle_value *v = pickle_load(&c->pickle);
+    const pickle_value *v = aril__pickle_load(&c->pickle);
     if (!v) return c->pickle.status;
-    aril_status s = checkpoint_number(c);
-    return s == ARIL_OK ? checkpoint_list(c, v) : s;
+    aril_status s = aril__pytorch_number(c);
+    return s == ARIL_OK ? aril__pytorch_list(c, v) : s;
 }
 
 /* ---- the kind ---- */
@@ -149,7 +149,8 @@ static int probe(aril_weights *w)
     aril_status s;
     const aril__zip *z = aril__weights_zip(w, &s);
     if (!z && s < 0) return s;
-    return z ? find_pickle(z) >= 0 : legacy_is(w) || tar_is(w) || is_pickle(w);
+    return z ? find_pickle(z) >= 0
+             : aril__pytorch_is_legacy(w) || aril__pytorch_is_tar(w) || is_pickle(w);
 }
 
 static aril_status open_file(aril_weights *w)
@@ -163,28 +164,28 @@ static aril_status open_file(aril_weights *w)
         (pickle){ .name = w->path,
                   .data = w->data,
                   .size = w->size,
-                  .persistent = checkpoint_storage,
+                  .persistent = aril__pytorch_storage,
                   .ctx = c,
                   .limit = w->size < (MOST - FREE) / TIMES ? FREE + TIMES * w->size : MOST };
-    aril_status s = w->zip         ? open_zip(c)
-                    : legacy_is(w) ? legacy_open(c)
-                    : tar_is(w)    ? tar_open(c)
-                                   : open_pickle(c);
-    return s == ARIL_OK ? checkpoint_check(c) : s;
+    aril_status s = w->zip                       ? open_zip(c)
+                    : aril__pytorch_is_legacy(w) ? aril__pytorch_open_legacy(c)
+                    : aril__pytorch_is_tar(w)    ? aril__pytorch_open_tar(c)
+                                                 : open_pickle(c);
+    return s == ARIL_OK ? aril__pytorch_check(c) : s;
 }
 
 static aril_tensor *tensor(aril_weights *w, int i)
 {
     checkpoint *c = w->reader;
-    return checkpoint_read(c, c->tensor[w->entry[i].at]);
+    return aril__pytorch_read(c, c->tensor[w->entry[i].at]);
 }
 
 static void close_file(aril_weights *w)
 {
     checkpoint *c = w->reader;
     if (!c) return;
-    checkpoint_free_places(c);
-    pickle_free(&c->pickle);
+    aril__pytorch_free_places(c);
+    aril__pickle_free(&c->pickle);
     aril__bytes_free(&c->unpacked);
     free(c->tensor);
     free(c);
@@ -197,5 +198,5 @@ const aril__weights_kind aril__pytorch_weights = { .name = "PyTorch",
                                                    .open = open_file,
                                                    .tensor = tensor,
                                                    .close = close_file,
-                                                   .save = checkpoint_save,
+                                                   .save = aril__pytorch_save,
                                                    .parts = true };

@@ -31,32 +31,32 @@ typedef struct checkpoint {
 
 /* tree.c: chooses the part of a value that holds the weights, and adds its tensors as entries and
  * its other values as metadata. */
-aril_status checkpoint_list(checkpoint *c, const pickle_value *v);
+aril_status aril__pytorch_list(checkpoint *c, const pickle_value *v);
 
 /* Adds one tensor; its index in c->tensor becomes the entry's `at`. */
-aril_status checkpoint_add(checkpoint *c, const char *name, const pickle_tensor *t);
+aril_status aril__pytorch_add(checkpoint *c, const char *name, const pickle_tensor *t);
 
 /* storage.c: numbers the storages by their keys; checks sizes and strides of all tensors against
  * them once places are known; reads a tensor. */
-aril_status checkpoint_number(checkpoint *c);
-checkpoint_place *checkpoint_find(checkpoint *c, const char *key, size_t n);
-aril_status checkpoint_check(checkpoint *c);
-aril_tensor *checkpoint_read(checkpoint *c, const pickle_tensor *t);
-void checkpoint_free_places(checkpoint *c);
+aril_status aril__pytorch_number(checkpoint *c);
+checkpoint_place *aril__pytorch_find(checkpoint *c, const char *key, size_t n);
+aril_status aril__pytorch_check(checkpoint *c);
+aril_tensor *aril__pytorch_read(checkpoint *c, const pickle_tensor *t);
+void aril__pytorch_free_places(checkpoint *c);
 
 /* legacy.c: the format before PyTorch 1.6: pickles one after the other, then the storages. */
-bool legacy_is(const aril_weights *w);
-aril_status legacy_open(checkpoint *c);
+bool aril__pytorch_is_legacy(const aril_weights *w);
+aril_status aril__pytorch_open_legacy(checkpoint *c);
 
 /* tar.c: the format before that. */
-bool tar_is(const aril_weights *w);
-aril_status tar_open(checkpoint *c);
+bool aril__pytorch_is_tar(const aril_weights *w);
+aril_status aril__pytorch_open_tar(checkpoint *c);
 
 /* Reads the persistent id of a storage, ('storage', class, key, location, numel, view). */
-pickle_value *checkpoint_storage(pickle *p, pickle_value *id);
+pickle_value *aril__pytorch_storage(pickle *p, pickle_value *id);
 
 /* write.c */
-aril_status checkpoint_save(const char *path, const aril_named *tensors,
-                            const aril_metadata *metadata);
+aril_status aril__pytorch_save(const char *path, const aril_named *tensors,
+                               const aril_metadata *metadata);
 
 #endif

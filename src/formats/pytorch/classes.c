@@ -18,8 +18,8 @@ struct pickle_class {
 
 static pickle_value *bad_call(pickle *p, const pickle_class *c)
 {
-    return pickle_refuse(p, "its pickle calls %s.%s with other arguments than PyTorch does",
-                         c->module, c->name);
+    return aril__pickle_refuse(p, "its pickle calls %s.%s with other arguments than PyTorch does",
+                               c->module, c->name);
 }
 
 /* The i-th argument if it is of a kind, else NULL. */
@@ -41,7 +41,7 @@ static bool is_sizes(const pickle_value *v)
 /* A dict from another one, or from a list of pairs. */
 static pickle_value *call_dict(pickle *p, const pickle_class *c, pickle_value *args)
 {
-    pickle_value *d = pickle_new(p, PICKLE_DICT);
+    pickle_value *d = aril__pickle_new(p, PICKLE_DICT);
     if (!d || !args->u.items.n) return d;
     pickle_value *from = args->u.items.at[args->u.items.n - 1];
     if (from->kind == PICKLE_DICT) return from;
@@ -50,7 +50,8 @@ static pickle_value *call_dict(pickle *p, const pickle_class *c, pickle_value *a
     for (size_t i = 0; i < from->u.items.n; i++) {
         const pickle_value *pair = from->u.items.at[i];
         if (!pickle_is_sequence(pair, 2) || pair->u.items.n != 2) return bad_call(p, c);
-        if (!pickle_append(p, d, pair->u.items.at[0]) || !pickle_append(p, d, pair->u.items.at[1]))
+        if (!aril__pickle_append(p, d, pair->u.items.at[0]) ||
+            !aril__pickle_append(p, d, pair->u.items.at[1]))
             return NULL;
     }
     return d;
@@ -58,7 +59,7 @@ static pickle_value *call_dict(pickle *p, const pickle_class *c, pickle_value *a
 
 static pickle_value *call_set(pickle *p, const pickle_class *c, pickle_value *args)
 {
-    pickle_value *set = pickle_new(p, PICKLE_SET);
+    pickle_value *set = aril__pickle_new(p, PICKLE_SET);
     if (!set || !args->u.items.n) return set;
     const pickle_value *from = args->u.items.at[0];
     if (!pickle_is_sequence(from, 0) && from->kind != PICKLE_SET) return bad_call(p, c);
@@ -70,13 +71,13 @@ static pickle_value *call_set(pickle *p, const pickle_class *c, pickle_value *ar
 /* torch.Size: a tuple of its argument. */
 static pickle_value *call_size(pickle *p, const pickle_class *c, pickle_value *args)
 {
-    if (!args->u.items.n) return pickle_new(p, PICKLE_TUPLE);
+    if (!args->u.items.n) return aril__pickle_new(p, PICKLE_TUPLE);
     return pickle_is_sequence(args->u.items.at[0], 0) ? args->u.items.at[0] : bad_call(p, c);
 }
 
 static pickle_value *call_other(pickle *p, const pickle_class *c, pickle_value *args)
 {
-    pickle_value *v = pickle_new(p, PICKLE_OTHER);
+    pickle_value *v = aril__pickle_new(p, PICKLE_OTHER);
     (void)args;
     if (v) v->u.other = c->name;
     return v;
@@ -91,8 +92,8 @@ static pickle_value *from_latin1(pickle *p, const pickle_class *c, const pickle_
     const unsigned char *at = (const unsigned char *)text->u.text.at;
     bool plain = true;
     for (size_t i = 0; i < n && plain; i++) plain = at[i] < 0x80;
-    if (plain) return pickle_text(p, PICKLE_BYTES, text->u.text.at, n);
-    char *to = pickle_alloc(p, n);
+    if (plain) return aril__pickle_text(p, PICKLE_BYTES, text->u.text.at, n);
+    char *to = aril__pickle_alloc(p, n);
     for (size_t i = 0; to && i < n; i++) {
         if (at[i] < 0x80) {
             to[used++] = (char)at[i];
@@ -103,7 +104,7 @@ static pickle_value *from_latin1(pickle *p, const pickle_class *c, const pickle_
             return bad_call(p, c);
         }
     }
-    return to ? pickle_text(p, PICKLE_BYTES, to, used) : NULL;
+    return to ? aril__pickle_text(p, PICKLE_BYTES, to, used) : NULL;
 }
 
 static bool is_latin1(const pickle_value *v)
@@ -122,7 +123,7 @@ static pickle_value *call_encode(pickle *p, const pickle_class *c, pickle_value 
 static pickle_value *call_bytes(pickle *p, const pickle_class *c, pickle_value *args)
 {
     pickle_value *bytes = argument(args, 0, PICKLE_BYTES);
-    if (!args->u.items.n) return pickle_text(p, PICKLE_BYTES, "", 0);
+    if (!args->u.items.n) return aril__pickle_text(p, PICKLE_BYTES, "", 0);
     return bytes ? bytes : call_encode(p, c, args);
 }
 
@@ -130,8 +131,8 @@ static pickle_value *call_bytes(pickle *p, const pickle_class *c, pickle_value *
 
 static pickle_value *new_tensor(pickle *p, pickle_kind kind)
 {
-    pickle_value *v = pickle_new(p, kind);
-    if (v) v->u.tensor = pickle_alloc(p, sizeof *v->u.tensor);
+    pickle_value *v = aril__pickle_new(p, kind);
+    if (v) v->u.tensor = aril__pickle_alloc(p, sizeof *v->u.tensor);
     return v && v->u.tensor ? v : NULL;
 }
 
@@ -194,7 +195,7 @@ static pickle_value *without_values(pickle *p, const pickle_value *size, const c
 {
     pickle_value *v = new_tensor(p, PICKLE_TENSOR);
     if (!v) return NULL;
-    v->u.tensor->size = size && is_sizes(size) ? size : pickle_new(p, PICKLE_TUPLE);
+    v->u.tensor->size = size && is_sizes(size) ? size : aril__pickle_new(p, PICKLE_TUPLE);
     v->u.tensor->problem = problem;
     return v->u.tensor->size ? v : NULL;
 }
@@ -237,7 +238,7 @@ static pickle_value *call_from_type(pickle *p, const pickle_class *c, pickle_val
     if (!callee || !inner || !argument(args, 1, PICKLE_CLASS) ||
         callee->u.type->call == call_from_type)
         return bad_call(p, c);
-    return pickle_call(p, callee, inner);
+    return aril__pickle_call(p, callee, inner);
 }
 
 /* ---- NumPy ---- */
@@ -257,7 +258,7 @@ static void set_dtype(pickle_dtype *type, const char *descr, char order)
 static pickle_value *call_dtype(pickle *p, const pickle_class *c, pickle_value *args)
 {
     const pickle_value *name = argument(args, 0, PICKLE_TEXT);
-    pickle_value *v = name ? pickle_new(p, PICKLE_DTYPE) : bad_call(p, c);
+    pickle_value *v = name ? aril__pickle_new(p, PICKLE_DTYPE) : bad_call(p, c);
     if (!v) return NULL;
     char text[4] = "";
     if (name->u.text.n < sizeof text) memcpy(text, name->u.text.at, name->u.text.n);
@@ -280,7 +281,7 @@ static pickle_value *call_reconstruct(pickle *p, const pickle_class *c, pickle_v
 {
     (void)c, (void)args;
     pickle_value *v = new_tensor(p, PICKLE_ARRAY);
-    if (v) v->u.tensor->size = pickle_new(p, PICKLE_TUPLE);
+    if (v) v->u.tensor->size = aril__pickle_new(p, PICKLE_TUPLE);
     if (v) v->u.tensor->problem = "it has no state";
     return v && v->u.tensor->size ? v : NULL;
 }
@@ -312,12 +313,12 @@ static pickle_value *permuted(pickle *p, const pickle_value *size, const pickle_
     unsigned seen = 0;
     size_t n = size->u.items.n;
     if (!is_sizes(axes) || axes->u.items.n != n || n > ARIL_MAX_DIMS) return NULL;
-    pickle_value *v = pickle_new(p, PICKLE_TUPLE);
+    pickle_value *v = aril__pickle_new(p, PICKLE_TUPLE);
     for (size_t i = 0; v && i < n; i++) {
         int64_t axis = axes->u.items.at[i]->u.i;
         if (axis < 0 || (uint64_t)axis >= n || seen >> axis & 1) return NULL;
         seen |= 1u << axis;
-        if (!pickle_append(p, v, size->u.items.at[axis])) return NULL;
+        if (!aril__pickle_append(p, v, size->u.items.at[axis])) return NULL;
     }
     return v;
 }
@@ -342,7 +343,7 @@ static pickle_value *call_from_buffer(pickle *p, const pickle_class *c, pickle_v
 /* scalar(dtype, bytes): a number, as an array without dimensions. */
 static pickle_value *call_scalar(pickle *p, const pickle_class *c, pickle_value *args)
 {
-    pickle_value *v = new_tensor(p, PICKLE_ARRAY), *none = pickle_new(p, PICKLE_TUPLE);
+    pickle_value *v = new_tensor(p, PICKLE_ARRAY), *none = aril__pickle_new(p, PICKLE_TUPLE);
     if (!v || !none) return NULL;
     if (args->u.items.n != 2 ||
         !fill_array(v->u.tensor, none, args->u.items.at[0], false, args->u.items.at[1]))
@@ -465,8 +466,8 @@ static bool same(const char *a, const char *text, size_t n)
     return strlen(a) == n && memcmp(a, text, n) == 0;
 }
 
-const pickle_class *pickle_find_class(pickle *p, const char *module, size_t n_module,
-                                      const char *name, size_t n_name)
+const pickle_class *aril__pickle_find_class(pickle *p, const char *module, size_t n_module,
+                                            const char *name, size_t n_name)
 {
     for (size_t i = 0; i < sizeof classes / sizeof *classes; i++)
         if (same(classes[i].name, name, n_name) && same(classes[i].module, module, n_module))
@@ -477,7 +478,7 @@ const pickle_class *pickle_find_class(pickle *p, const char *module, size_t n_mo
     for (char *c = text; *c; c++)
         if ((unsigned char)*c < 0x20 || *c == 0x7f) *c = '?';
     bool program = n_module >= 9 && memcmp(module, "__torch__", 9) == 0;
-    return pickle_refuse(
+    return aril__pickle_refuse(
         p,
         "its pickle names %s, which is not among the classes that weights need; nothing of it was "
         "run. %s",
@@ -486,16 +487,16 @@ const pickle_class *pickle_find_class(pickle *p, const char *module, size_t n_mo
                 : "If you trust the file, load it in Python and save model.state_dict() alone");
 }
 
-pickle_value *pickle_call(pickle *p, const pickle_value *callee, pickle_value *args)
+pickle_value *aril__pickle_call(pickle *p, const pickle_value *callee, pickle_value *args)
 {
-    if (callee->kind != PICKLE_CLASS) return pickle_wrong(p, "it calls what is no class");
+    if (callee->kind != PICKLE_CLASS) return aril__pickle_wrong(p, "it calls what is no class");
     const pickle_class *c = callee->u.type;
     return c->call ? c->call(p, c, args)
-                   : pickle_refuse(p, "its pickle calls %s.%s, which weights do not need",
-                                   c->module, c->name);
+                   : aril__pickle_refuse(p, "its pickle calls %s.%s, which weights do not need",
+                                         c->module, c->name);
 }
 
-bool pickle_build(pickle *p, pickle_value *v, const pickle_value *state)
+bool aril__pickle_build(pickle *p, pickle_value *v, const pickle_value *state)
 {
     bool good = true;
     switch (v->kind) {
@@ -506,11 +507,11 @@ bool pickle_build(pickle *p, pickle_value *v, const pickle_value *state)
     case PICKLE_SET: break;
     default: good = false;
     }
-    if (!good) pickle_refuse(p, "its pickle restores a state that weights do not need");
+    if (!good) aril__pickle_refuse(p, "its pickle restores a state that weights do not need");
     return good;
 }
 
-bool pickle_is_storage(const pickle_value *v, pickle_dtype *type)
+bool aril__pickle_is_storage(const pickle_value *v, pickle_dtype *type)
 {
     if (v->kind != PICKLE_CLASS || !v->u.type->storage) return false;
     *type = v->u.type->type;

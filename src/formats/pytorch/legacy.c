@@ -11,7 +11,7 @@ static const char magic[] = "\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19",
                   magic_digits[] = "L119547037146038801333356L\n";
 enum { MAGIC = sizeof magic - 1, DIGITS = sizeof magic_digits - 1, VERSION = 1001 };
 
-bool legacy_is(const aril_weights *w)
+bool aril__pytorch_is_legacy(const aril_weights *w)
 {
     enum { FIRST = 32 };
     size_t n = w->size < FIRST ? w->size : FIRST;
@@ -45,7 +45,7 @@ static aril_status read_storages(checkpoint *c, const pickle_value *keys)
     for (size_t i = 0; i < keys->u.items.n; i++) {
         const pickle_value *key = keys->u.items.at[i];
         checkpoint_place *place =
-            key->kind == PICKLE_TEXT ? checkpoint_find(c, key->u.text.at, key->u.text.n) : NULL;
+            key->kind == PICKLE_TEXT ? aril__pytorch_find(c, key->u.text.at, key->u.text.n) : NULL;
         if (!place || place->at)
             return aril__weights_malformed(c->w, "its list of storages does not fit its tensors");
         if (p->size - p->at < 8) return aril__weights_malformed(c->w, "it is truncated");
@@ -62,20 +62,21 @@ static aril_status read_storages(checkpoint *c, const pickle_value *keys)
     return ARIL_OK;
 }
 
-aril_status legacy_open(checkpoint *c)
+aril_status aril__pytorch_open_legacy(checkpoint *c)
 {
     pickle *p = &c->pickle;
-    const pickle_value *number = pickle_load(p), *version = number ? pickle_load(p) : NULL;
-    const pickle_value *system = version ? pickle_load(p) : NULL;
+    const pickle_value *number = aril__pickle_load(p),
+                       *version = number ? aril__pickle_load(p) : NULL;
+    const pickle_value *system = version ? aril__pickle_load(p) : NULL;
     if (!system) return p->status;
     if (version->kind != PICKLE_INT || version->u.i != VERSION)
         return aril__weights_malformed(c->w, "its version is not %d", VERSION);
     aril_status s = read_order(c, system);
-    const pickle_value *v = s == ARIL_OK ? pickle_load(p) : NULL;
-    const pickle_value *keys = v ? pickle_load(p) : NULL;
+    const pickle_value *v = s == ARIL_OK ? aril__pickle_load(p) : NULL;
+    const pickle_value *keys = v ? aril__pickle_load(p) : NULL;
     if (s < 0) return s;
     if (!keys) return p->status;
-    s = checkpoint_number(c);
+    s = aril__pytorch_number(c);
     if (s == ARIL_OK) s = read_storages(c, keys);
-    return s == ARIL_OK ? checkpoint_list(c, v) : s;
+    return s == ARIL_OK ? aril__pytorch_list(c, v) : s;
 }

@@ -10,7 +10,7 @@
 
 /* ---- errors and memory ---- */
 
-void *pickle_wrong(pickle *p, const char *fmt, ...)
+void *aril__pickle_wrong(pickle *p, const char *fmt, ...)
 {
     char text[400];
     va_list ap;
@@ -22,7 +22,7 @@ void *pickle_wrong(pickle *p, const char *fmt, ...)
     return NULL;
 }
 
-void *pickle_refuse(pickle *p, const char *fmt, ...)
+void *aril__pickle_refuse(pickle *p, const char *fmt, ...)
 {
     char text[600];
     va_list ap;
@@ -41,14 +41,14 @@ typedef struct pickle_chunk {
     max_align_t at[];
 } pickle_chunk;
 
-void *pickle_alloc(pickle *p, size_t size)
+void *aril__pickle_alloc(pickle *p, size_t size)
 {
     size = (size + sizeof(max_align_t) - 1) & ~(sizeof(max_align_t) - 1);
     pickle_chunk *c = p->chunks;
     if (!c || c->size - c->used < size) {
         size_t room = size > CHUNK / 4 ? size : CHUNK;
         if (size > p->limit || p->used > p->limit - size)
-            return pickle_wrong(p, "it builds more than its size justifies");
+            return aril__pickle_wrong(p, "it builds more than its size justifies");
         c = aril__calloc(sizeof *c + room);
         if (!c) {
             p->status = aril__fail(ARIL_ERR_MEMORY, "out of memory reading %s", p->name);
@@ -69,16 +69,16 @@ void *pickle_alloc(pickle *p, size_t size)
     return at;
 }
 
-pickle_value *pickle_new(pickle *p, pickle_kind kind)
+pickle_value *aril__pickle_new(pickle *p, pickle_kind kind)
 {
-    pickle_value *v = pickle_alloc(p, sizeof *v);
+    pickle_value *v = aril__pickle_alloc(p, sizeof *v);
     if (v) v->kind = kind;
     return v;
 }
 
-pickle_value *pickle_text(pickle *p, pickle_kind kind, const char *at, size_t n)
+pickle_value *aril__pickle_text(pickle *p, pickle_kind kind, const char *at, size_t n)
 {
-    pickle_value *v = pickle_new(p, kind);
+    pickle_value *v = aril__pickle_new(p, kind);
     if (v) {
         v->u.text.at = at;
         v->u.text.n = n;
@@ -86,11 +86,11 @@ pickle_value *pickle_text(pickle *p, pickle_kind kind, const char *at, size_t n)
     return v;
 }
 
-bool pickle_append(pickle *p, pickle_value *list, pickle_value *v)
+bool aril__pickle_append(pickle *p, pickle_value *list, pickle_value *v)
 {
     if (list->u.items.n == list->u.items.cap) {
         size_t cap = list->u.items.cap ? 2 * list->u.items.cap : 4;
-        pickle_value **at = pickle_alloc(p, cap * sizeof(pickle_value *));
+        pickle_value **at = aril__pickle_alloc(p, cap * sizeof(pickle_value *));
         if (!at) return false;
         if (list->u.items.n) memcpy(at, list->u.items.at, list->u.items.n * sizeof(pickle_value *));
         list->u.items.at = at;
@@ -100,7 +100,7 @@ bool pickle_append(pickle *p, pickle_value *list, pickle_value *v)
     return true;
 }
 
-void pickle_free(pickle *p)
+void aril__pickle_free(pickle *p)
 {
     for (pickle_chunk *next; p->chunks; p->chunks = next) {
         next = p->chunks->next;
@@ -145,13 +145,13 @@ static size_t above_mark(const pickle *p)
 
 static pickle_value *pop(pickle *p)
 {
-    if (!above_mark(p)) return pickle_wrong(p, "the stack is empty");
+    if (!above_mark(p)) return aril__pickle_wrong(p, "the stack is empty");
     return p->stack[--p->n_stack];
 }
 
 static pickle_value *top(pickle *p)
 {
-    if (!above_mark(p)) return pickle_wrong(p, "the stack is empty");
+    if (!above_mark(p)) return aril__pickle_wrong(p, "the stack is empty");
     return p->stack[p->n_stack - 1];
 }
 
@@ -165,7 +165,7 @@ static bool push_mark(pickle *p)
 /* Removes the latest mark: *items are the n values above it, valid until the next push. */
 static bool pop_mark(pickle *p, pickle_value ***items, size_t *n)
 {
-    if (!p->n_mark) return pickle_wrong(p, "a mark is missing"), false;
+    if (!p->n_mark) return aril__pickle_wrong(p, "a mark is missing"), false;
     *n = above_mark(p);
     p->n_stack = p->mark[--p->n_mark];
     *items = p->stack + p->n_stack;
@@ -177,7 +177,7 @@ static bool put(pickle *p, uint64_t index)
     pickle_value *v = top(p);
     /* Python numbers its memo without gaps, and each entry takes bytes of the pickle. */
     if (v && index > p->size)
-        pickle_wrong(p, "its memo has the number %llu", (unsigned long long)index);
+        aril__pickle_wrong(p, "its memo has the number %llu", (unsigned long long)index);
     if (!v || index > p->size ||
         !reserve(p, &p->memo, (size_t)index + 1, &p->cap_memo, sizeof *p->memo))
         return false;
@@ -189,7 +189,8 @@ static bool put(pickle *p, uint64_t index)
 static bool get(pickle *p, uint64_t index)
 {
     if (index >= p->n_memo || !p->memo[index])
-        return pickle_wrong(p, "its memo has no number %llu", (unsigned long long)index), false;
+        return aril__pickle_wrong(p, "its memo has no number %llu", (unsigned long long)index),
+               false;
     return push(p, p->memo[index]);
 }
 
@@ -197,7 +198,7 @@ static bool get(pickle *p, uint64_t index)
 
 static const unsigned char *take(pickle *p, uint64_t n)
 {
-    if (n > p->size - p->at) return pickle_wrong(p, "it is truncated");
+    if (n > p->size - p->at) return aril__pickle_wrong(p, "it is truncated");
     const unsigned char *at = p->data + p->at;
     p->at += (size_t)n;
     return at;
@@ -215,7 +216,7 @@ static bool number(pickle *p, int bytes, uint64_t *value)
 static const char *line(pickle *p, size_t *n)
 {
     const unsigned char *at = p->data + p->at, *end = memchr(at, '\n', p->size - p->at);
-    if (!end) return pickle_wrong(p, "a line does not end");
+    if (!end) return aril__pickle_wrong(p, "a line does not end");
     *n = (size_t)(end - at);
     p->at += *n + 1;
     return (const char *)at;
@@ -226,26 +227,26 @@ static bool text(pickle *p, pickle_kind kind, int length_bytes)
     uint64_t n;
     if (!number(p, length_bytes, &n)) return false;
     const unsigned char *at = take(p, n);
-    return at && push(p, pickle_text(p, kind, (const char *)at, (size_t)n));
+    return at && push(p, aril__pickle_text(p, kind, (const char *)at, (size_t)n));
 }
 
 static bool push_int(pickle *p, int64_t i)
 {
-    pickle_value *v = pickle_new(p, PICKLE_INT);
+    pickle_value *v = aril__pickle_new(p, PICKLE_INT);
     if (v) v->u.i = i;
     return push(p, v);
 }
 
 static bool push_bool(pickle *p, bool b)
 {
-    pickle_value *v = pickle_new(p, PICKLE_BOOL);
+    pickle_value *v = aril__pickle_new(p, PICKLE_BOOL);
     if (v) v->u.i = b;
     return push(p, v);
 }
 
 static bool push_float(pickle *p, double f)
 {
-    pickle_value *v = pickle_new(p, PICKLE_FLOAT);
+    pickle_value *v = aril__pickle_new(p, PICKLE_FLOAT);
     if (v) v->u.f = f;
     return push(p, v);
 }
@@ -255,7 +256,7 @@ static bool push_long(pickle *p, uint64_t n)
 {
     const unsigned char *at = take(p, n);
     if (!at) return false;
-    if (n > 8) return push(p, pickle_text(p, PICKLE_BIG, (const char *)at, (size_t)n));
+    if (n > 8) return push(p, aril__pickle_text(p, PICKLE_BIG, (const char *)at, (size_t)n));
     uint64_t value = n && at[n - 1] & 0x80 ? UINT64_MAX : 0;
     for (uint64_t i = 0; i < n; i++)
         value = (value & ~((uint64_t)0xff << 8 * i)) | (uint64_t)at[i] << 8 * i;
@@ -271,15 +272,16 @@ static bool push_decimal(pickle *p)
     if (n == 2 && at[0] == '0' && (at[1] == '0' || at[1] == '1')) return push_bool(p, at[1] == '1');
     if (n && at[n - 1] == 'L') n--;
     size_t i = n && (*at == '-' || *at == '+');
-    if (i == n) return pickle_wrong(p, "an integer has no digits"), false;
+    if (i == n) return aril__pickle_wrong(p, "an integer has no digits"), false;
     uint64_t value = 0;
     bool wide = false;
     for (; i < n; i++) {
-        if (at[i] < '0' || at[i] > '9') return pickle_wrong(p, "an integer is malformed"), false;
+        if (at[i] < '0' || at[i] > '9')
+            return aril__pickle_wrong(p, "an integer is malformed"), false;
         wide |= __builtin_mul_overflow(value, UINT64_C(10), &value) ||
                 __builtin_add_overflow(value, (uint64_t)(at[i] - '0'), &value);
     }
-    if (wide || value > INT64_MAX) return push(p, pickle_text(p, PICKLE_BIG, at, n));
+    if (wide || value > INT64_MAX) return push(p, aril__pickle_text(p, PICKLE_BIG, at, n));
     return push_int(p, *at == '-' ? -(int64_t)value : (int64_t)value);
 }
 
@@ -289,7 +291,7 @@ static bool push_float_text(pickle *p)
     double f;
     const char *at = line(p, &n);
     if (!at) return false;
-    if (!aril__parse_number(at, n, &f)) return pickle_wrong(p, "a float is malformed"), false;
+    if (!aril__parse_number(at, n, &f)) return aril__pickle_wrong(p, "a float is malformed"), false;
     return push_float(p, f);
 }
 
@@ -342,8 +344,8 @@ static bool push_quoted(pickle *p)
     const char *at = line(p, &n);
     if (!at) return false;
     if (n < 2 || (*at != '\'' && *at != '"') || at[n - 1] != *at)
-        return pickle_wrong(p, "a string has no quotes"), false;
-    char *to = pickle_alloc(p, n);
+        return aril__pickle_wrong(p, "a string has no quotes"), false;
+    char *to = aril__pickle_alloc(p, n);
     size_t used = 0;
     static const char letters[] = "n\nt\tr\r\\\\'\'\"\"a\ab\bf\fv\v";
     if (!to) return false;
@@ -353,7 +355,7 @@ static bool push_quoted(pickle *p)
             continue;
         }
         const char *found = NULL;
-        if (++i + 1 >= n) return pickle_wrong(p, "a string ends in a backslash"), false;
+        if (++i + 1 >= n) return aril__pickle_wrong(p, "a string ends in a backslash"), false;
         for (const char *l = letters; *l && !found; l += 2)
             if (*l == at[i]) found = l + 1;
         int64_t code = at[i] == 'x' ? hex_digits(at + i + 1, n - i - 2, 2) : -1;
@@ -363,10 +365,10 @@ static bool push_quoted(pickle *p)
             to[used++] = (char)code;
             i += 2;
         } else {
-            return pickle_wrong(p, "a string has an escape that is not known"), false;
+            return aril__pickle_wrong(p, "a string has an escape that is not known"), false;
         }
     }
-    return push(p, pickle_text(p, PICKLE_TEXT, to, used));
+    return push(p, aril__pickle_text(p, PICKLE_TEXT, to, used));
 }
 
 /* A line in Python's raw-unicode-escape: Latin-1 with \uXXXX and \UXXXXXXXX. */
@@ -374,7 +376,7 @@ static bool push_unicode_line(pickle *p)
 {
     size_t n;
     const char *at = line(p, &n);
-    char *to = at ? pickle_alloc(p, 2 * n + 4) : NULL;
+    char *to = at ? aril__pickle_alloc(p, 2 * n + 4) : NULL;
     size_t used = 0;
     if (!to) return false;
     for (size_t i = 0; i < n; i++) {
@@ -383,20 +385,21 @@ static bool push_unicode_line(pickle *p)
                         : at[i + 1] == 'U'          ? 8
                                                     : 0;
         int64_t code = digits ? hex_digits(at + i + 2, n - i - 2, digits) : (unsigned char)at[i];
-        if (code < 0 || code > 0x10ffff) return pickle_wrong(p, "a string is malformed"), false;
+        if (code < 0 || code > 0x10ffff)
+            return aril__pickle_wrong(p, "a string is malformed"), false;
         used += put_utf8(to + used, (uint32_t)code);
         i += digits ? digits + 1 : 0;
     }
-    return push(p, pickle_text(p, PICKLE_TEXT, to, used));
+    return push(p, aril__pickle_text(p, PICKLE_TEXT, to, used));
 }
 
 /* ---- containers ---- */
 
 static bool push_tuple(pickle *p, pickle_value **items, size_t n)
 {
-    pickle_value *v = pickle_new(p, PICKLE_TUPLE);
+    pickle_value *v = aril__pickle_new(p, PICKLE_TUPLE);
     if (!v) return false;
-    v->u.items.at = n ? pickle_alloc(p, n * sizeof(pickle_value *)) : NULL;
+    v->u.items.at = n ? aril__pickle_alloc(p, n * sizeof(pickle_value *)) : NULL;
     if (n && !v->u.items.at) return false;
     if (n) memcpy(v->u.items.at, items, n * sizeof(pickle_value *));
     v->u.items.n = v->u.items.cap = n;
@@ -405,7 +408,7 @@ static bool push_tuple(pickle *p, pickle_value **items, size_t n)
 
 static bool push_short_tuple(pickle *p, size_t n)
 {
-    if (above_mark(p) < n) return pickle_wrong(p, "the stack is empty"), false;
+    if (above_mark(p) < n) return aril__pickle_wrong(p, "the stack is empty"), false;
     p->n_stack -= n;
     return push_tuple(p, p->stack + p->n_stack, n);
 }
@@ -416,7 +419,7 @@ static bool push_marked(pickle *p, pickle_kind kind)
     pickle_value **items;
     size_t n;
     if (!pop_mark(p, &items, &n)) return false;
-    if (kind == PICKLE_DICT && n % 2) return pickle_wrong(p, "a dict lacks a value"), false;
+    if (kind == PICKLE_DICT && n % 2) return aril__pickle_wrong(p, "a dict lacks a value"), false;
     if (!push_tuple(p, items, n)) return false;
     p->stack[p->n_stack - 1]->kind = kind;
     return true;
@@ -426,10 +429,10 @@ static bool add_items(pickle *p, pickle_value *to, pickle_kind kind, pickle_valu
 {
     if (!to) return false;
     bool fits = to->kind == kind || (kind == PICKLE_LIST && to->kind == PICKLE_SET);
-    if (!fits) return pickle_wrong(p, "items are added to a value that takes none"), false;
-    if (kind == PICKLE_DICT && n % 2) return pickle_wrong(p, "a dict lacks a value"), false;
+    if (!fits) return aril__pickle_wrong(p, "items are added to a value that takes none"), false;
+    if (kind == PICKLE_DICT && n % 2) return aril__pickle_wrong(p, "a dict lacks a value"), false;
     for (size_t i = 0; i < n; i++)
-        if (!pickle_append(p, to, items[i])) return false;
+        if (!aril__pickle_append(p, to, items[i])) return false;
     return true;
 }
 
@@ -442,7 +445,7 @@ static bool add_marked(pickle *p, pickle_kind kind)
 
 static bool add_one(pickle *p, pickle_kind kind, size_t n)
 {
-    if (above_mark(p) < n) return pickle_wrong(p, "the stack is empty"), false;
+    if (above_mark(p) < n) return aril__pickle_wrong(p, "the stack is empty"), false;
     p->n_stack -= n;
     return add_items(p, top(p), kind, p->stack + p->n_stack, n);
 }
@@ -452,8 +455,8 @@ static bool add_one(pickle *p, pickle_kind kind, size_t n)
 static bool push_class(pickle *p, const char *module, size_t n_module, const char *name,
                        size_t n_name)
 {
-    const pickle_class *found = pickle_find_class(p, module, n_module, name, n_name);
-    pickle_value *v = found ? pickle_new(p, PICKLE_CLASS) : NULL;
+    const pickle_class *found = aril__pickle_find_class(p, module, n_module, name, n_name);
+    pickle_value *v = found ? aril__pickle_new(p, PICKLE_CLASS) : NULL;
     if (v) v->u.type = found;
     return push(p, v);
 }
@@ -470,7 +473,7 @@ static bool push_stack_global(pickle *p)
     pickle_value *name = pop(p), *module = name ? pop(p) : NULL;
     if (!module) return false;
     if (name->kind != PICKLE_TEXT || module->kind != PICKLE_TEXT)
-        return pickle_wrong(p, "a class is named by something other than text"), false;
+        return aril__pickle_wrong(p, "a class is named by something other than text"), false;
     return push_class(p, module->u.text.at, module->u.text.n, name->u.text.at, name->u.text.n);
 }
 
@@ -478,8 +481,8 @@ static bool call(pickle *p)
 {
     pickle_value *args = pop(p), *callee = args ? pop(p) : NULL;
     if (!callee) return false;
-    if (args->kind != PICKLE_TUPLE) return pickle_wrong(p, "arguments are no tuple"), false;
-    return push(p, pickle_call(p, callee, args));
+    if (args->kind != PICKLE_TUPLE) return aril__pickle_wrong(p, "arguments are no tuple"), false;
+    return push(p, aril__pickle_call(p, callee, args));
 }
 
 static bool call_with_keywords(pickle *p)
@@ -487,7 +490,7 @@ static bool call_with_keywords(pickle *p)
     pickle_value *keywords = pop(p);
     if (!keywords) return false;
     if (keywords->kind != PICKLE_DICT || keywords->u.items.n)
-        return pickle_wrong(p, "a class is called with keywords"), false;
+        return aril__pickle_wrong(p, "a class is called with keywords"), false;
     return call(p);
 }
 
@@ -498,17 +501,17 @@ static bool call_marked(pickle *p, bool on_stack)
     pickle_value *callee = on_stack ? NULL : pop(p), **items;
     size_t n;
     if ((!on_stack && !callee) || !pop_mark(p, &items, &n)) return false;
-    if (on_stack && !n) return pickle_wrong(p, "a class is missing"), false;
+    if (on_stack && !n) return aril__pickle_wrong(p, "a class is missing"), false;
     if (on_stack) callee = items[0];
     if (!push_tuple(p, items + on_stack, n - on_stack)) return false;
     pickle_value *args = pop(p);
-    return args && push(p, pickle_call(p, callee, args));
+    return args && push(p, aril__pickle_call(p, callee, args));
 }
 
 static bool build(pickle *p)
 {
     pickle_value *state = pop(p), *v = state ? top(p) : NULL;
-    return v && pickle_build(p, v, state);
+    return v && aril__pickle_build(p, v, state);
 }
 
 static bool persistent(pickle *p, bool on_stack)
@@ -519,11 +522,12 @@ static bool persistent(pickle *p, bool on_stack)
     } else {
         size_t n;
         const char *at = line(p, &n);
-        if (at) id = pickle_text(p, PICKLE_TEXT, at, n);
+        if (at) id = aril__pickle_text(p, PICKLE_TEXT, at, n);
     }
     if (!id) return false;
     if (!p->persistent)
-        return pickle_wrong(p, "it refers to data outside, which a plain pickle does not have"),
+        return aril__pickle_wrong(p,
+                                  "it refers to data outside, which a plain pickle does not have"),
                false;
     return push(p, p->persistent(p, id));
 }
@@ -537,7 +541,7 @@ static bool memo_by_line(pickle *p, bool store)
     const char *at = line(p, &n);
     if (!at) return false;
     if (!aril__parse_number(at, n, &f) || !(f >= 0 && f < 1e15))
-        return pickle_wrong(p, "a number of the memo is malformed"), false;
+        return aril__pickle_wrong(p, "a number of the memo is malformed"), false;
     return store ? put(p, (uint64_t)f) : get(p, (uint64_t)f);
 }
 
@@ -558,7 +562,7 @@ static bool skip_frame(pickle *p)
 {
     uint64_t n;
     if (!number(p, 8, &n)) return false;
-    if (n > p->size - p->at) return pickle_wrong(p, "it is truncated"), false;
+    if (n > p->size - p->at) return aril__pickle_wrong(p, "it is truncated"), false;
     return true;
 }
 
@@ -581,7 +585,7 @@ static bool push_literal(pickle *p, unsigned char op, bool *known)
     uint64_t value;
     *known = true;
     switch (op) {
-    case 'N': return push(p, pickle_new(p, PICKLE_NONE));
+    case 'N': return push(p, aril__pickle_new(p, PICKLE_NONE));
     case 0x88: return push_bool(p, true);
     case 0x89: return push_bool(p, false);
     case 'I':
@@ -604,10 +608,10 @@ static bool push_literal(pickle *p, unsigned char op, bool *known)
     case 'C': return text(p, PICKLE_BYTES, 1);
     case 0x8e:
     case 0x96: return text(p, PICKLE_BYTES, 8);
-    case ']': return push(p, pickle_new(p, PICKLE_LIST));
-    case '}': return push(p, pickle_new(p, PICKLE_DICT));
-    case ')': return push(p, pickle_new(p, PICKLE_TUPLE));
-    case 0x8f: return push(p, pickle_new(p, PICKLE_SET));
+    case ']': return push(p, aril__pickle_new(p, PICKLE_LIST));
+    case '}': return push(p, aril__pickle_new(p, PICKLE_DICT));
+    case ')': return push(p, aril__pickle_new(p, PICKLE_TUPLE));
+    case 0x8f: return push(p, aril__pickle_new(p, PICKLE_SET));
     default: *known = false; return false;
     }
 }
@@ -620,7 +624,7 @@ static bool step(pickle *p, unsigned char op)
     switch (op) {
     case 0x80: /* PROTO */
         if (p->at < p->size && p->data[p->at] > 5)
-            return pickle_wrong(p, "protocol %d is not known", p->data[p->at]), false;
+            return aril__pickle_wrong(p, "protocol %d is not known", p->data[p->at]), false;
         return take(p, 1) != NULL;
     case 0x95: return skip_frame(p);
     case '(': return push_mark(p);
@@ -656,11 +660,11 @@ static bool step(pickle *p, unsigned char op)
     case 'b': return build(p);
     case 'P': return persistent(p, false);
     case 'Q': return persistent(p, true);
-    default: return pickle_wrong(p, "opcode 0x%02x is not known or not allowed", op), false;
+    default: return aril__pickle_wrong(p, "opcode 0x%02x is not known or not allowed", op), false;
     }
 }
 
-pickle_value *pickle_load(pickle *p)
+pickle_value *aril__pickle_load(pickle *p)
 {
     p->n_stack = p->n_mark = p->n_memo = 0;
     if (p->memo) memset(p->memo, 0, p->cap_memo * sizeof *p->memo);
@@ -669,7 +673,7 @@ pickle_value *pickle_load(pickle *p)
         if (op == '.') {
             pickle_value *v = pop(p);
             if (v && (p->n_stack || p->n_mark))
-                return pickle_wrong(p, "values are left at its end");
+                return aril__pickle_wrong(p, "values are left at its end");
             return v;
         }
         if (!step(p, op)) {
@@ -677,5 +681,5 @@ pickle_value *pickle_load(pickle *p)
             return NULL;
         }
     }
-    return pickle_wrong(p, "it is truncated");
+    return aril__pickle_wrong(p, "it is truncated");
 }

@@ -78,7 +78,7 @@ struct pickle_value {
     } u;
 };
 
-/* The machine. Initialize data, size, name and the three below; free with pickle_free. */
+/* The machine. Initialize data, size, name and the three below; free with aril__pickle_free. */
 typedef struct pickle {
     const char *name; /* of the file, for messages */
     const unsigned char *data;
@@ -97,32 +97,32 @@ typedef struct pickle {
     size_t n_stack, cap_stack, n_memo, cap_memo, n_mark, cap_mark;
 } pickle;
 
-void pickle_free(pickle *p);
+void aril__pickle_free(pickle *p);
 
 /* Interprets one pickle from p->at on. NULL, with an error, on failure. */
-pickle_value *pickle_load(pickle *p);
+pickle_value *aril__pickle_load(pickle *p);
 
 /* ---- for the other files ---- */
 
 /* Sets an error that says where the pickle is wrong; NULL. */
-void *pickle_wrong(pickle *p, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-void *pickle_refuse(pickle *p, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+void *aril__pickle_wrong(pickle *p, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+void *aril__pickle_refuse(pickle *p, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
 /* Memory that lives as long as p, cleared; NULL, with an error. */
-void *pickle_alloc(pickle *p, size_t size);
-pickle_value *pickle_new(pickle *p, pickle_kind kind);
-pickle_value *pickle_text(pickle *p, pickle_kind kind, const char *at, size_t n);
-bool pickle_append(pickle *p, pickle_value *list, pickle_value *v);
+void *aril__pickle_alloc(pickle *p, size_t size);
+pickle_value *aril__pickle_new(pickle *p, pickle_kind kind);
+pickle_value *aril__pickle_text(pickle *p, pickle_kind kind, const char *at, size_t n);
+bool aril__pickle_append(pickle *p, pickle_value *list, pickle_value *v);
 
 /* The class or function with that name; NULL, with an error, if it is not in the list. */
-const pickle_class *pickle_find_class(pickle *p, const char *module, size_t n_module,
-                                      const char *name, size_t n_name);
+const pickle_class *aril__pickle_find_class(pickle *p, const char *module, size_t n_module,
+                                            const char *name, size_t n_name);
 /* What calling it with a tuple of arguments gives, and what restoring a state does. */
-pickle_value *pickle_call(pickle *p, const pickle_value *callee, pickle_value *args);
-bool pickle_build(pickle *p, pickle_value *v, const pickle_value *state);
+pickle_value *aril__pickle_call(pickle *p, const pickle_value *callee, pickle_value *args);
+bool aril__pickle_build(pickle *p, pickle_value *v, const pickle_value *state);
 
 /* Of a PICKLE_CLASS that is a storage: its element type. */
-bool pickle_is_storage(const pickle_value *v, pickle_dtype *type);
+bool aril__pickle_is_storage(const pickle_value *v, pickle_dtype *type);
 
 static inline bool pickle_is_text(const pickle_value *v, const char *text)
 {

@@ -14,27 +14,28 @@
 
 /* ---- the storages of a pickle ---- */
 
-pickle_value *checkpoint_storage(pickle *p, pickle_value *id)
+pickle_value *aril__pytorch_storage(pickle *p, pickle_value *id)
 {
     pickle_value *const *at = id->u.items.at;
     pickle_dtype type;
     if (pickle_is_sequence(id, 1) && pickle_is_text(at[0], "module"))
-        return pickle_refuse(p, "it holds a whole module, which only its Python code can create; "
-                                "save model.state_dict() instead");
+        return aril__pickle_refuse(
+            p, "it holds a whole module, which only its Python code can create; "
+               "save model.state_dict() instead");
     if (!pickle_is_sequence(id, 5) || !pickle_is_text(at[0], "storage") ||
         at[2]->kind != PICKLE_TEXT || at[4]->kind != PICKLE_INT || at[4]->u.i < 0)
-        return pickle_wrong(p, "a storage is not described as PyTorch does");
-    if (!pickle_is_storage(at[1], &type))
-        return pickle_wrong(p, "a storage has a class that is none");
-    pickle_value *v = pickle_new(p, PICKLE_STORAGE);
-    pickle_storage *s = v ? pickle_alloc(p, sizeof *s) : NULL;
+        return aril__pickle_wrong(p, "a storage is not described as PyTorch does");
+    if (!aril__pickle_is_storage(at[1], &type))
+        return aril__pickle_wrong(p, "a storage has a class that is none");
+    pickle_value *v = aril__pickle_new(p, PICKLE_STORAGE);
+    pickle_storage *s = v ? aril__pickle_alloc(p, sizeof *s) : NULL;
     if (!s) return NULL;
     *s = (pickle_storage){ p->storages, at[2], 0, at[4]->u.i, type, p->n_storages++ };
     if (id->u.items.n > 5 && at[5]->kind != PICKLE_NONE) { /* (key, offset, size) */
         pickle_value *const *view = at[5]->u.items.at;
         if (!pickle_is_sequence(at[5], 3) || view[1]->kind != PICKLE_INT || view[1]->u.i < 0 ||
             view[2]->kind != PICKLE_INT || view[2]->u.i < 0)
-            return pickle_wrong(p, "a view of a storage is malformed");
+            return aril__pickle_wrong(p, "a view of a storage is malformed");
         s->begin = view[1]->u.i;
         s->numel = view[2]->u.i;
     }
@@ -55,7 +56,7 @@ static int by_key(const void *a, const void *b)
     return compare_keys(x->key->u.text.at, x->key->u.text.n, y->key->u.text.at, y->key->u.text.n);
 }
 
-aril_status checkpoint_number(checkpoint *c)
+aril_status aril__pytorch_number(checkpoint *c)
 {
     int n = c->pickle.n_storages;
     pickle_storage **sorted = aril__malloc(((size_t)n + 1) * sizeof *sorted);
@@ -78,7 +79,7 @@ aril_status checkpoint_number(checkpoint *c)
     return ARIL_OK;
 }
 
-checkpoint_place *checkpoint_find(checkpoint *c, const char *key, size_t n)
+checkpoint_place *aril__pytorch_find(checkpoint *c, const char *key, size_t n)
 {
     int low = 0, high = c->n_places;
     while (low < high) {
@@ -94,7 +95,7 @@ checkpoint_place *checkpoint_find(checkpoint *c, const char *key, size_t n)
     return NULL;
 }
 
-void checkpoint_free_places(checkpoint *c)
+void aril__pytorch_free_places(checkpoint *c)
 {
     for (int i = 0; i < c->n_places; i++) {
         aril_release(c->place[i].base);
@@ -112,7 +113,7 @@ static aril_shape shape_of(const pickle_value *size)
     return s;
 }
 
-aril_status checkpoint_add(checkpoint *c, const char *name, const pickle_tensor *t)
+aril_status aril__pytorch_add(checkpoint *c, const char *name, const pickle_tensor *t)
 {
     if (c->n_tensors == c->cap_tensors) {
         int cap = c->cap_tensors ? 2 * c->cap_tensors : 64;
@@ -201,7 +202,7 @@ static aril_status check_tensor(checkpoint *c, int i)
     return ARIL_OK;
 }
 
-aril_status checkpoint_check(checkpoint *c)
+aril_status aril__pytorch_check(checkpoint *c)
 {
     aril_status s = ARIL_OK;
     for (int i = 0; i < c->w->n && s == ARIL_OK; i++) {
@@ -284,7 +285,7 @@ static aril_status unpack(checkpoint *c, checkpoint_place *place)
     return ARIL_OK;
 }
 
-aril_tensor *checkpoint_read(checkpoint *c, const pickle_tensor *t)
+aril_tensor *aril__pytorch_read(checkpoint *c, const pickle_tensor *t)
 {
     if (t->bytes) return array(c, t);
     checkpoint_place *place = &c->place[t->storage->number];

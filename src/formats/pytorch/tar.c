@@ -1,5 +1,5 @@
-/* Checkpoints of PyTorch before 0.1.10: tar archives of "storages" and "tensors", which have numbers
- * by which the "pickle" refers to them. */
+/* Checkpoints of PyTorch before 0.1.10: tar archives of "storages" and "tensors", which have
+ * numbers by which the "pickle" refers to them. */
 #include "core/error.h"
 #include "core/memory.h"
 #include "formats/pytorch/checkpoint.h"
@@ -52,7 +52,7 @@ static bool enter_member(checkpoint *c, const char *name)
     return false;
 }
 
-bool tar_is(const aril_weights *w)
+bool aril__pytorch_is_tar(const aril_weights *w)
 {
     static const char *const names[] = { "storages", "tensors", "pickle", "sys_info" };
     if (w->size < 2 * BLOCK || !is_header(w->data)) return false;
@@ -80,7 +80,7 @@ static bool add(pickle *p, objects *o, int64_t number, pickle_value *v)
 {
     if (o->n == o->cap) {
         size_t cap = o->cap ? 2 * o->cap : 64;
-        object *grown = pickle_alloc(p, cap * sizeof *grown);
+        object *grown = aril__pickle_alloc(p, cap * sizeof *grown);
         if (!grown) return false;
         if (o->n) memcpy(grown, o->at, o->n * sizeof *grown);
         o->at = grown;
@@ -120,7 +120,7 @@ static int64_t read_count(checkpoint *c, const char *member)
         aril__weights_malformed(c->w, "its member %s is missing", member);
         return -1;
     }
-    const pickle_value *n = pickle_load(&c->pickle);
+    const pickle_value *n = aril__pickle_load(&c->pickle);
     if (n && n->kind == PICKLE_INT && n->u.i >= 0 && (uint64_t)n->u.i <= c->pickle.size)
         return n->u.i;
     if (n) aril__weights_malformed(c->w, "the count of its %s is malformed", member);
@@ -137,8 +137,8 @@ static aril_status truncated(const checkpoint *c)
 static pickle_value *add_storage(tar *t, int64_t number, int place, pickle_dtype type, int64_t n)
 {
     pickle *p = &t->c->pickle;
-    pickle_value *v = pickle_new(p, PICKLE_STORAGE);
-    pickle_storage *s = v ? pickle_alloc(p, sizeof *s) : NULL;
+    pickle_value *v = aril__pickle_new(p, PICKLE_STORAGE);
+    pickle_storage *s = v ? aril__pickle_alloc(p, sizeof *s) : NULL;
     if (!s) return NULL;
     *s = (pickle_storage){ .numel = n, .type = type, .number = place };
     v->u.storage = s;
@@ -149,11 +149,11 @@ static pickle_value *add_storage(tar *t, int64_t number, int place, pickle_dtype
 static aril_status read_storage(tar *t, int place)
 {
     pickle *p = &t->c->pickle;
-    const pickle_value *v = pickle_load(p);
+    const pickle_value *v = aril__pickle_load(p);
     pickle_dtype type;
     if (!v) return p->status;
     if (!pickle_is_sequence(v, 3) || v->u.items.at[0]->kind != PICKLE_INT ||
-        !pickle_is_storage(v->u.items.at[2], &type))
+        !aril__pickle_is_storage(v->u.items.at[2], &type))
         return aril__weights_malformed(t->c->w, "a storage is malformed");
     if (p->size - p->at < 8) return truncated(t->c);
     uint64_t n = aril__le64(p->data + p->at), left = p->size - p->at - 8;
@@ -171,7 +171,7 @@ static aril_status read_storage(tar *t, int place)
 /* A list of (number, number of the storage it is part of, offset, elements) */
 static aril_status read_views(tar *t)
 {
-    const pickle_value *views = pickle_load(&t->c->pickle);
+    const pickle_value *views = aril__pickle_load(&t->c->pickle);
     if (!views) return t->c->pickle.status;
     if (!pickle_is_sequence(views, 0)) return truncated(t->c);
     size_t before = t->storages.n;
@@ -212,10 +212,10 @@ static aril_status read_storages(tar *t)
 
 static const pickle_value *read_numbers(pickle *p, size_t n)
 {
-    pickle_value *tuple = pickle_new(p, PICKLE_TUPLE);
+    pickle_value *tuple = aril__pickle_new(p, PICKLE_TUPLE);
     for (size_t i = 0; tuple && i < n; i++, p->at += 8) {
-        pickle_value *v = pickle_new(p, PICKLE_INT);
-        if (!v || !pickle_append(p, tuple, v)) return NULL;
+        pickle_value *v = aril__pickle_new(p, PICKLE_INT);
+        if (!v || !aril__pickle_append(p, tuple, v)) return NULL;
         v->u.i = (int64_t)aril__le64(p->data + p->at);
     }
     return tuple;
@@ -225,7 +225,7 @@ static const pickle_value *read_numbers(pickle *p, size_t n)
 static aril_status read_tensor(tar *t)
 {
     pickle *p = &t->c->pickle;
-    const pickle_value *v = pickle_load(p);
+    const pickle_value *v = aril__pickle_load(p);
     if (!v) return p->status;
     if (!pickle_is_sequence(v, 3) || v->u.items.at[0]->kind != PICKLE_INT ||
         v->u.items.at[1]->kind != PICKLE_INT)
@@ -236,8 +236,8 @@ static aril_status read_tensor(tar *t)
     size_t ndim = aril__le32(p->data + p->at), left = p->size - p->at - 8;
     if (left < 8 || ndim > (left - 8) / 16) return truncated(t->c);
     p->at += 8;
-    pickle_value *made = pickle_new(p, PICKLE_TENSOR);
-    pickle_tensor *tensor = made ? pickle_alloc(p, sizeof *tensor) : NULL;
+    pickle_value *made = aril__pickle_new(p, PICKLE_TENSOR);
+    pickle_tensor *tensor = made ? aril__pickle_alloc(p, sizeof *tensor) : NULL;
     const pickle_value *size = tensor ? read_numbers(p, ndim) : NULL;
     const pickle_value *stride = size ? read_numbers(p, ndim) : NULL;
     if (!stride) return p->status;
@@ -270,17 +270,18 @@ static pickle_value *object_of(pickle *p, pickle_value *id)
     char digits[24] = "";
     int64_t number = id->kind == PICKLE_INT ? id->u.i : 0;
     if (pickle_is_sequence(id, 1))
-        return pickle_refuse(p, "it holds a whole module, which only its Python code can create");
+        return aril__pickle_refuse(
+            p, "it holds a whole module, which only its Python code can create");
     if (id->kind == PICKLE_TEXT && id->u.text.n < sizeof digits) {
         memcpy(digits, id->u.text.at, id->u.text.n);
         number = strtoll(digits, NULL, 10);
     }
     pickle_value *v = find(&t->tensors, number);
     if (!v) v = find(&t->storages, number);
-    return v ? v : pickle_wrong(p, "it refers to a tensor that is missing");
+    return v ? v : aril__pickle_wrong(p, "it refers to a tensor that is missing");
 }
 
-aril_status tar_open(checkpoint *c)
+aril_status aril__pytorch_open_tar(checkpoint *c)
 {
     tar t = { .c = c };
     c->pickle.persistent = NULL;
@@ -291,7 +292,7 @@ aril_status tar_open(checkpoint *c)
     if (s < 0) return s;
     c->pickle.persistent = object_of;
     c->pickle.ctx = &t;
-    const pickle_value *v = pickle_load(&c->pickle);
+    const pickle_value *v = aril__pickle_load(&c->pickle);
     c->pickle.ctx = NULL;
-    return v ? checkpoint_list(c, v) : c->pickle.status;
+    return v ? aril__pytorch_list(c, v) : c->pickle.status;
 }

@@ -172,14 +172,14 @@ static aril_status visit(walk *k, const pickle_value *v, int depth)
     if (!has_items(v)) {
         if (k->notes) return note(k, v);
         const char *name = k->path.n ? (const char *)k->path.at : "tensor";
-        return is_tensor(v) ? checkpoint_add(k->c, name, v->u.tensor) : ARIL_OK;
+        return is_tensor(v) ? aril__pytorch_add(k->c, name, v->u.tensor) : ARIL_OK;
     }
     if (k->notes && (v->kind != PICKLE_DICT || depth > DEEPEST_NOTE)) return ARIL_OK;
     if (depth == DEEPEST) return aril__weights_malformed(k->c->w, "it is nested too deeply");
     return visit_items(k, v, depth);
 }
 
-aril_status checkpoint_list(checkpoint *c, const pickle_value *v)
+aril_status aril__pytorch_list(checkpoint *c, const pickle_value *v)
 {
     aril_weights *w = c->w;
     const pickle_value *all = v;

@@ -282,8 +282,8 @@ static aril_status put_archive(aril__zip_writer *w, const char *path, const aril
     return status == ARIL_OK ? aril__zip_finish(w) : status;
 }
 
-aril_status checkpoint_save(const char *path, const aril_named *tensors,
-                            const aril_metadata *metadata)
+aril_status aril__pytorch_save(const char *path, const aril_named *tensors,
+                               const aril_metadata *metadata)
 {
     (void)metadata;
     aril_status status = check_dtypes(path, tensors);

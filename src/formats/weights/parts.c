@@ -1,6 +1,6 @@
 /* Weights in several files, with an index as Hugging Face writes it:
  *
- *     {"metadata": {"total_size": 123}, "weight_map": {"a.weight": "model-00001-of-00002.safetensors"}} */
+ *     {"metadata": {"total_size": 123}, "weight_map": {"w": "model-00001-of-00002.safetensors"}} */
 #include "aril/dtype.h"
 #include "core/error.h"
 #include "core/memory.h"
@@ -199,7 +199,7 @@ typedef struct split {
     const char *path;
     const aril_named *t;
     int *in; /* of each tensor, from 0 */
-    int n;     /* parts */
+    int n;   /* parts */
     uint64_t bytes;
 } split;
 

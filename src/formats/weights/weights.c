@@ -8,6 +8,7 @@
 #include "core/memory.h"
 #include "core/tensor.h"
 #include "formats/array.h"
+#include "formats/gzip.h"
 
 #include <limits.h>
 #include <stdarg.h>
@@ -90,6 +91,23 @@ aril_status aril__weights_note(aril_weights *w, const char *key, const char *val
     return ARIL_OK;
 }
 
+/* An archive may unpack to as much as other compressed files may: a small one cannot exhaust
+ * memory. */
+static aril_status check_unpacked(const aril_weights *w)
+{
+    uint64_t most = (uint64_t)w->size * ARIL__UNPACKED_TIMES + ARIL__UNPACKED_FREE, all = 0;
+    for (int i = 0; i < w->zip->n; i++) {
+        if (w->zip->member[i].method == 0) continue;
+        if (__builtin_add_overflow(all, w->zip->member[i].size, &all) || all > most)
+            return aril__fail(
+                ARIL_ERR_FORMAT,
+                "%s unpacks to more than the %llu bytes expected for its size; if that "
+                "is intended, save it without compression",
+                w->path, (unsigned long long)most);
+    }
+    return ARIL_OK;
+}
+
 const aril__zip *aril__weights_zip(aril_weights *w, aril_status *status)
 {
     *status = ARIL_OK;
@@ -100,7 +118,11 @@ const aril__zip *aril__weights_zip(aril_weights *w, aril_status *status)
     *status = w->zip ? aril__source_named(&source, w->path, w->data, w->size)
                      : aril__weights_no_memory(w);
     if (*status == ARIL_OK) *status = aril__zip_open(w->zip, source);
-    if (*status == ARIL_OK) return w->zip;
+    if (*status == ARIL_OK) {
+        *status = check_unpacked(w);
+        if (*status == ARIL_OK) return w->zip;
+        aril__zip_close(w->zip);
+    }
     free(w->zip);
     w->zip = NULL;
     return NULL;
@@ -239,11 +261,12 @@ void aril_weights_close(aril_weights *w)
     free(w);
 }
 
-/* Folders, and names that stand for several files: what is tried below or after the path. */
+/* What is looked for in a folder. */
 static const char *const in_folder[] = {
-    "/model.safetensors",         "/model.safetensors.index.json",
-    "/pytorch_model.bin",         "/pytorch_model.bin.index.json",
-    "/variables/variables.index",
+    "/model.safetensors",
+    "/model.safetensors.index.json",
+    "/pytorch_model.bin",
+    "/pytorch_model.bin.index.json",
 };
 
 static bool is_file(const char *path)
@@ -256,7 +279,7 @@ static bool is_file(const char *path)
 static char *resolve(const char *path)
 {
     struct stat st;
-    bool there = stat(path, &st) == 0, folder = there && S_ISDIR(st.st_mode);
+    bool folder = stat(path, &st) == 0 && S_ISDIR(st.st_mode);
     size_t size = strlen(path) + 64;
     char *found = aril__malloc(size);
     if (!found) return NULL;
@@ -264,8 +287,6 @@ static char *resolve(const char *path)
         snprintf(found, size, "%s%s", path, in_folder[i]);
         if (is_file(found)) return found;
     }
-    snprintf(found, size, "%s.index", path); /* TensorFlow's checkpoints are known by a prefix */
-    if (!there && is_file(found)) return found;
     snprintf(found, size, "%s", path);
     return found;
 }

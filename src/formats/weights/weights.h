@@ -45,7 +45,7 @@ extern const aril__weights_kind *const aril__weights_kinds[];
 const aril__weights_kind *aril__weights_kind_for(const char *path);
 
 extern const aril__weights_kind aril__safetensors_weights, aril__parts_weights, aril__npz_weights,
-    aril__npy_weights, aril__pytorch_weights;
+    aril__npy_weights, aril__pytorch_weights, aril__onnx_weights;
 
 struct aril_weights {
     const aril__weights_kind *kind;
