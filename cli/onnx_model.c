@@ -321,7 +321,8 @@ static const option time_table[] = {
       .value = "FILE",
       .kind = OPTION_FILE,
       OPTION_AT(weights),
-      .help = "caffemodel with the weights of a net of Caffe; default random ones" },
+      .by_default = "random ones",
+      .help = "caffemodel with the weights of a net of Caffe" },
     OPTION_THREADS,
     { 0 },
 };
