@@ -1,5 +1,5 @@
 """src/models beside transformers: a GPT-2 with random weights, saved by it, generates the same tokens here, greedily and by beam search, alone
-and in batches; what is drawn at random is distributed as the probabilities say; and tokens per second of both (python generate.py speed)."""
+and in batches; what is drawn at random is distributed as the probabilities say; and tokens per second of both (generate.py speed [TOKENS [ROUNDS]])."""
 import ctypes as C
 import os
 import sys
@@ -136,7 +136,7 @@ def distributions(model, decoder, vocabulary):
         assert generate(decoder, [prompt], max_tokens=5, results=50, **opts)[0] == (seed(1), generate(decoder, [prompt], max_tokens=5, results=50, **opts)[0])[1]
 
 
-def speed(tokens=32, rounds=5):
+def speed(tokens=48, rounds=5):
     torch.set_num_threads(2)
     threads(2)
     with tempfile.TemporaryDirectory() as folder:
@@ -166,8 +166,8 @@ def speed(tokens=32, rounds=5):
     release(net)
 
 
-if sys.argv[1:] == ["speed"]:
-    speed()
+if sys.argv[1:2] == ["speed"]:
+    speed(*map(int, sys.argv[2:]))
     sys.exit()
 with tempfile.TemporaryDirectory() as folder:
     sizes = dict(vocab_size=199, n_positions=64, n_embd=48, n_layer=3, n_head=4)
