@@ -175,7 +175,7 @@ static const example convert_examples[] = {
 
 const command command_convert = {
     .name = "convert",
-    .summary = "write a model as ONNX, weights in another format, or a Caffe net in another form",
+    .summary = "write a model as ONNX, weights or a Caffe net in another form",
     .arguments = "MODEL OUT",
     .about =
         "To OUT.onnx: MODEL is a file or folder written by `aril train`, the name of a network "

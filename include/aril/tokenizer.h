@@ -63,6 +63,7 @@ ARIL_API int64_t aril_tokenizer_id(const aril_tokenizer *t, const char *token);
  * their number. Belongs to t. NULL if there is no such token. */
 ARIL_API const char *aril_tokenizer_token(const aril_tokenizer *t, int64_t id, size_t *size);
 
+/* Whether a token is special: it stands for itself in a text. */
 ARIL_API bool aril_tokenizer_is_special(const aril_tokenizer *t, int64_t id);
 
 /* Makes a text a special token and returns its id: that of a token of this text, or the next free

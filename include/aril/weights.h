@@ -134,6 +134,7 @@ typedef struct aril_weights_report {
     void *memory;                   /* of the lines */
 } aril_weights_report;
 
+/* Frees the lines of a report and empties it. NULL is allowed. */
 ARIL_API void aril_weights_report_free(aril_weights_report *report);
 /* Prints the counts, and up to `max` lines of each list (0: 10, negative: all). */
 ARIL_API void aril_weights_report_print(const aril_weights_report *report, FILE *to, int max);

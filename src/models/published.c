@@ -91,6 +91,7 @@ static int64_t size_of(const char *path)
 aril_status aril_published_at(const aril_zoo_entry *e, int i, aril_published_file *file)
 {
     char name[256], cache[PATH_MAX];
+    if (!file) return aril__fail(ARIL_ERR_ARG, "published_at: the file is NULL");
     *file = (aril_published_file){ 0 };
     if (i < 0 || i >= aril_published_count(e))
         return aril__fail(ARIL_ERR_INDEX, "published_at: expected a file from 0 to %d, got %d",

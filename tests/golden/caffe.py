@@ -36,6 +36,7 @@ static __attribute__((unused)) void caffe_layer(aril_tensor **x, aril_tensor **y
     aril_module *m = aril_caffe_net_parse(net, n, "golden", (aril_caffe_opts){
         .phase = train ? ARIL_CAFFE_TRAIN : ARIL_CAFFE_TEST });
     if (!m) return;
+    aril_module_to(m, aril_device_of(x[0])); /* the states of LSTM and RNN */
     const aril_named *named = aril_state(m);
     for (int k = 0; k < blobs && named && k < named->n; k++)
         aril_module_share(m, named->name[k], x[bottoms + k]);

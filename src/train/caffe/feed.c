@@ -95,6 +95,8 @@ void aril_caffe_feed_free(aril_caffe_feed *f)
 
 aril_status aril_caffe_feed_next(aril_caffe_feed *f, aril_tensor **in)
 {
+    if (!f || !in)
+        return aril__fail(ARIL_ERR_ARG, "caffe_feed_next: %s is NULL", f ? "in" : "the feed");
     for (int i = 0; i < f->n; i++) {
         aril_batch b;
         aril_status status = aril__caffe_source_next(f->part[i].loader, &b);

@@ -5,7 +5,6 @@
 #include "core/stream.h"
 #include "ops/shape/copy.h"
 #include "ops/elementwise/formula.h"
-#include "ops/elementwise/numbers.h"
 
 #include <string.h>
 
@@ -390,6 +389,8 @@ static inline aril_status run_alike(aril__run *r, size_t size)
     return ARIL_OK; /* floating-point formulas cannot fail */
 }
 
+extern const aril__op aril__op_pow;
+
 typedef aril__ew_fn *power_fn(double exponent);
 
 /* The kernel of pow where all elements are raised to one simple power; NULL: that of the table. */
@@ -441,7 +442,7 @@ static __attribute__((noinline)) aril_status run_any(aril__run *r)
     bool own = ctype == ARIL__C_I64 && computes_in_own_dtype(r);
     int type = own ? narrows[r->type].type : (int)ctype;
     int formula = r->op->formula->number;
-    aril__ew_fn *fn = formula == ARIL__FORMULA_pow ? kernel_of_power(r, ctype) : NULL;
+    aril__ew_fn *fn = r->op == &aril__op_pow ? kernel_of_power(r, ctype) : NULL;
     if (!fn) fn = tables[aril__cpu()][type][formula];
     if (aril__unlikely(!fn))
         return aril__fail(ARIL_ERR_DTYPE, "%s: not defined for %s", r->op->name,

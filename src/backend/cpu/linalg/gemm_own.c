@@ -8,17 +8,18 @@
 #include <string.h>
 
 enum {
-    KC = 320,         /* a panel of B, two vectors wide, stays in L1 */
-    MC = 192,         /* a block of A in L2 */
-    NC = 1024,        /* a block of B in L3 */
-    DOT_K = 2048,     /* a block of dot products */
-    SKINNY = 128,     /* maximum rows for which B is read in place */
-    DOT_LINES = 16,   /* maximum rows or columns for which dot products pay */
-    SMALL = 1 << 16,  /* bytes of B that stay in cache anyway */
-    TINY = 512,       /* multiplications below which packing does not pay */
-    STREAM_ROWS = 4,  /* maximum rows for which B is streamed, */
-    STREAM = 1 << 20, /* and from how many bytes on: what comes from memory, not from a cache */
-    KEPT = 32,        /* scratch blocks cached for later calls */
+    KC = 320,            /* a panel of B, two vectors wide, stays in L1 */
+    MC = 192,            /* a block of A in L2 */
+    NC = 1024,           /* a block of B in L3 */
+    DOT_K = 2048,        /* a block of dot products */
+    SKINNY = 128,        /* maximum rows for which B is read in place */
+    DOT_LINES = 16,      /* maximum rows or columns for which dot products pay */
+    SMALL = 1 << 16,     /* bytes of B that stay in cache anyway */
+    TINY = 512,          /* multiplications below which packing does not pay */
+    STREAM_ROWS = 4,     /* maximum rows for which B is streamed, */
+    STREAM_COLUMNS = 64, /* minimum columns: fewer are not worth whole rows of B, */
+    STREAM = 1 << 20,    /* and from how many bytes on: what comes from memory, not from a cache */
+    KEPT = 32,           /* scratch blocks cached for later calls */
     SCRATCH = (KC * NC + (KC + 16) * MC) * 8 + 128,
 };
 
@@ -180,7 +181,7 @@ void aril__gemm_choose(aril__gemm *g, size_t size)
     bool along_k = g->a_col == 1 && g->b_row == 1 && g->k >= 16;
     bool by_row = g->m == 1 && g->n > 1 && g->b_col == 1; /* a row times contiguous rows */
     bool large = g->k >= 8 && g->k * g->n * (int64_t)size >= STREAM;
-    if (large && g->m <= STREAM_ROWS && g->b_col == 1 && g->c_col == 1)
+    if (large && g->m <= STREAM_ROWS && g->n >= STREAM_COLUMNS && g->b_col == 1 && g->c_col == 1)
         g->path = ARIL__GEMM_STREAM;
     else if (along_k && (g->m <= DOT_LINES || g->n <= DOT_LINES) && !by_row)
         g->path = ARIL__GEMM_DOTS;
