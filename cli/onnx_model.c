@@ -95,7 +95,7 @@ static int run_convert(void *values, int n, char **argument)
     if (!model_is_onnx(argument[1])) {
         fprintf(stderr,
                 "aril convert: expected a file .onnx to write, or .safetensors, .pt, .pth, .bin, "
-                ".th or .npz for weights alone, got '%s'\n",
+                ".th, .npz or .h5 for weights alone, got '%s'\n",
                 argument[1]);
         return EXIT_USAGE;
     }
@@ -180,7 +180,8 @@ const command command_convert = {
     .about =
         "To OUT.onnx: MODEL is a file or folder written by `aril train`, the name of a network "
         "(`aril zoo` lists them), a net of Caffe, or a model of ONNX, which is written in another "
-        "operator set.\n\nTo OUT.safetensors, .pt, .pth, .bin or .npz: MODEL is a file of weights "
+        "operator set.\n\nTo OUT.safetensors, .pt, .pth, .bin, .npz or .h5: MODEL is a file of "
+        "weights "
         "of any framework (`aril show` lists what it holds); dtypes are kept.\n\nA net of Caffe "
         "(.prototxt, .caffemodel) can also be written in the current form of its own format: "
         "OUT.prototxt, .caffemodel.",

@@ -30,8 +30,8 @@ static bool ends_with(const char *text, const char *suffix)
 
 bool weights_is_output(const char *path)
 {
-    static const char *const endings[] = { ".safetensors", ".pt",   ".pth", ".bin",
-                                           ".th",          ".ckpt", ".npz", NULL };
+    static const char *const endings[] = { ".safetensors", ".pt",  ".pth", ".bin",  ".th",
+                                           ".ckpt",        ".npz", ".h5",  ".hdf5", NULL };
     for (const char *const *e = endings; *e; e++)
         if (ends_with(path, *e)) return true;
     return false;

@@ -8,7 +8,7 @@
  *
  * The kind of a file is found by its contents, not by its name: PyTorch checkpoints (zip archives,
  * and the pickles and tar archives of older versions), safetensors, either of them in parts with
- * an index, NumPy's .npz and .npy. Initializers of ONNX models are known by the extension .onnx.
+ * an index, NumPy's .npz and .npy, HDF5 and files of Keras. Initializers of ONNX models are known by the extension .onnx.
  * `docs/weights.md` lists all kinds.
  *
  * No file is trusted: pickles are interpreted by a reader that knows a short list of classes and
@@ -86,8 +86,8 @@ ARIL_API aril_metadata aril_weights_metadata(const aril_weights *w);
 /* ---- writing ---- */
 
 typedef struct aril_weights_save_opts {
-    /* "safetensors", "pytorch", "npz". NULL: by the extension of the path: .safetensors; .pt, .pth,
-     * .bin, .th, .ckpt; .npz. */
+    /* "safetensors", "pytorch", "npz", "hdf5". NULL: by the extension of the path: .safetensors;
+     * .pt, .pth, .bin, .th, .ckpt; .npz; .h5, .hdf5. */
     const char *kind;
     const aril_metadata *metadata; /* safetensors; other kinds have none */
     /* Safetensors and PyTorch: files of at most so many bytes of tensors (a larger tensor gets a
