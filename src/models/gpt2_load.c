@@ -151,7 +151,10 @@ static aril_status take(aril_module *m, aril_safetensors *f, const char *path, c
                           aril_dtype_name(aril_safetensors_dtype(f, i)));
     aril_tensor *t = aril_cast(aril_safetensors_tensor(f, i), ARIL_F32);
     if (aril_tensor_status(t) < 0) return aril_tensor_status(t);
-    return aril_module_share(m, name, aril_parameter(t));
+    aril_tensor *mine = aril_parameter(t); /* kept */
+    aril_status status = aril_module_share(m, name, mine);
+    aril_release(mine);
+    return status;
 }
 
 static aril_status take_all(aril_module *m, aril_safetensors *f, const char *path)

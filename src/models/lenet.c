@@ -64,7 +64,9 @@ static aril_status subsample_build(aril_module *self, int n_in, aril_tensor *con
     s->weight = aril_module_parameter(self, "weight", w);
     s->bias =
         aril_module_parameter(self, "bias", aril_zeros(maps, ARIL_F32, aril_device_of(in[0])));
-    return s->weight && s->bias ? ARIL_OK : ARIL_ERR_MEMORY;
+    bool owned = aril_module_tensor(self, "weight") == s->weight &&
+                 aril_module_tensor(self, "bias") == s->bias;
+    return owned ? ARIL_OK : aril__last_status();
 }
 
 static const aril_module_class subsample_class = { .type = "Subsample",
@@ -114,7 +116,11 @@ static aril_module *partial_new(void)
     c->weight = aril_module_parameter(m, "weight", aril_mul(aril_mul(w, range), on));
     c->bias = aril_module_parameter(m, "bias", aril_zeros(ARIL_SHAPE(16), ARIL_F32, device));
     c->mask = aril_module_scratch(m, "mask", on);
-    return m;
+    if (aril_module_tensor(m, "weight") == c->weight && aril_module_tensor(m, "bias") == c->bias &&
+        aril_module_tensor(m, "mask") == c->mask)
+        return m;
+    aril_module_release(m); /* what it does not own ends with the scope */
+    return NULL;
 }
 
 static aril_module *lenet5_1998(const aril_zoo_entry *e, const aril_zoo_opts *opts)
