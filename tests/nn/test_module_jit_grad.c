@@ -151,7 +151,6 @@ TEST(networks_train)
         { "two_layer", { 1, { 20 } }, 5, false, true },
         { "convnet", { 3, { 3, 32, 32 } }, 10, false, false },
         { "alexnet", { 3, { 3, 64, 64 } }, 4, false, false },
-        { "vgg11", { 3, { 3, 32, 32 } }, 4, false, false },
         { "vgg11_bn", { 3, { 3, 32, 32 } }, 4, false, false },
         { "googlenet", { 3, { 3, 33, 40 } }, 4, false, false },
         { "resnet18", { 3, { 3, 32, 32 } }, 4, false, false },
