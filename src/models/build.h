@@ -89,7 +89,7 @@ aril_module *aril__alexnet_norm(void);
 
 /* ---- running ---- */
 
-/* Runs children first..last of m one after the other, releasing what lies between. */
+/* Runs children first..last of m one after the other, releasing the values between. */
 aril_tensor *aril__run_children(aril_module *m, int first, int last, aril_tensor *x);
 
 /* m(x) + residual, where m is a Sequential, or one of Sequentials, that ends with a batch norm: in

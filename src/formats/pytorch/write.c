@@ -110,7 +110,7 @@ static void group(saved *s, int n)
         for (int k = i; k < end; k++) {
             s[k].leads = k == i;
             s[k].shared = end - i > 1;
-            s[k].storage = s[i].i; /* for now: the leader's index */
+            s[k].storage = s[i].i; /* the leader's index; below, its storage */
             s[k].begin = low;
             s[k].end = high;
         }
