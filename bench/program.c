@@ -114,13 +114,20 @@ static void traced_step(void *ctx, aril_tensor *const *in, aril_tensor **out)
     memcpy(r->slot, given, sizeof given);
 }
 
-bool bench_run_compile(bench_run *r)
+bool bench_run_compile(bench_run *r, double memory)
 {
     aril_jit_opts opts = { .name = r->at->name, .max_results = 1 + r->maker.n_params };
     if (r->task) return true;
     r->results = calloc((size_t)opts.max_results, sizeof *r->results);
     r->program = r->results ? aril_jit(traced_step, r, opts) : NULL;
     if (!r->results) aril_fail(ARIL_ERR_MEMORY, "%s: out of memory", r->at->name);
+    if (!r->program || memory >= 1) return r->program != NULL;
+
+    bench_run_step(r);
+    double peak = (double)aril_program_memory(r->program, r->maker.device).peak;
+    aril_program_free(r->program);
+    opts.max_memory = (int64_t)(memory * peak);
+    r->program = aril_ok() ? aril_jit(traced_step, r, opts) : NULL;
     return r->program != NULL;
 }
 

@@ -61,9 +61,9 @@ typedef struct bench_run {
 bool bench_run_begin(bench_run *r, const bench_case *c, aril_device device, bool compare);
 void bench_run_end(bench_run *r);
 
-/* Lets steps run compiled, by aril_jit. Tasks stay as they are. False, with an Aril error, on
- * failure. */
-bool bench_run_compile(bench_run *r);
+/* Lets steps run compiled, by aril_jit, in at most a share of the memory that they would take (1:
+ * in as much as they take). Tasks stay as they are. False, with an Aril error, on failure. */
+bool bench_run_compile(bench_run *r, double memory);
 
 /* Runs one step. */
 void bench_run_step(bench_run *r);

@@ -8,7 +8,7 @@
 
 typedef struct options {
     int64_t threads;
-    double seconds;
+    double seconds, memory;
     const char *cases, *json, *device;
     aril_device on; /* what `device` names */
     bool list, serve, check, profile, shapes, jit;
@@ -104,7 +104,7 @@ static bool load(session *s, const bench_case *c, const options *o)
     s->before = bench_memory_now(on);
     allow_tuning(false);
     if (!bench_run_begin(&s->run, c, on, false)) return false;
-    if (o->jit && !bench_run_compile(&s->run)) return false;
+    if (o->jit && !bench_run_compile(&s->run, o->memory / 100)) return false;
     allow_tuning(true);
     bench_memory_reset(on); /* ignore temporary memory of creating the tensors */
     s->together = bench_warm_up(&s->run);
@@ -381,6 +381,11 @@ static const option table[] = {
     { .name = "jit",
       OPTION_AT(jit),
       .help = "compile each step by aril_jit; tasks run as they are" },
+    { .name = "memory",
+      .value = "PERCENT",
+      .kind = OPTION_FLOAT,
+      OPTION_AT(memory),
+      .help = "with --jit: compute values again where that saves memory, in this share of it" },
     { .name = "profile", OPTION_AT(profile), .help = "profile each case: time by operation" },
     { .name = "shapes", OPTION_AT(shapes), .help = "profile by operation and shape" },
     { .name = "cases",
@@ -406,7 +411,7 @@ const command command_bench = {
         "peak (or the memory bandwidth), page faults per step, and peak memory.",
     .options = table,
     .size = sizeof(options),
-    .defaults = &(const options){ .seconds = 1 },
+    .defaults = &(const options){ .seconds = 1, .memory = 100 },
     .max = -1,
     .run = run
 };
