@@ -314,13 +314,13 @@ static bool join_residual(pass *p, const aril__graph_node *n, bool *fits)
     return false;
 }
 
-/* Whether a gradient of a convolution is a matrix product, of 16-bit floats. */
+/* Whether a gradient of a convolution is a matrix product. */
 static bool is_product(pass *p, const aril__graph_node *f)
 {
     const struct conv_attrs *a = aril__graph_attrs(p->g, f);
     aril__value_id g = operand(p, f, 0), w = operand(p, f, 1);
     uint8_t dtype = p->g->values[f->out].dtype;
-    if (!a || a->groups[0] != 1 || (dtype != ARIL_BF16 && dtype != ARIL_F16)) return false;
+    if (!a || a->groups[0] != 1 || !aril__is_float((aril_dtype)dtype)) return false;
     for (int d = 2; d < rank(p, w); d++)
         if (size(p, w, d) != 1 || size(p, g, d) != size(p, f->out, d)) return false;
     return true;

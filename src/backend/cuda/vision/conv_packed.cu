@@ -1,6 +1,8 @@
 #include "backend/cuda/vision/conv_packed.cuh"
 
-enum { VECTOR = 8, MAX_CHANNELS = 4 };
+#include "backend/cuda/device/library.h"
+
+enum { VECTOR_BYTES = 16, MAX_CHANNELS = 4 };
 
 static size_t rounded(size_t bytes)
 {
@@ -25,12 +27,19 @@ static aril_cuda_image image_of(int64_t n, int64_t c, int64_t h, int64_t w)
     return m;
 }
 
+/* Channels of a packed pixel come in vectors of so many. */
+static int32_t vector_of(aril_dtype type)
+{
+    return VECTOR_BYTES / (int32_t)aril_cuda_size(type);
+}
+
 static bool is_suitable(const aril_cuda_conv &d, aril_dtype type)
 {
-    if (type != ARIL_F16 && type != ARIL_BF16) return false;
+    bool fast = type == ARIL_F32 && aril_cuda_tf32();
+    if (type != ARIL_F16 && type != ARIL_BF16 && !fast) return false;
     if (d.role == ARIL_CUDA_CONV_X || d.groups != 1 || d.x.dim[1] > MAX_CHANNELS) return false;
     if (d.x.dim[2] != 1 || d.w.dim[2] != 1 || d.y.dim[2] != 1 || d.begin[0]) return false;
-    if (d.w.dim[3] < 2 || d.w.dim[4] < 2 || d.y.dim[1] % VECTOR) return false;
+    if (d.w.dim[3] < 2 || d.w.dim[4] < 2 || d.y.dim[1] % vector_of(type)) return false;
     for (int i = 1; i < 3; i++)
         if (d.dilation[i] != 1 || d.begin[i] < 0 || d.stride[i] > 4 || d.w.dim[2 + i] > 16)
             return false;
@@ -61,14 +70,16 @@ bool aril_cuda_conv_pack(const aril_cuda_conv &d, aril_dtype type, bool contiguo
     p->taps_w = quotient(p->kernel_w, p->wide);
     p->packed_h = lines ? (oh - 1) * stride_h + p->kernel_h : oh + p->taps_h - 1;
     p->packed_w = ow + p->taps_w - 1;
-    p->channels = quotient(p->high * p->wide * p->c, VECTOR) * VECTOR;
+    int32_t vector = vector_of(type);
+    p->channels = quotient(p->high * p->wide * p->c, vector) * vector;
+    p->element = (int32_t)aril_cuda_size(type);
     p->samples = d.x.dim[0];
     p->k = d.w.dim[0];
     int64_t image = (int64_t)p->h * p->w * p->c, area = (int64_t)p->h * p->w;
     int64_t first[4] = { image, area, p->w, 1 }, last[4] = { image, 1, (int64_t)p->w * p->c, p->c };
     for (int i = 0; i < 4; i++) p->stride[i] = contiguous ? first[i] : last[i];
     int64_t pixels = p->samples * p->packed_h * p->packed_w;
-    if (pixels * p->channels / VECTOR > ARIL_CUDA_MAX_POSITIONS) return false;
+    if (pixels * p->channels / vector > ARIL_CUDA_MAX_POSITIONS) return false;
     p->x_bytes = rounded((size_t)(pixels * p->channels * aril_cuda_size(type)));
     p->w_bytes =
         rounded((size_t)(p->k * p->taps_h * p->taps_w * p->channels * aril_cuda_size(type)));
@@ -101,13 +112,14 @@ struct source {
     int16_t row, column; /* row: far beyond the image if there is no such channel */
 };
 
-/* Eight channels of one packed pixel per item. */
+/* A vector of channels of one packed pixel per item. */
+template <typename S>
 static __global__ void __launch_bounds__(ARIL_CUDA_THREADS)
     pack_image(const __grid_constant__ aril_cuda_conv_packing p, aril_cuda_divisor vectors,
-               aril_cuda_divisor across, aril_cuda_divisor down, const uint16_t *x, uint16_t *to,
-               uint32_t n)
+               aril_cuda_divisor across, aril_cuda_divisor down, const S *x, S *to, uint32_t n)
 {
-    typedef aril_cuda_vector<uint16_t, VECTOR> V;
+    const int size = VECTOR_BYTES / sizeof(S);
+    typedef aril_cuda_vector<S, size> V;
     extern __shared__ source sources[];
     for (int i = threadIdx.x; i < p.channels; i += blockDim.x) {
         place at = place_of(p, i);
@@ -121,11 +133,11 @@ static __global__ void __launch_bounds__(ARIL_CUDA_THREADS)
         uint32_t first, column, row;
         int64_t sample = down.split(across.split(vectors.split(i, &first), &column), &row);
         int top = (int)row * p.step_h - p.pad_h, left = (int)column * p.step_w - p.pad_w;
-        const uint16_t *image = x + sample * p.stride[0] + top * p.stride[2] + left * p.stride[3];
+        const S *image = x + sample * p.stride[0] + top * p.stride[2] + left * p.stride[3];
         V v;
 #pragma unroll
-        for (int j = 0; j < VECTOR; j++) {
-            source at = sources[first * VECTOR + j];
+        for (int j = 0; j < size; j++) {
+            source at = sources[first * size + j];
             bool there = at.row < INT16_MAX && (unsigned)(top + at.row) < (unsigned)p.h &&
                          (unsigned)(left + at.column) < (unsigned)p.w;
             v.at[j] = there ? image[at.offset] : 0;
@@ -149,8 +161,9 @@ static __device__ __forceinline__ int64_t weight_of(const aril_cuda_conv_packing
 }
 
 /* `back`: from the packed weights. */
-static __global__ void pack_weights(const __grid_constant__ aril_cuda_conv_packing p,
-                                    const uint16_t *from, uint16_t *to, uint32_t n, bool back)
+template <typename S>
+static __global__ void pack_weights(const __grid_constant__ aril_cuda_conv_packing p, const S *from,
+                                    S *to, uint32_t n, bool back)
 {
     ARIL_CUDA_LOOP(i, n)
     {
@@ -164,26 +177,45 @@ static __global__ void pack_weights(const __grid_constant__ aril_cuda_conv_packi
 
 /* ---- running ---- */
 
-void aril_cuda_conv_pack_image(const aril_run *r, const aril_cuda_conv_packing *p, const void *x,
-                               void *packed)
+template <typename S>
+static void launch_image(const aril_run *r, const aril_cuda_conv_packing *p, const void *x,
+                         void *packed)
 {
-    int32_t vectors = p->channels / VECTOR;
+    int32_t vectors = p->channels * p->element / VECTOR_BYTES;
     uint32_t n = (uint32_t)(p->samples * p->packed_h * p->packed_w * vectors);
     unsigned blocks = aril_cuda_blocks(r, n, ARIL_CUDA_THREADS, 16);
     size_t shared = (size_t)p->channels * sizeof(source);
-    pack_image<<<blocks, ARIL_CUDA_THREADS, shared, aril_cuda_stream(r)>>>(
+    pack_image<S><<<blocks, ARIL_CUDA_THREADS, shared, aril_cuda_stream(r)>>>(
         *p, aril_cuda_divisor_of(vectors), aril_cuda_divisor_of(p->packed_w),
-        aril_cuda_divisor_of(p->packed_h), static_cast<const uint16_t *>(x),
-        static_cast<uint16_t *>(packed), n);
+        aril_cuda_divisor_of(p->packed_h), static_cast<const S *>(x), static_cast<S *>(packed), n);
+}
+
+void aril_cuda_conv_pack_image(const aril_run *r, const aril_cuda_conv_packing *p, const void *x,
+                               void *packed)
+{
+    if (p->element == 4)
+        launch_image<uint32_t>(r, p, x, packed);
+    else
+        launch_image<uint16_t>(r, p, x, packed);
+}
+
+template <typename S>
+static void launch_weights(const aril_run *r, const aril_cuda_conv_packing *p, const void *from,
+                           void *to, bool back)
+{
+    uint32_t n = (uint32_t)(p->k * p->taps_h * p->taps_w * p->channels);
+    unsigned blocks = aril_cuda_blocks(r, n, ARIL_CUDA_THREADS);
+    pack_weights<S><<<blocks, ARIL_CUDA_THREADS, 0, aril_cuda_stream(r)>>>(
+        *p, static_cast<const S *>(from), static_cast<S *>(to), n, back);
 }
 
 static void move_weights(const aril_run *r, const aril_cuda_conv_packing *p, const void *from,
                          void *to, bool back)
 {
-    uint32_t n = (uint32_t)(p->k * p->taps_h * p->taps_w * p->channels);
-    unsigned blocks = aril_cuda_blocks(r, n, ARIL_CUDA_THREADS);
-    pack_weights<<<blocks, ARIL_CUDA_THREADS, 0, aril_cuda_stream(r)>>>(
-        *p, static_cast<const uint16_t *>(from), static_cast<uint16_t *>(to), n, back);
+    if (p->element == 4)
+        launch_weights<uint32_t>(r, p, from, to, back);
+    else
+        launch_weights<uint16_t>(r, p, from, to, back);
 }
 
 void aril_cuda_conv_pack_weights(const aril_run *r, const aril_cuda_conv_packing *p, const void *w,

@@ -1,5 +1,5 @@
-/* Convolutions of images with few channels, on tensor cores: the image is packed so that places in
- * the kernel become channels. */
+/* Convolutions of images with few channels, on tensor cores (16 bits, TF32): the image is packed so
+ * that places in the kernel become channels. */
 #ifndef ARIL_CUDA_CONV_PACKED_CUH
 #define ARIL_CUDA_CONV_PACKED_CUH
 
@@ -12,7 +12,8 @@ struct aril_cuda_conv_packing {
     int32_t high, wide, step_h, step_w;
     int32_t pad_h, pad_w;
     int32_t c, h, w, kernel_h, kernel_w;                  /* of x and the weights */
-    int32_t channels, packed_h, packed_w, taps_h, taps_w; /* packed; channels: a multiple of 8 */
+    int32_t channels, packed_h, packed_w, taps_h, taps_w; /* packed; channels: vectors of 16 bytes */
+    int32_t element;                                      /* bytes */
     int64_t samples, k;
     int64_t stride[4]; /* of x: sample, channel, row, column */
     size_t x_bytes, w_bytes;

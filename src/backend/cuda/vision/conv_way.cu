@@ -367,13 +367,14 @@ static bool likes_own(const aril_cuda_conv_task *t)
 }
 
 /* Whether a product is likely to be faster than cuDNN: it is in f32, unless many small products are
- * summed, and in f16 and bf16 unless elements are copied first or something follows that cuBLASLt
- * does not do. */
+ * summed; in f16 and bf16 unless elements are copied first or something follows that cuBLASLt does
+ * not do; and in TF32 where it adds another gradient. */
 static bool likes_product(const aril_cuda_conv_task *t)
 {
     const aril_cuda_conv &d = t->d;
     bool near = d.stride[0] * d.stride[1] * d.stride[2] == 1;
-    if (t->type == ARIL_F32 && aril_cuda_tf32()) return false;
+    if (t->type == ARIL_F32 && aril_cuda_tf32())
+        return near && d.has_z && d.role == ARIL_CUDA_CONV_X;
     bool simple = !d.activation || d.activation == ARIL_RELU;
     bool plain = !d.has_bias && !d.has_z && !d.activation;
     if (is_low(t)) return near && (plain || (t->last && d.role == ARIL_CUDA_CONV_Y && simple));
