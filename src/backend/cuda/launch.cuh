@@ -53,6 +53,35 @@ static inline aril_status aril_cuda_launched(const aril_run *r)
     return aril_cuda_check_launch(d, aril_cuda_host->queue(r), d->last_op);
 }
 
+/* Launches a kernel that may be loaded while the one before it still runs, which hides the time that
+ * it takes to begin. It must call aril_cuda_after_previous before it uses memory. */
+static inline void aril_cuda_launch_early(const aril_run *r, const void *kernel, unsigned blocks,
+                                          unsigned threads, void **args)
+{
+    cudaLaunchAttribute early = {};
+    cudaLaunchConfig_t c = {};
+    early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    early.val.programmaticStreamSerializationAllowed = 1;
+    c.gridDim = dim3(blocks);
+    c.blockDim = dim3(threads);
+    c.stream = aril_cuda_stream(r);
+    c.attrs = &early;
+    /* A recording decides itself which kernels wait for each other. */
+    bool recorded = aril_cuda_recorded_shelf(aril_cuda_host->queue(r)) != nullptr;
+    c.numAttrs = aril_cuda_device_of(r)->major >= 9 && !recorded;
+    cudaLaunchKernelExC(&c, kernel, args);
+}
+
+/* Waits until the kernels before have ended and what they wrote is visible, and lets the next one
+ * load: the first statement of a kernel that is launched early. */
+static __device__ __forceinline__ void aril_cuda_after_previous()
+{
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.launch_dependents;");
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+
 /* An error of a library or the runtime, as that op's: "matmul: cudaMemsetAsync: out of memory". */
 static inline aril_status aril_cuda_check(const aril_run *r, cudaError_t e, const char *what)
 {

@@ -158,8 +158,7 @@ static inline bool aril_cuda_ew_run_small(aril_run *r, const void *kernel, int n
     a.n = (uint16_t)n;
     unsigned threads = n <= 32 ? 32 : ARIL_CUDA_EW_THREADS;
     void *args[] = { &a };
-    cudaLaunchKernel(kernel, dim3(((unsigned)n + threads - 1) / threads), dim3(threads), args, 0,
-                     aril_cuda_stream(r));
+    aril_cuda_launch_early(r, kernel, ((unsigned)n + threads - 1) / threads, threads, args);
     *status = aril_cuda_launched(r);
     return true;
 }

@@ -9,6 +9,7 @@
 
 #include "backend/cuda/dtype.cuh"
 #include "backend/cuda/elementwise/elementwise.cuh"
+#include "backend/cuda/launch.cuh"
 
 enum { ARIL_CUDA_EW_SMALL = 4096 }; /* the most elements */
 
@@ -27,6 +28,7 @@ static __global__ void __launch_bounds__(ARIL_CUDA_EW_THREADS)
     aril_cuda_ew_small_kernel(const __grid_constant__ aril_cuda_ew_small_args a)
 {
     const uint32_t i = blockIdx.x * blockDim.x + threadIdx.x;
+    aril_cuda_after_previous();
     if (i >= a.n) return;
     ARIL_CUDA_SWITCH_SINGLE(a.dtype, S, {
         float x[Formula::inputs];
