@@ -48,4 +48,12 @@ extern const void *const aril_cuda_ew_f64_grads[ARIL__FORMULA_COUNT];
 extern const void *const aril_cuda_ew_i64[ARIL__FORMULA_COUNT];
 extern const void *const aril_cuda_ew_u64[ARIL__FORMULA_COUNT];
 
+/* Kernels of a single formula, for operands of one dtype; NULL where there is none. */
+struct aril_cuda_ew_own {
+    const void *small;   /* small.cuh */
+    const void *aligned; /* aligned.cuh */
+};
+extern const aril_cuda_ew_own aril_cuda_ew_f32_own[ARIL__FORMULA_COUNT];
+extern const aril_cuda_ew_own aril_cuda_ew_f32_grads_own[ARIL__FORMULA_COUNT];
+
 #endif

@@ -4,7 +4,8 @@
 
 static aril_status run_formula(aril_run *r, int number)
 {
-    const void *kernel = nullptr, *small;
+    const void *kernel = nullptr;
+    const aril_cuda_ew_own *own;
     int n_in = aril_cuda_host->n_in(r);
     aril_status s = ARIL_OK;
     switch (aril_cuda_host->type(r)) {
@@ -12,23 +13,23 @@ static aril_status run_formula(aril_run *r, int number)
     case ARIL_BF16:
     case ARIL_F32:
         kernel = aril_cuda_ew_f32[number];
-        small = kernel ? aril_cuda_ew_f32_small[number] : aril_cuda_ew_f32_grads_small[number];
-        if (aril_cuda_ew_run_small(r, small, n_in, &s)) return s;
+        own = kernel ? &aril_cuda_ew_f32_own[number] : &aril_cuda_ew_f32_grads_own[number];
+        if (aril_cuda_ew_run_small(r, own->small, n_in, &s)) return s;
         if (!kernel) kernel = aril_cuda_ew_f32_grads[number];
-        if (kernel) s = aril_cuda_ew_run<float>(r, number, kernel, n_in);
+        if (kernel) s = aril_cuda_ew_run<float>(r, number, { kernel, own->aligned }, n_in);
         break;
     case ARIL_F64:
         kernel = aril_cuda_ew_f64[number];
         if (!kernel) kernel = aril_cuda_ew_f64_grads[number];
-        if (kernel) s = aril_cuda_ew_run<double>(r, number, kernel, n_in);
+        if (kernel) s = aril_cuda_ew_run<double>(r, number, { kernel, nullptr }, n_in);
         break;
     case ARIL_U64:
         kernel = aril_cuda_ew_u64[number];
-        if (kernel) s = aril_cuda_ew_run<uint64_t>(r, number, kernel, n_in);
+        if (kernel) s = aril_cuda_ew_run<uint64_t>(r, number, { kernel, nullptr }, n_in);
         break;
     default:
         kernel = aril_cuda_ew_i64[number];
-        if (kernel) s = aril_cuda_ew_run<int64_t>(r, number, kernel, n_in);
+        if (kernel) s = aril_cuda_ew_run<int64_t>(r, number, { kernel, nullptr }, n_in);
     }
     if (kernel) return s;
     return aril_cuda_host->fail(ARIL_ERR_DTYPE, "%s: not defined for this dtype",

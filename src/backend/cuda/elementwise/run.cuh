@@ -2,6 +2,7 @@
 #ifndef ARIL_CUDA_ELEMENTWISE_RUN_CUH
 #define ARIL_CUDA_ELEMENTWISE_RUN_CUH
 
+#include "backend/cuda/elementwise/aligned.cuh"
 #include "backend/cuda/elementwise/elementwise.cuh"
 #include "backend/cuda/elementwise/small.cuh"
 #include "backend/cuda/launch.cuh"
@@ -47,11 +48,43 @@ static bool aril_cuda_ew_vectorizes(const aril_cuda_loops &l, const aril_cuda_ew
     return true;
 }
 
+/* The kernels that compute a formula. */
+struct aril_cuda_ew_kernels {
+    const void *general, *aligned; /* aligned: NULL if there is none */
+};
+
+/* Launches the kernel for aligned vectors of one dtype; false: the operands are others. */
+template <typename T>
+static bool aril_cuda_ew_start_aligned(const aril_run *r, const void *kernel, int n_in,
+                                       const aril_cuda_ew_args<T> &a)
+{
+    aril_cuda_ew_aligned_args b = {};
+    if (!kernel || !a.vectors || a.nest.ndim != 1) return false;
+    for (int j = 0; j <= n_in; j++) {
+        b.value[j] = (float)a.value[j];
+        if (j > 0 && a.feed[j] != ARIL_CUDA_EW_TENSOR) continue;
+        if (a.dtype[j] != a.dtype[0] || a.nest.stride[j][0] != 1) return false;
+        b.base[j] = a.base[j];
+        b.tensors |= (uint8_t)(1u << j);
+    }
+    if (a.dtype[0] != ARIL_F32 && a.dtype[0] != ARIL_F16 && a.dtype[0] != ARIL_BF16) return false;
+    for (int k = 0; k < 3; k++) b.p[k] = (float)a.p[k];
+    b.dtype = a.dtype[0];
+    b.n = a.n;
+    const int64_t bytes = 16 * ARIL_CUDA_EW_PARTS * ARIL_CUDA_EW_ALIGNED_THREADS;
+    const int64_t block = bytes / aril_cuda_size(b.dtype);
+    void *args[] = { &b };
+    cudaLaunchKernel(kernel, dim3((unsigned)((b.n + block - 1) / block)),
+                     dim3(ARIL_CUDA_EW_ALIGNED_THREADS), args, 0, aril_cuda_stream(r));
+    return true;
+}
+
 /* Launches: `a` has all but the sizes of chunks. */
 template <typename T>
-static aril_status aril_cuda_ew_start(const aril_run *r, const void *kernel, int n_in,
+static aril_status aril_cuda_ew_start(const aril_run *r, aril_cuda_ew_kernels kernels, int n_in,
                                       aril_cuda_ew_args<T> *a)
 {
+    if (aril_cuda_ew_start_aligned(r, kernels.aligned, n_in, *a)) return aril_cuda_launched(r);
     const int chunk = aril_cuda_ew_chunk<T>::size;
     const int64_t tile = chunk * ARIL_CUDA_EW_THREADS;
     a->spread = a->vectors;
@@ -63,14 +96,14 @@ static aril_status aril_cuda_ew_start(const aril_run *r, const void *kernel, int
         if (tensor && !fits) a->spread = false;
     }
     void *args[] = { a };
-    cudaLaunchKernel(kernel, dim3((unsigned)((a->n + tile - 1) / tile)), dim3(ARIL_CUDA_EW_THREADS),
-                     args, 0, aril_cuda_stream(r));
+    cudaLaunchKernel(kernels.general, dim3((unsigned)((a->n + tile - 1) / tile)),
+                     dim3(ARIL_CUDA_EW_THREADS), args, 0, aril_cuda_stream(r));
     return aril_cuda_launched(r);
 }
 
 /* A piece of the loops over the operands, whose addresses are in `a`. */
 template <typename T>
-static aril_status aril_cuda_ew_launch(const aril_run *r, const void *kernel, int n_in,
+static aril_status aril_cuda_ew_launch(const aril_run *r, aril_cuda_ew_kernels kernels, int n_in,
                                        const aril_cuda_loops &piece, aril_cuda_ew_args<T> a)
 {
     a.n = (uint32_t)aril_cuda_loops_numel(&piece);
@@ -79,12 +112,12 @@ static aril_status aril_cuda_ew_launch(const aril_run *r, const void *kernel, in
     a.nest = aril_cuda_nest_of<1 + ARIL_CUDA_EW_INPUTS>(piece);
     a.vectors = aril_cuda_ew_vectorizes(piece, a);
     for (int j = 1; j < piece.n; j++) a.splat[j] = aril_cuda_loops_step(&piece, j) == 0;
-    return aril_cuda_ew_start(r, kernel, n_in, &a);
+    return aril_cuda_ew_start(r, kernels, n_in, &a);
 }
 
 /* Operands of any strides: input[i] is NULL unless input i is a tensor. */
 template <typename T>
-static aril_status aril_cuda_ew_loops(const aril_run *r, const void *kernel, int n_in,
+static aril_status aril_cuda_ew_loops(const aril_run *r, aril_cuda_ew_kernels kernels, int n_in,
                                       const aril_tensor *const *input,
                                       const aril_cuda_ew_args<T> &a)
 {
@@ -95,7 +128,7 @@ static aril_status aril_cuda_ew_loops(const aril_run *r, const void *kernel, int
         aril_cuda_loops_add(&l, i < n_in ? input[i] : nullptr);
     aril_cuda_loops_merge(&l, 0);
     return aril_cuda_each_piece(&l, [&](const aril_cuda_loops &piece) {
-        return aril_cuda_ew_launch<T>(r, kernel, n_in, piece, a);
+        return aril_cuda_ew_launch<T>(r, kernels, n_in, piece, a);
     });
 }
 
@@ -113,8 +146,8 @@ static bool aril_cuda_ew_is_contiguous(const aril_tensor *t)
 
 /* Contiguous operands of one size, as most are: there is nothing to collapse. */
 template <typename T>
-static aril_status aril_cuda_ew_flat(const aril_run *r, const void *kernel, int n_in, int64_t n,
-                                     aril_cuda_ew_args<T> *a)
+static aril_status aril_cuda_ew_flat(const aril_run *r, aril_cuda_ew_kernels kernels, int n_in,
+                                     int64_t n, aril_cuda_ew_args<T> *a)
 {
     const int chunk = aril_cuda_ew_chunk<T>::size;
     a->n = (uint32_t)n;
@@ -128,7 +161,7 @@ static aril_status aril_cuda_ew_flat(const aril_run *r, const void *kernel, int 
                        (uintptr_t)a->base[j] % (bytes < 16 ? bytes : 16)))
             a->vectors = false;
     }
-    return aril_cuda_ew_start(r, kernel, n_in, a);
+    return aril_cuda_ew_start(r, kernels, n_in, a);
 }
 
 /* Runs a small call of float by its kernel, if it has one; false: it is not such a call. */
@@ -165,7 +198,8 @@ static inline bool aril_cuda_ew_run_small(aril_run *r, const void *kernel, int n
 
 /* Runs the kernel of a formula on the first `n_in` inputs of the run, broadcast to its result. */
 template <typename T>
-static aril_status aril_cuda_ew_run(aril_run *r, int formula, const void *kernel, int n_in)
+static aril_status aril_cuda_ew_run(aril_run *r, int formula, aril_cuda_ew_kernels kernels,
+                                    int n_in)
 {
     const aril_tensor *out = aril_cuda_out(r, 0), *input[ARIL_CUDA_EW_INPUTS];
     aril_cuda_ew_args<T> a = {};
@@ -189,8 +223,8 @@ static aril_status aril_cuda_ew_run(aril_run *r, int formula, const void *kernel
     }
     for (int k = 0; k < 3 && p; k++) a.p[k] = (T)p[k];
     a.report = aril_cuda_report_of(r);
-    return flat ? aril_cuda_ew_flat<T>(r, kernel, n_in, n, &a)
-                : aril_cuda_ew_loops<T>(r, kernel, n_in, input, a);
+    return flat ? aril_cuda_ew_flat<T>(r, kernels, n_in, n, &a)
+                : aril_cuda_ew_loops<T>(r, kernels, n_in, input, a);
 }
 
 #endif

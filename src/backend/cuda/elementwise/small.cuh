@@ -51,8 +51,4 @@ template <typename Formula> static constexpr const void *aril_cuda_ew_small_entr
         return nullptr;
 }
 
-/* By the number of a formula; NULL where there is none. */
-extern const void *const aril_cuda_ew_f32_small[ARIL__FORMULA_COUNT];
-extern const void *const aril_cuda_ew_f32_grads_small[ARIL__FORMULA_COUNT];
-
 #endif

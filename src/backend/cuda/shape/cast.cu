@@ -15,8 +15,8 @@ static __device__ __forceinline__ aril_cuda_ew_chunk<T> aril_cuda_ew_eval(
 
 template <typename T> static aril_status convert(aril_run *r)
 {
-    return aril_cuda_ew_run<T>(r, 0,
-                               reinterpret_cast<const void *>(&aril_cuda_ew_kernel<T, 1, true>), 1);
+    const void *kernel = reinterpret_cast<const void *>(&aril_cuda_ew_kernel<T, 1, true>);
+    return aril_cuda_ew_run<T>(r, 0, { kernel, nullptr }, 1);
 }
 
 static bool computes(int dtype)
