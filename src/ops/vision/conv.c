@@ -320,14 +320,15 @@ static aril_tensor *bias_grad(aril_tensor *g)
     return aril__op_with(&a, &aril__op_sum, g);
 }
 
+/* The gradient of the weight comes first: it needs the most scratch memory, and is small. */
 VJP(conv)
 {
     struct conv_attrs a = *(const struct conv_attrs *)c->attrs;
     if (!c->g[0]) return;
     aril_tensor *g = aril__activation_grad(c->g[0], c->y[0], a.activation[0]);
     a.activation[0] = ARIL_NO_ACTIVATION;
-    GRAD(0, aril__op_with(&a, &aril__op_conv_dgrad, g, c->x[1], c->x[0]));
     GRAD(1, aril__op_with(&a, &aril__op_conv_wgrad, g, c->x[0], c->x[1]));
+    GRAD(0, aril__op_with(&a, &aril__op_conv_dgrad, g, c->x[1], c->x[0]));
     if (c->n_in > 2) GRAD(2, bias_grad(g));
 }
 
@@ -337,8 +338,8 @@ VJP(conv_add)
     if (!c->g[0]) return;
     aril_tensor *g = aril__activation_grad(c->g[0], c->y[0], a.activation[0]);
     a.activation[0] = ARIL_NO_ACTIVATION;
-    GRAD(0, aril__op_with(&a, &aril__op_conv_dgrad, g, c->x[1], c->x[0]));
     GRAD(1, aril__op_with(&a, &aril__op_conv_wgrad, g, c->x[0], c->x[1]));
+    GRAD(0, aril__op_with(&a, &aril__op_conv_dgrad, g, c->x[1], c->x[0]));
     GRAD(2, bias_grad(g));
     GRAD(3, g);
 }
@@ -375,8 +376,8 @@ VJP(conv_transpose)
     int64_t act = ((const struct conv_transpose_attrs *)c->attrs)->activation[0];
     if (!c->g[0]) return;
     aril_tensor *g = aril__activation_grad(c->g[0], c->y[0], act);
-    GRAD(0, aril__op_with(&a, &aril__op_conv, g, c->x[1]));
     GRAD(1, aril__op_with(&a, &aril__op_conv_wgrad, c->x[0], g, c->x[1]));
+    GRAD(0, aril__op_with(&a, &aril__op_conv, g, c->x[1]));
     if (c->n_in > 2) GRAD(2, bias_grad(g));
 }
 
