@@ -53,8 +53,8 @@ static inline aril_status aril_cuda_launched(const aril_run *r)
     return aril_cuda_check_launch(d, aril_cuda_host->queue(r), d->last_op);
 }
 
-/* Launches a kernel that may be loaded while the one before it still runs, which hides the time that
- * it takes to begin. It must call aril_cuda_after_previous before it uses memory. */
+/* Launches a kernel that may be loaded while the one before it still runs, which hides the time
+ * that it takes to begin. It must call aril_cuda_after_previous before it uses memory. */
 static inline void aril_cuda_launch_early(const aril_run *r, const void *kernel, unsigned blocks,
                                           unsigned threads, void **args)
 {

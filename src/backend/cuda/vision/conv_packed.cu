@@ -205,8 +205,9 @@ static void launch_weights(const aril_run *r, const aril_cuda_conv_packing *p, c
 {
     uint32_t n = (uint32_t)(p->k * p->taps_h * p->taps_w * p->channels);
     unsigned blocks = aril_cuda_blocks(r, n, ARIL_CUDA_THREADS);
-    pack_weights<S><<<blocks, ARIL_CUDA_THREADS, 0, aril_cuda_stream(r)>>>(
-        *p, static_cast<const S *>(from), static_cast<S *>(to), n, back);
+    pack_weights<S>
+        <<<blocks, ARIL_CUDA_THREADS, 0, aril_cuda_stream(r)>>>(*p, static_cast<const S *>(from),
+                                                                static_cast<S *>(to), n, back);
 }
 
 static void move_weights(const aril_run *r, const aril_cuda_conv_packing *p, const void *from,

@@ -11,9 +11,10 @@
 struct aril_cuda_conv_packing {
     int32_t high, wide, step_h, step_w;
     int32_t pad_h, pad_w;
-    int32_t c, h, w, kernel_h, kernel_w;                  /* of x and the weights */
-    int32_t channels, packed_h, packed_w, taps_h, taps_w; /* packed; channels: vectors of 16 bytes */
-    int32_t element;                                      /* bytes */
+    int32_t c, h, w, kernel_h, kernel_w; /* of x and the weights */
+    /* Packed: channels in vectors of 16 bytes. */
+    int32_t channels, packed_h, packed_w, taps_h, taps_w;
+    int32_t element; /* bytes */
     int64_t samples, k;
     int64_t stride[4]; /* of x: sample, channel, row, column */
     size_t x_bytes, w_bytes;
