@@ -34,6 +34,20 @@ char *aril__caffe_source_path(const char *root, const char *path)
     return text;
 }
 
+char *aril__caffe_listed_path(const char *root, const char *folder, const char *file)
+{
+    size_t size = strlen(folder) + strlen(file) + 1;
+    char *full = aril__malloc(size), *path = NULL;
+    if (full) {
+        snprintf(full, size, "%s%s", folder, file);
+        path = aril__caffe_source_path(root, full);
+    } else {
+        aril__fail(ARIL_ERR_MEMORY, "out of memory for the path '%s'", file);
+    }
+    free(full);
+    return path;
+}
+
 /* The mean of a file as [C,H,W]. */
 static aril_status read_mean(const char *root, const char *file, aril__caffe_transform *t)
 {
