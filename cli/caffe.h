@@ -66,13 +66,12 @@ aril_module *caffe_open(const char *net, const char *weights, int64_t batch,
                         aril_caffe_phase phase);
 
 typedef struct caffe_predict_options {
-    const char *weights, *mean, *labels, *resize;
+    const char *weights, *mean, *resize;
     double scale;
     bool bgr;
 } caffe_predict_options;
 
-/* Opens a net for images as a model, with the class names in a file of labels. False after an
- * error. */
+/* Opens a net for images as a model. False after an error. */
 bool caffe_model(const char *net, const caffe_predict_options *o, model_file *m);
 /* Reads an image as such a net expects it: [1,C,H,W]. */
 aril_tensor *caffe_image(const model_file *m, const char *path, const caffe_predict_options *o);
