@@ -91,7 +91,7 @@ static aril_status build(aril__caffe_part *p)
     int64_t *start = aril__malloc(((size_t)n + 1) * sizeof *start);
     if (!start) return no_memory();
     aril__caffe_feed_tell(p->feed, start);
-    aril_status status = aril_caffe_feed_next(p->feed, in);
+    aril_status status = aril__caffe_feed_first(p->feed, in);
     if (status == ARIL_OK && !aril_module_built(p->net))
         status = aril_module_build_n(p->net, (aril_list){ .n = p->n_in, .at = in });
     if (status == ARIL_OK) status = aril__caffe_feed_seek(p->feed, start);
@@ -581,6 +581,12 @@ int aril_caffe_solver_tests(const aril_caffe_solver *s)
 aril_module *aril_caffe_solver_test_net(const aril_caffe_solver *s, int i)
 {
     return s && i >= 0 && i < s->n_tests ? s->test[i].net : NULL;
+}
+
+aril_caffe_feed *aril_caffe_solver_feed(const aril_caffe_solver *s, int i)
+{
+    if (!s) return NULL;
+    return i < 0 ? s->train.feed : i < s->n_tests ? s->test[i].feed : NULL;
 }
 
 const char *aril_caffe_solver_eager_reason(const aril_caffe_solver *s)
