@@ -13,10 +13,11 @@
  * was killed and resumed ends with the same bits as one that was not; without it, as with snapshots
  * of Caffe, the data start over.
  *
- * Paths in the solver and its nets start in the current folder. Where the net is not found there,
- * they start in the closest folder above the solver's file in which it is; or else in the folder of
- * the solver's file, leaving out leading folders of a path where that is needed to find a file:
- * then a copy of one of Caffe's examples runs where it is. */
+ * Paths in the solver and its nets start in the current folder. Where the net (or, of a net within
+ * the solver, its first source of data) is not found there, they start in the closest folder above
+ * the solver's file in which it is; or else in the folder of the solver's file, leaving out leading
+ * folders of a path where that is needed to find a file: then a copy of one of Caffe's examples
+ * runs where it is. */
 #ifndef ARIL_CAFFE_SOLVER_H
 #define ARIL_CAFFE_SOLVER_H
 
