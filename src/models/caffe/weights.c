@@ -270,16 +270,28 @@ static aril_status copy_blob(caffe_net *net, int node, int k, const aril__messag
     return aril_tensor_status(aril_copy_(t, aril_to(values, aril_device_of(t))));
 }
 
+aril_status aril__caffe_weights_found(const caffe_net *net, const char *path, int n)
+{
+    if (n > 0 || net->n_weights == 0) return ARIL_OK;
+    return aril__fail(ARIL_ERR_ARG,
+                      "%s has weights for no layer of %s; it belongs to another net, or its layers "
+                      "have other names",
+                      path, net->file);
+}
+
+/* Sets *found to the number of layers. */
 static aril_status copy_layers(caffe_net *net, const aril__message *file, const caffe_map *names,
-                               bool copy)
+                               bool copy, int *found)
 {
     aril_status s = ARIL_OK;
+    *found = 0;
     for (size_t i = 0; i < aril__message_count(file, "layer") && s == ARIL_OK; i++) {
         const aril__message *layer = aril__message_sub_at(file, "layer", i);
         int node = aril__caffe_map_get(names, aril__message_text(layer, "name"));
         size_t n = aril__message_count(layer, "blobs");
         if (node < 0 || n == 0) continue;
         caffe_layer *l = aril__caffe_layer_of(&net->node[node]);
+        ++*found;
         if (n != (size_t)l->n_blobs)
             return aril__caffe_bad(l, ARIL_ERR_SHAPE, "has %d blobs, in the file %zu", l->n_blobs,
                                    n);
@@ -294,14 +306,16 @@ static aril_status copy_layers(caffe_net *net, const aril__message *file, const 
 static aril_status from_message(caffe_net *net, const char *path)
 {
     caffe_map names = { 0 };
+    int found;
     aril_status s = ARIL_OK;
     aril__message *file = aril__message_load(&aril__caffe_NetParameter, path);
     if (!file) return aril__latest_status();
     s = aril__caffe_net_upgrade(file, path);
     for (int i = net->n_nodes - 1; i >= 0 && s == ARIL_OK; i--)
         s = aril__caffe_map_set(&names, net->node[i].name, i);
-    if (s == ARIL_OK) s = copy_layers(net, file, &names, false);
-    if (s == ARIL_OK) s = copy_layers(net, file, &names, true);
+    if (s == ARIL_OK) s = copy_layers(net, file, &names, false, &found);
+    if (s == ARIL_OK) s = aril__caffe_weights_found(net, path, found);
+    if (s == ARIL_OK) s = copy_layers(net, file, &names, true, &found);
     if (s == ARIL_OK) s = aril__message_check(file);
     aril__caffe_map_free(&names);
     aril__message_free(file);

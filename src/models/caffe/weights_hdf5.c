@@ -35,6 +35,7 @@ typedef struct source {
     caffe_net *net;
     const aril__hdf5 *file;
     bool copy; /* else only checks */
+    int n;     /* layers with blobs that were found */
 } source;
 
 /* The array of a blob; negative: none, or ARIL_ERR_MEMORY. */
@@ -65,7 +66,7 @@ static aril_status read_blob(const source *s, int node, int k, int at)
     return aril_tensor_status(aril_copy_(t, values));
 }
 
-static aril_status read_layer(const source *s, int node)
+static aril_status read_layer(source *s, int node)
 {
     const char *layer = s->net->node[node].name;
     caffe_layer *l = aril__caffe_layer_of(&s->net->node[node]);
@@ -81,6 +82,7 @@ static aril_status read_layer(const source *s, int node)
     if (found == ARIL_OK && stored > l->n_blobs)
         return aril__caffe_bad(l, ARIL_ERR_SHAPE, "has %d blobs, in the file %d", l->n_blobs,
                                stored);
+    s->n += stored > 0;
     for (int k = 0; k < l->n_blobs && found == ARIL_OK; k++) {
         int at = find(s, layer, k, &found);
         if (found != ARIL_OK) return found;
@@ -92,7 +94,7 @@ static aril_status read_layer(const source *s, int node)
     return found;
 }
 
-static aril_status read_layers(const source *s, const caffe_map *names)
+static aril_status read_layers(source *s, const caffe_map *names)
 {
     aril_status status = ARIL_OK;
     for (int i = 0; i < s->net->n_nodes && status == ARIL_OK; i++)
@@ -115,8 +117,11 @@ aril_status aril__caffe_weights_from_hdf5(caffe_net *net, const char *path)
     for (int i = net->n_nodes - 1; i >= 0 && s == ARIL_OK; i--)
         s = aril__caffe_map_set(&names, net->node[i].name, i);
     /* All shapes are compared before the first change. */
-    for (int copy = 0; copy < 2 && s == ARIL_OK; copy++)
-        s = read_layers(&(source){ .net = net, .file = file, .copy = copy }, &names);
+    for (int copy = 0; copy < 2 && s == ARIL_OK; copy++) {
+        source from = { .net = net, .file = file, .copy = copy };
+        s = read_layers(&from, &names);
+        if (s == ARIL_OK) s = aril__caffe_weights_found(net, path, from.n);
+    }
     aril__caffe_map_free(&names);
     aril__hdf5_close(file);
     return (aril_status)s;
