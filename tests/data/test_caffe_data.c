@@ -299,6 +299,10 @@ TEST(wrong_data_layers_are_errors)
         { "name: \"d\" type: \"Data\" top: \"x\" transform_param { mean_value: 1 mean_file: \"a\" "
           "} data_param { source: \"%s\" batch_size: 1 }",
           "both mean_file and mean_value" },
+        { "name: \"d\" type: \"Data\" top: \"x\" transform_param { mean_file: \"none\" } "
+          "data_param "
+          "{ source: \"%s\" batch_size: 1 }",
+          "layer 'd': there is no mean file none" },
         { "name: \"d\" type: \"Data\" top: \"x\" transform_param { force_gray: true force_color: "
           "true } data_param { source: \"%s\" batch_size: 1 }",
           "both force_color and force_gray" },
