@@ -73,6 +73,49 @@ static aril_caffe_action catch (int sig, const char *effect, void (*handler)(int
     return strcmp(effect, "stop") == 0 ? ARIL_CAFFE_STOP : ARIL_CAFFE_SNAPSHOT;
 }
 
+/* ---- MemoryData layers ---- */
+
+static aril_tensor *array_of(aril_weights *w, const char *name)
+{
+    int i = aril_weights_find(w, name);
+    return i < 0 ? NULL : aril_weights_tensor(w, i);
+}
+
+/* Gives MemoryData layers the arrays of a file (.npz, .h5, .safetensors) that are named as their
+ * tops; that of labels may be missing. False after an error. */
+static bool set_memory(const aril_module *net, aril_caffe_feed *f, const char *file)
+{
+    ARIL_SCOPE;
+    aril_weights *w = aril_weights_open(file, (aril_weights_opts){ .root = "" });
+    int n = 0;
+    for (int i = 0; w && aril_ok() && i < aril_caffe_layers(net); i++) {
+        aril_caffe_layer l = aril_caffe_layer_at(net, i);
+        if (!l.is_data || strcmp(l.type, "MemoryData") != 0) continue;
+        aril_tensor *x = array_of(w, l.tops[0]), *y = array_of(w, l.tops[1]);
+        n++;
+        if (x)
+            aril_caffe_feed_set(f, l.name, x, y);
+        else
+            aril_fail(ARIL_ERR_ARG, "%s has no array '%s' for the layer '%s'", file, l.tops[0],
+                      l.name);
+    }
+    if (w && aril_ok() && !n)
+        aril_fail(ARIL_ERR_ARG, "--memory %s: the net '%s' has no MemoryData layer", file,
+                  aril_caffe_name(net));
+    aril_weights_close(w);
+    return aril_ok();
+}
+
+static bool set_solver_memory(aril_caffe_solver *s, const caffe_train_options *o)
+{
+    const char *test = o->test_memory ? o->test_memory : o->memory;
+    bool ok = !o->memory ||
+              set_memory(aril_caffe_solver_net(s), aril_caffe_solver_feed(s, -1), o->memory);
+    for (int i = 0; ok && test && i < aril_caffe_solver_tests(s); i++)
+        ok = set_memory(aril_caffe_solver_test_net(s, i), aril_caffe_solver_feed(s, i), test);
+    return ok;
+}
+
 /* ---- train ---- */
 
 int caffe_train(const caffe_train_options *o, const char *device, int64_t workers, bool quiet)
@@ -88,7 +131,7 @@ int caffe_train(const caffe_train_options *o, const char *device, int64_t worker
                                     .action = asked,
                                     .ctx = &e };
     aril_caffe_solver *s = aril_caffe_solver_open(o->solver, opts);
-    if (s) aril_caffe_solver_solve(s);
+    if (s && set_solver_memory(s, o)) aril_caffe_solver_solve(s);
     aril_caffe_solver_free(s);
     return aril_ok() ? EXIT_DONE : report("train");
 }
@@ -119,7 +162,7 @@ static bool open_fed(const char *path, const caffe_test_options *o, const char *
     if (!n->feed || (o->weights && aril_caffe_weights_load(n->net, o->weights) != ARIL_OK))
         return false;
     aril_module_eval(n->net);
-    return aril_ok();
+    return o->memory ? set_memory(n->net, n->feed, o->memory) : aril_ok();
 }
 
 static void close_fed(open_net *n)
@@ -263,6 +306,11 @@ static const option table[] = {
       .min = 1,
       .max = 2147483647,
       .help = "number of batches" },
+    { .name = "memory",
+      .value = "FILE",
+      .kind = OPTION_FILE,
+      OPTION_AT(test.memory),
+      .help = CAFFE_MEMORY_HELP },
     { .name = "stage",
       .value = "NAME",
       .kind = OPTION_STRING,

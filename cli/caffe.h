@@ -16,8 +16,12 @@ const char *caffe_folder(const char *path, char *buf, size_t size);
 const char *const *caffe_effects(void);
 
 typedef struct caffe_train_options {
-    const char *solver, *weights, *snapshot, *sigint, *sighup;
+    const char *solver, *weights, *snapshot, *sigint, *sighup, *memory, *test_memory;
 } caffe_train_options;
+
+#define CAFFE_MEMORY_HELP                                                              \
+    "arrays for MemoryData layers, named as their tops: an .npz, .h5 or .safetensors " \
+    "file"
 
 /* Its options, in a struct `options` that has it as `caffe`. */
 #define CAFFE_TRAIN_OPTIONS                                                                \
@@ -34,6 +38,17 @@ typedef struct caffe_train_options {
           .kind = OPTION_FILE,                                                             \
           OPTION_AT(caffe.snapshot),                                                       \
           .help = "solverstate to resume from" },                                          \
+        { .name = "memory",                                                                \
+          .value = "FILE",                                                                 \
+          .kind = OPTION_FILE,                                                             \
+          OPTION_AT(caffe.memory),                                                         \
+          .help = CAFFE_MEMORY_HELP },                                                     \
+        { .name = "test-memory",                                                           \
+          .value = "FILE",                                                                 \
+          .kind = OPTION_FILE,                                                             \
+          OPTION_AT(caffe.test_memory),                                                    \
+          .by_default = "that of --memory",                                                \
+          .help = "the same for the test nets" },                                          \
         { .name = "sigint-effect",                                                         \
           .value = "EFFECT",                                                               \
           .kind = OPTION_STRING,                                                           \
@@ -52,7 +67,7 @@ typedef struct caffe_train_options {
 int caffe_train(const caffe_train_options *o, const char *device, int64_t workers, bool quiet);
 
 typedef struct caffe_test_options {
-    const char *model, *weights, *stage;
+    const char *model, *weights, *stage, *memory;
     int64_t iterations, level;
 } caffe_test_options;
 
@@ -66,13 +81,12 @@ aril_module *caffe_open(const char *net, const char *weights, int64_t batch,
                         aril_caffe_phase phase);
 
 typedef struct caffe_predict_options {
-    const char *weights, *mean, *labels, *resize;
+    const char *weights, *mean, *resize;
     double scale;
     bool bgr;
 } caffe_predict_options;
 
-/* Opens a net for images as a model, with the class names in a file of labels. False after an
- * error. */
+/* Opens a net for images as a model. False after an error. */
 bool caffe_model(const char *net, const caffe_predict_options *o, model_file *m);
 /* Reads an image as such a net expects it: [1,C,H,W]. */
 aril_tensor *caffe_image(const model_file *m, const char *path, const caffe_predict_options *o);

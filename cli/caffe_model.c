@@ -45,35 +45,6 @@ aril_module *caffe_open(const char *net, const char *weights, int64_t batch, ari
 
 /* ---- predict ---- */
 
-/* The lines of a file of labels; false after an error. */
-static bool read_labels(const char *path, model_file *m)
-{
-    FILE *f = fopen(path, "r");
-    char **name = calloc((size_t)m->classes + 1, sizeof *name), *line = NULL;
-    size_t capacity = 0;
-    int64_t n = 0;
-    for (ssize_t k; f && name && (k = getline(&line, &capacity, f)) >= 0;) {
-        while (k > 0 && (line[k - 1] == '\n' || line[k - 1] == '\r')) line[--k] = '\0';
-        if (k == 0) continue;
-        if (n < m->classes && !(name[n] = strdup(line))) break;
-        n++;
-    }
-    if (!f)
-        aril_fail(ARIL_ERR_IO, "cannot read the labels in %s", path);
-    else if (!name)
-        aril_fail(ARIL_ERR_MEMORY, "out of memory");
-    else if (n != m->classes)
-        aril_fail(ARIL_ERR_ARG, "%s has %lld labels, but the net has %lld classes", path,
-                  (long long)n, (long long)m->classes);
-    else
-        model_set_classes(m, (int)n, (const char *const *)name);
-    for (int64_t i = 0; name && i < m->classes; i++) free(name[i]);
-    free(name);
-    free(line);
-    if (f) fclose(f);
-    return aril_ok();
-}
-
 /* The first output as scores of classes: what is beside the first axis. */
 static aril_tensor *scores(aril_module *self, aril_list in)
 {
@@ -120,7 +91,7 @@ bool caffe_model(const char *path, const caffe_predict_options *o, model_file *m
         return false;
     }
     *(bool *)aril_module_data(m->scaled) = !are_probabilities(y);
-    return aril_ok() && (!o->labels || read_labels(o->labels, m));
+    return aril_ok();
 }
 
 /* The image at the size before the crop: --resize, or that of the input. */

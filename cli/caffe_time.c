@@ -6,11 +6,19 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { HOOKS = 3 };
+
 typedef struct layer_time {
     struct timing *all;
-    int layer;
+    int layer, hook[HOOKS];
     double began, forward, backward;
 } layer_time;
+
+/* Seconds of whole passes. */
+typedef struct passes {
+    double forward, backward;
+    int64_t n;
+} passes;
 
 typedef struct timing {
     aril_module *net;
@@ -21,8 +29,7 @@ typedef struct timing {
     layer_time *layer;
     int current; /* the layer whose backward pass is running; -1: none yet */
     double since;
-    double forward, backward; /* of whole passes */
-    int64_t passes;
+    passes hooked, plain; /* with layers told apart, and without */
 } timing;
 
 /* ---- hooks ---- */
@@ -62,12 +69,22 @@ static void add_hooks(timing *t)
 {
     for (int i = 0; i < t->n_layers && aril_ok(); i++) {
         aril_module *m = aril_caffe_layer_at(t->net, i).module;
-        t->layer[i] = (layer_time){ .all = t, .layer = i };
+        layer_time *l = &t->layer[i];
         if (!m) continue;
-        aril_module_hook_before(m, before, &t->layer[i]);
-        aril_module_hook_after(m, after, &t->layer[i]);
-        aril_module_hook_backward(m, backward, &t->layer[i]);
+        l->hook[0] = aril_module_hook_before(m, before, l);
+        l->hook[1] = aril_module_hook_after(m, after, l);
+        l->hook[2] = aril_module_hook_backward(m, backward, l);
     }
+}
+
+static void remove_hooks(timing *t)
+{
+    for (int i = 0; i < t->n_layers; i++)
+        for (int k = 0; k < HOOKS; k++) {
+            int id = t->layer[i].hook[k];
+            if (id > 0) aril_module_unhook(aril_caffe_layer_at(t->net, i).module, id);
+            t->layer[i].hook[k] = 0;
+        }
 }
 
 /* ---- passes ---- */
@@ -84,7 +101,7 @@ static aril_tensor *loss_of(const timing *t, aril_list in)
     return loss;
 }
 
-static void pass(timing *t)
+static void pass(timing *t, passes *to)
 {
     ARIL_SCOPE;
     double start = bench_now();
@@ -95,25 +112,32 @@ static void pass(timing *t)
     if (aril_ok()) aril_backward(loss);
     double end = bench_now();
     end_layer(t, end);
-    t->forward += middle - start;
-    t->backward += end - middle;
-    t->passes++;
+    to->forward += middle - start;
+    to->backward += end - middle;
+    to->n++;
     aril_module_zero_grad(t->net);
 }
 
 static void clear(timing *t)
 {
-    t->forward = t->backward = 0;
-    t->passes = 0;
-    for (int i = 0; i < t->n_layers; i++) t->layer[i].forward = t->layer[i].backward = 0;
+    t->hooked = t->plain = (passes){ 0 };
+    for (int i = 0; i < t->n_layers; i++) t->layer[i] = (layer_time){ .all = t, .layer = i };
 }
 
+/* Passes with and without hooks in turn, so that other load on the machine slows both. */
 static void run_passes(timing *t, double seconds)
 {
-    pass(t); /* the first one prepares */
+    double end = 0;
     clear(t);
-    for (double end = bench_now() + seconds; aril_ok() && (t->passes < 3 || bench_now() < end);)
-        pass(t);
+    for (int64_t n = 0; aril_ok() && (n <= 3 || bench_now() < end); n++) {
+        pass(t, &t->plain);
+        add_hooks(t);
+        pass(t, &t->hooked);
+        remove_hooks(t);
+        if (n > 0) continue; /* the first ones prepare */
+        clear(t);
+        end = bench_now() + seconds;
+    }
 }
 
 /* Forward and backward as one program. */
@@ -173,7 +197,7 @@ static bool open_inputs(timing *t)
 
 static void print_times(const timing *t)
 {
-    double share = 1e3 / (double)t->passes, forward = 0, back = 0;
+    double share = 1e3 / (double)t->hooked.n, forward = 0, back = 0;
     printf("%-28s %-20s %11s %11s\n", "layer", "type", "forward ms", "backward ms");
     for (int i = 0; i < t->n_layers; i++) {
         aril_caffe_layer l = aril_caffe_layer_at(t->net, i);
@@ -186,15 +210,19 @@ static void print_times(const timing *t)
     }
     printf("%-49s %11.3f %11.3f  %.3f ms\n", "sum of the layers", forward * share, back * share,
            (forward + back) * share);
-    printf("%-49s %11.3f %11.3f  %.3f ms\n", "the same passes as a whole", t->forward * share,
-           t->backward * share, (t->forward + t->backward) * share);
+}
+
+static void print_passes(const char *what, const passes *p)
+{
+    double share = 1e3 / (double)p->n;
+    printf("%-49s %11.3f %11.3f  %.3f ms\n", what, p->forward * share, p->backward * share,
+           (p->forward + p->backward) * share);
 }
 
 static void print_whole(const timing *t, double program)
 {
-    double share = 1e3 / (double)t->passes;
-    printf("%-49s %11.3f %11.3f  %.3f ms\n", "whole, layers not told apart", t->forward * share,
-           t->backward * share, (t->forward + t->backward) * share);
+    print_passes("the same passes as a whole", &t->hooked);
+    print_passes("whole, layers not told apart", &t->plain);
     if (program > 0) printf("%-49s %11s %11s  %.3f ms\n", "whole, compiled", "", "", program * 1e3);
 }
 
@@ -207,14 +235,10 @@ int caffe_time(const char *path, const char *weights, int64_t batch, double seco
         aril_module_train(t.net);
         if (!aril_module_built(t.net))
             aril_module_build_n(t.net, (aril_list){ .n = t.n_in, .at = t.in });
-        if (aril_ok()) run_passes(&t, seconds / 3);
-        timing whole = t;
+        if (aril_ok()) run_passes(&t, 2 * seconds / 3);
         double program = aril_ok() ? compiled(&t, seconds / 3) : 0;
-        clear(&t);
-        add_hooks(&t);
-        if (aril_ok()) run_passes(&t, seconds / 3);
         if (aril_ok()) print_times(&t);
-        if (aril_ok()) print_whole(&whole, program);
+        if (aril_ok()) print_whole(&t, program);
     }
     aril_caffe_feed_free(t.feed);
     aril_module_release(t.net);

@@ -132,6 +132,44 @@ bool model_set_classes(model_file *m, int n, const char *const *names)
     return m->class_name != NULL;
 }
 
+bool model_read_labels(model_file *m, const char *path)
+{
+    if (m->regression) {
+        aril_fail(ARIL_ERR_ARG, "--labels is for classification; this network is a regression");
+        return false;
+    }
+    FILE *f = fopen(path, "r");
+    if (!f) {
+        aril_fail(ARIL_ERR_IO, "cannot read the labels in %s: %s", path, strerror(errno));
+        return false;
+    }
+    char **name = calloc((size_t)m->classes + 1, sizeof *name), *line = NULL;
+    size_t capacity = 0;
+    int64_t n = 0;
+    bool good = name != NULL;
+    for (ssize_t k; good && (k = getline(&line, &capacity, f)) >= 0;) {
+        while (k > 0 && (line[k - 1] == '\n' || line[k - 1] == '\r')) line[--k] = '\0';
+        if (k == 0) continue;
+        if (n < m->classes) good = (name[n] = strdup(line)) != NULL;
+        n++;
+    }
+    if (!good)
+        aril_fail(ARIL_ERR_MEMORY, "out of memory");
+    else if (n != m->classes)
+        aril_fail(ARIL_ERR_ARG, "%s has %lld labels, but the net has %lld classes", path,
+                  (long long)n, (long long)m->classes);
+    if (aril_ok()) {
+        free_names(m->class_name, m->classes);
+        m->class_name = NULL;
+        m->by_index = false;
+        model_set_classes(m, (int)n, (const char *const *)name);
+    }
+    free_names(name, m->classes);
+    free(line);
+    fclose(f);
+    return aril_ok();
+}
+
 bool model_set_columns(model_file *m, int n, const char *const *names, const char *target)
 {
     if (!check_utf8("column name", n, names) || (target && !check_utf8("column name", 1, &target)))

@@ -70,6 +70,16 @@ bool model_is_onnx(const char *path);
 
 /* Sets the class names, which are copied; n is the number of classes. */
 bool model_set_classes(model_file *m, int n, const char *const *names);
+/* Sets them to the lines of a file, instead of those that the model has. Empty lines are skipped.
+ * False after an error. */
+bool model_read_labels(model_file *m, const char *path);
+
+/* Its option. */
+#define OPTION_LABELS(field)                                                                     \
+    {                                                                                            \
+        .name = "labels", .value = "FILE", .kind = OPTION_FILE, OPTION_AT(field),                \
+        .by_default = "the names in the model", .help = "names of the classes, one in each line" \
+    }
 
 aril_status model_save(const model_file *m, const char *path);
 void model_close(model_file *m);

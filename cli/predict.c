@@ -8,7 +8,7 @@
 
 typedef struct options {
     int64_t top, threads;
-    const char *device, *weights;
+    const char *device, *weights, *labels;
     bool json, invert, is_caffe;
     caffe_predict_options caffe;
 } options;
@@ -181,6 +181,10 @@ static int run(void *values, int n, char **argument)
         if (o->is_caffe) model_close(&m);
         return report("predict");
     }
+    if (o->labels && !model_read_labels(&m, o->labels)) {
+        model_close(&m);
+        return report("predict");
+    }
     if (o->device) aril_module_to(m.scaled, device_option(o->device));
     bool rows = m.input.ndim == 1;
     if (!rows && m.input.ndim != 3) {
@@ -211,6 +215,7 @@ static const option table[] = {
       .by_default = "3, or 5 for a network by name",
       .help = "number of classes to print for each image or row" },
     OPTION_WEIGHTS,
+    OPTION_LABELS(labels),
     { .name = "json", OPTION_AT(json), .help = "print the predictions as JSON" },
     { .name = "invert",
       OPTION_AT(invert),
@@ -220,11 +225,6 @@ static const option table[] = {
     OPTION_DEVICE("device to compute on"),
 
     { .name = "", .help = "Nets of Caffe:" },
-    { .name = "labels",
-      .value = "FILE",
-      .kind = OPTION_FILE,
-      OPTION_AT(caffe.labels),
-      .help = "names of the classes, one in each line" },
     { .name = "resize",
       .value = "HxW",
       .kind = OPTION_STRING,

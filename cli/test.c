@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 typedef struct options {
-    const char *data, *split, *target, *metrics, *loss, *confusion, *device, *weights;
+    const char *data, *split, *target, *metrics, *loss, *confusion, *device, *weights, *labels;
     int64_t batch, threads, samples, workers;
     bool json;
     caffe_test_options caffe;
@@ -176,6 +176,10 @@ static int run(void *values, int n, char **argument)
     o->caffe.weights = o->weights;
     if (is_caffe(name)) return caffe_test(name, &o->caffe, o->device);
     if (!model_open_with(name, o->weights, &m)) return report("test");
+    if (o->labels && !model_read_labels(&m, o->labels)) {
+        model_close(&m);
+        return report("test");
+    }
     if (o->device) aril_module_to(m.scaled, device_option(o->device));
     if (!o->data && m.data && *m.data) o->data = m.data;
     int status = EXIT_USAGE;
@@ -201,6 +205,7 @@ static const option table[] = {
       .by_default = "the one it was trained on",
       .help = "name or path of the dataset (`aril help datasets` lists them)" },
     OPTION_WEIGHTS,
+    OPTION_LABELS(labels),
     { .name = "split",
       .value = "NAME",
       .kind = OPTION_STRING,
@@ -252,6 +257,11 @@ static const option table[] = {
       .min = 1,
       .max = 2147483647,
       .help = "number of batches" },
+    { .name = "memory",
+      .value = "FILE",
+      .kind = OPTION_FILE,
+      OPTION_AT(caffe.memory),
+      .help = CAFFE_MEMORY_HELP },
     { .name = "stage",
       .value = "NAME",
       .kind = OPTION_STRING,

@@ -7,15 +7,17 @@
  *
  * Training is as Caffe's: updates, learning rates, tests, output and snapshots follow the fields of
  * SolverParameter. Steps run compiled. Snapshots are PREFIX_iter_N.caffemodel and
- * PREFIX_iter_N.solverstate, as Caffe reads them, and PREFIX_iter_N.solverstate.aril with what
- * Caffe does not save: positions in the data, random numbers, and the losses that are averaged.
- * With it a training that was killed and resumed ends with the same bits as one that was not;
- * without it, as with snapshots of Caffe, the data start over.
+ * PREFIX_iter_N.solverstate, as Caffe reads them (in HDF5, if snapshot_format says so, with the
+ * ending .h5), and beside the latter a file with the ending .aril, with what Caffe does not save:
+ * positions in the data, random numbers, and the losses that are averaged. With it a training that
+ * was killed and resumed ends with the same bits as one that was not; without it, as with snapshots
+ * of Caffe, the data start over.
  *
- * Paths in the solver and its nets start in the current folder. Where the net is not found there,
- * they start in the closest folder above the solver's file in which it is; or else in the folder of
- * the solver's file, leaving out leading folders of a path where that is needed to find a file:
- * then a copy of one of Caffe's examples runs where it is. */
+ * Paths in the solver and its nets start in the current folder. Where the net (or, of a net within
+ * the solver, its first source of data) is not found there, they start in the closest folder above
+ * the solver's file in which it is; or else in the folder of the solver's file, leaving out leading
+ * folders of a path where that is needed to find a file: then a copy of one of Caffe's examples
+ * runs where it is. */
 #ifndef ARIL_CAFFE_SOLVER_H
 #define ARIL_CAFFE_SOLVER_H
 
@@ -74,6 +76,11 @@ ARIL_API aril_module *aril_caffe_solver_net(const aril_caffe_solver *s);
 ARIL_API int aril_caffe_solver_tests(const aril_caffe_solver *s);
 ARIL_API aril_module *aril_caffe_solver_test_net(const aril_caffe_solver *s, int i);
 
+/* The data of the net in training (i negative) or of the i-th test net, which belong to the solver.
+ * Used to set those of MemoryData layers. NULL: there is no such net. */
+typedef struct aril_caffe_feed aril_caffe_feed;
+ARIL_API aril_caffe_feed *aril_caffe_solver_feed(const aril_caffe_solver *s, int i);
+
 /* Tests the i-th test net over its test_iter batches: score[] gets the mean of each output, of
  * which there are aril_caffe_outputs of the net, over all batches and all of its elements. */
 ARIL_API aril_status aril_caffe_solver_test(aril_caffe_solver *s, int i, double *score);
@@ -87,9 +94,8 @@ ARIL_API const char *aril_caffe_solver_eager_reason(const aril_caffe_solver *s);
 
 /* ---- the data of a net ---- */
 
-/* Reads the data layers of a net, for tests and for training loops of your own. */
-typedef struct aril_caffe_feed aril_caffe_feed;
-
+/* An aril_caffe_feed reads the data layers of a net, for tests and for training loops of your
+ * own. */
 typedef struct aril_caffe_feed_opts {
     /* Where paths start that are not found in the current folder, such as that of the net's file;
      * leading folders of such a path are left out where that is needed to find it. */
@@ -108,6 +114,14 @@ ARIL_API void aril_caffe_feed_free(aril_caffe_feed *f);
 /* The next batch: in[] gets the inputs of the net, of which there are aril_caffe_inputs. They are
  * valid until the next call. Batches never end: after the last sample comes the first one. */
 ARIL_API aril_status aril_caffe_feed_next(aril_caffe_feed *f, aril_tensor **in);
+
+/* Gives the MemoryData layer of that name (NULL: the only one) its samples and labels: x
+ * [n,C,H,W], transformed by transform_param as by Caffe's AddMatVector and AddDatumVector, and
+ * labels [n] (NULL: 0), which are copied; n is a multiple of batch_size. Batches start with the
+ * first sample, go on to the last and start over, until other samples are set. In a solver that
+ * resumes from a snapshot the first samples that are set continue where they were. */
+ARIL_API aril_status aril_caffe_feed_set(aril_caffe_feed *f, const char *layer, aril_tensor *x,
+                                         aril_tensor *labels);
 
 /* What comes to the HDF5Output layers of a net, which must outlive the sink: _add runs the net on a
  * batch and collects it, _write writes it to their files, as arrays data and label; all batches

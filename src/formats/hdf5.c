@@ -18,10 +18,9 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #ifdef ARIL_HAVE_HDF5
-
-#include <unistd.h>
 
 /* ---- reading ---- */
 
@@ -71,6 +70,25 @@ bool aril__hdf5_has(const char *path, const char *name)
 
 /* ---- writing: to memory, which then replaces the file atomically ---- */
 
+/* Creates an array, or with a type of text a string, and writes it. */
+static bool create(hid_t file, const char *name, hid_t type, hid_t space, const void *data)
+{
+    hid_t links = aril__h5.H5Pcreate_(*aril__h5.H5P_CLS_LINK_CREATE_ID_g_), array = -1;
+    if (space >= 0 && links >= 0 && aril__h5.H5Pset_create_intermediate_group_(links, 1) >= 0)
+        array = aril__h5.H5Dcreate2_(file, name, type, space, links, H5P_DEFAULT, H5P_DEFAULT);
+    bool good = array >= 0 && (!data || aril__h5.H5Dwrite_(array, type, H5S_ALL, H5S_ALL,
+                                                           H5P_DEFAULT, data) >= 0);
+    if (array >= 0) aril__h5.H5Dclose_(array);
+    if (links >= 0) aril__h5.H5Pclose_(links);
+    return good;
+}
+
+static aril_status cannot_create(const char *what, const char *name)
+{
+    return aril__fail(ARIL_ERR_ARG, "HDF5 cannot create the %s \"%s\": is the name used twice?",
+                      what, name);
+}
+
 static aril_status write_array(hid_t file, const char *name, aril_tensor *t)
 {
     ARIL_SCOPE;
@@ -83,44 +101,64 @@ static aril_status write_array(hid_t file, const char *name, aril_tensor *t)
     aril_shape s = aril_shape_of(t);
     hsize_t dim[ARIL_MAX_DIMS] = { 0 };
     for (int i = 0; i < s.ndim; i++) dim[i] = (hsize_t)s.dim[i];
-    hid_t space = aril__h5.H5Screate_simple_(s.ndim, dim, NULL),
-          links = aril__h5.H5Pcreate_(*aril__h5.H5P_CLS_LINK_CREATE_ID_g_);
-    hid_t array = H5I_INVALID_HID;
-    if (space >= 0 && links >= 0 && aril__h5.H5Pset_create_intermediate_group_(links, 1) >= 0)
-        array = aril__h5.H5Dcreate2_(file, name, type, space, links, H5P_DEFAULT, H5P_DEFAULT);
-    bool good =
-        array >= 0 && (aril_numel(t) == 0 ||
-                       aril__h5.H5Dwrite_(array, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, data) >= 0);
-    if (array >= 0) aril__h5.H5Dclose_(array);
+    hid_t space = aril__h5.H5Screate_simple_(s.ndim, dim, NULL);
+    bool good = create(file, name, type, space, aril_numel(t) > 0 ? data : NULL);
     if (space >= 0) aril__h5.H5Sclose_(space);
-    if (links >= 0) aril__h5.H5Pclose_(links);
-    return good ? ARIL_OK
-                : aril__fail(ARIL_ERR_ARG,
-                             "HDF5 cannot create the array \"%s\": is the name used twice?", name);
+    return good ? ARIL_OK : cannot_create("array", name);
 }
 
-static aril_status replace_by_image(const char *path, hid_t file)
+static aril_status write_text(hid_t file, const char *name, const char *text)
+{
+    hid_t type = aril__h5.H5Tcopy_(*aril__h5.H5T_C_S1_g_),
+          space = aril__h5.H5Screate_simple_(0, NULL, NULL);
+    bool good = type >= 0 && aril__h5.H5Tset_size_(type, strlen(text) + 1) >= 0 &&
+                create(file, name, type, space, text);
+    if (space >= 0) aril__h5.H5Sclose_(space);
+    if (type >= 0) aril__h5.H5Tclose_(type);
+    return good ? ARIL_OK : cannot_create("text", name);
+}
+
+static aril_status write_group(hid_t file, const char *name)
+{
+    hid_t links = aril__h5.H5Pcreate_(*aril__h5.H5P_CLS_LINK_CREATE_ID_g_), group = -1;
+    if (links >= 0 && aril__h5.H5Pset_create_intermediate_group_(links, 1) >= 0)
+        group = aril__h5.H5Gcreate2_(file, name, links, H5P_DEFAULT, H5P_DEFAULT);
+    if (group < 0) group = aril__h5.H5Gopen2_(file, name, H5P_DEFAULT); /* it may exist */
+    if (group >= 0) aril__h5.H5Gclose_(group);
+    if (links >= 0) aril__h5.H5Pclose_(links);
+    return group >= 0 ? ARIL_OK : cannot_create("group", name);
+}
+
+static aril_status write_contents(hid_t file, const aril__hdf5_contents *c)
+{
+    aril_status status = ARIL_OK;
+    for (int i = 0; i < c->n_groups && status == ARIL_OK; i++)
+        status = write_group(file, c->group[i]);
+    for (int i = 0; i < c->n_texts && status == ARIL_OK; i++)
+        status = write_text(file, c->text_name[i], c->text[i]);
+    for (int i = 0; i < c->arrays.n && status == ARIL_OK; i++) {
+        char number[24];
+        snprintf(number, sizeof number, "%d", i);
+        status = write_array(file, c->arrays.name ? c->arrays.name[i] : number, c->arrays.at[i]);
+    }
+    return status;
+}
+
+static aril_status copy_image(hid_t file, aril__bytes *to)
 {
     ssize_t size = aril__h5.H5Fflush_(file, H5F_SCOPE_GLOBAL) >= 0
                        ? aril__h5.H5Fget_file_image_(file, NULL, 0)
                        : -1;
-    void *image = size > 0 ? aril__malloc((size_t)size) : NULL;
-    aril_status status;
-    if (!image || aril__h5.H5Fget_file_image_(file, image, (size_t)size) != size)
-        status = aril__fail(ARIL_ERR_MEMORY, "out of memory writing %s", path);
-    else
-        status = aril__file_replace(path, image, (size_t)size);
-    free(image);
-    return status;
+    unsigned char *at = size > 0 ? aril__bytes_add(to, NULL, (size_t)size) : NULL;
+    return at && aril__h5.H5Fget_file_image_(file, at, (size_t)size) == size
+               ? ARIL_OK
+               : aril__fail(ARIL_ERR_MEMORY, "out of memory writing HDF5");
 }
 
-aril_status aril_hdf5_write(const char *path, const aril_named *tensors)
+aril_status aril__hdf5_image(const aril__hdf5_contents *c, aril__bytes *image)
 {
-    if (!path || !*path || !tensors)
-        return aril__fail(ARIL_ERR_ARG, "aril_hdf5_write: no %s",
-                          tensors ? "file name" : "tensors");
-    for (int i = 0; i < tensors->n; i++) {
-        aril_status status = aril__check_value("aril_hdf5_write", tensors->at[i]);
+    for (int i = 0; i < c->arrays.n; i++) {
+        aril_status status = aril__check_value("aril_hdf5_write", c->arrays.at[i]);
         if (status != ARIL_OK) return status;
     }
     aril_status status = aril__h5_begin();
@@ -129,13 +167,9 @@ aril_status aril_hdf5_write(const char *path, const aril_named *tensors)
     if (access >= 0 && aril__h5.H5Pset_fapl_core_(access, 1 << 16, 0) >= 0)
         file = aril__h5.H5Fcreate_("aril", ARIL__H5_CREATE, H5P_DEFAULT,
                                    access); /* the name is never used */
-    if (file < 0) status = aril__fail(ARIL_ERR_MEMORY, "out of memory writing %s", path);
-    for (int i = 0; i < tensors->n && status == ARIL_OK; i++) {
-        char number[24];
-        snprintf(number, sizeof number, "%d", i);
-        status = write_array(file, tensors->name ? tensors->name[i] : number, tensors->at[i]);
-    }
-    if (status == ARIL_OK) status = replace_by_image(path, file);
+    status = file < 0 ? aril__fail(ARIL_ERR_MEMORY, "out of memory writing HDF5")
+                      : write_contents(file, c);
+    if (status == ARIL_OK) status = copy_image(file, image);
     if (file >= 0) aril__h5.H5Fclose_(file);
     if (access >= 0) aril__h5.H5Pclose_(access);
     aril__h5_end();
@@ -159,10 +193,10 @@ aril_tensor *aril_hdf5_read(const char *path, const char *name)
     return aril__poison();
 }
 
-aril_status aril_hdf5_write(const char *path, const aril_named *tensors)
+aril_status aril__hdf5_image(const aril__hdf5_contents *c, aril__bytes *image)
 {
-    (void)tensors;
-    return absent(path);
+    (void)c, (void)image;
+    return absent(NULL);
 }
 
 bool aril__hdf5_opens(const char *path)
@@ -178,6 +212,35 @@ bool aril__hdf5_has(const char *path, const char *name)
 }
 
 #endif
+
+bool aril__hdf5_is(const char *path)
+{
+    static const unsigned char mark[8] = "\211HDF\r\n\032\n";
+    unsigned char head[sizeof mark];
+    struct stat st;
+    int fd = aril__open_to_read(path, &st);
+    bool is =
+        fd >= 0 && aril__read_at(fd, head, sizeof head, 0) && memcmp(head, mark, sizeof mark) == 0;
+    if (fd >= 0) close(fd);
+    return is;
+}
+
+aril_status aril__hdf5_write(const char *path, const aril__hdf5_contents *c)
+{
+    aril__bytes image = { 0 };
+    aril_status status = aril__hdf5_image(c, &image);
+    if (status == ARIL_OK) status = aril__file_replace(path, image.at, image.n);
+    aril__bytes_free(&image);
+    return status;
+}
+
+aril_status aril_hdf5_write(const char *path, const aril_named *tensors)
+{
+    if (!path || !*path || !tensors)
+        return aril__fail(ARIL_ERR_ARG, "aril_hdf5_write: no %s",
+                          tensors ? "file name" : "tensors");
+    return aril__hdf5_write(path, &(aril__hdf5_contents){ .arrays = *tensors });
+}
 
 aril_status aril__hdf5_shape(const char *path, const char *name, aril_shape *shape)
 {

@@ -2,7 +2,11 @@
 #ifndef ARIL_FORMATS_HDF5_H
 #define ARIL_FORMATS_HDF5_H
 
-#include "aril/base.h"
+#include "aril/formats.h"
+#include "formats/bytes.h"
+
+/* Is it an HDF5 file, by its first bytes? No error if it cannot be read. */
+bool aril__hdf5_is(const char *path);
 
 /* Can the file be opened (if not, sets an error)? Does it hold an array of that name (no error if
  * it cannot be opened)? */
@@ -11,6 +15,25 @@ bool aril__hdf5_has(const char *path, const char *name);
 
 /* The shape of an array, which is not read. */
 aril_status aril__hdf5_shape(const char *path, const char *name, aril_shape *shape);
+
+/* ---- writing ---- */
+
+/* What a file is to hold. */
+typedef struct aril__hdf5_contents {
+    aril_named arrays;
+    /* Strings: scalars of a fixed length that end with NUL. */
+    int n_texts;
+    const char *const *text_name, *const *text;
+    /* Groups, which may be empty; those of arrays need not be listed. */
+    int n_groups;
+    const char *const *group;
+} aril__hdf5_contents;
+
+/* Makes such a file in memory; *image is freed with aril__bytes_free. */
+aril_status aril__hdf5_image(const aril__hdf5_contents *c, aril__bytes *image);
+
+/* Writes such a file atomically. */
+aril_status aril__hdf5_write(const char *path, const aril__hdf5_contents *c);
 
 /* ---- an open file: its arrays of numbers, in all groups, and its text attributes ---- */
 
@@ -44,5 +67,11 @@ typedef struct aril__hdf5_texts {
 aril_status aril__hdf5_attribute(const aril__hdf5 *f, const char *group, const char *attribute,
                                  aril__hdf5_texts *out);
 void aril__hdf5_texts_free(aril__hdf5_texts *t);
+
+/* The same for an array of strings; missing: none. */
+aril_status aril__hdf5_text_array(const aril__hdf5 *f, const char *name, aril__hdf5_texts *out);
+
+/* The names in a group, sorted. 1, without an error, if there is no such group. */
+int aril__hdf5_group(const aril__hdf5 *f, const char *name, aril__hdf5_texts *out);
 
 #endif

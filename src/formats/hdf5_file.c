@@ -341,20 +341,38 @@ static bool copy_texts(aril__hdf5_texts *out, const char *fixed, size_t width, c
     return out->at != NULL;
 }
 
-static aril_status read_texts(const aril__hdf5 *f, const char *name, hid_t attribute, hid_t type,
-                              int n, aril__hdf5_texts *out)
+/* An attribute or an array. */
+typedef struct text_object {
+    hid_t at;
+    bool is_array;
+    const char *what, *name; /* for messages */
+} text_object;
+
+static bool read_into(const text_object *o, hid_t type, void *data)
+{
+    return (o->is_array ? aril__h5.H5Dread_(o->at, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, data)
+                        : aril__h5.H5Aread_(o->at, type, data)) >= 0;
+}
+
+static aril_status cannot_read(const aril__hdf5 *f, const text_object *o)
+{
+    return aril__fail(ARIL_ERR_FORMAT, "%s %s of %s cannot be read", o->what, o->name, f->path);
+}
+
+static aril_status read_texts(const aril__hdf5 *f, const text_object *o, hid_t type, int n,
+                              aril__hdf5_texts *out)
 {
     bool pointers = aril__h5.H5Tis_variable_str_(type) > 0;
     size_t width = pointers ? sizeof(char *) : aril__h5.H5Tget_size_(type);
     if (width == 0 || width > MAX_TEXT || (size_t)n > MAX_TEXT / width)
-        return aril__fail(ARIL_ERR_FORMAT, "attribute %s of %s claims to be too long", name,
+        return aril__fail(ARIL_ERR_FORMAT, "%s %s of %s claims to be too long", o->what, o->name,
                           f->path);
     void *data = aril__calloc((size_t)n * width);
     if (!data) return no_memory(f);
     aril_status s = ARIL_OK;
-    bool read = aril__h5.H5Aread_(attribute, type, data) >= 0;
+    bool read = read_into(o, type, data);
     if (!read)
-        s = aril__fail(ARIL_ERR_FORMAT, "attribute %s of %s cannot be read", name, f->path);
+        s = cannot_read(f, o);
     else if (!copy_texts(out, data, width, pointers ? data : NULL, n))
         s = no_memory(f);
     for (int i = 0; pointers && read && i < n; i++) aril__h5.H5free_memory_(((char **)data)[i]);
@@ -362,18 +380,18 @@ static aril_status read_texts(const aril__hdf5 *f, const char *name, hid_t attri
     return s;
 }
 
-static aril_status read_attribute(const aril__hdf5 *f, const char *name, hid_t attribute,
-                                  aril__hdf5_texts *out)
+static aril_status read_object(const aril__hdf5 *f, const text_object *o, aril__hdf5_texts *out)
 {
-    hid_t type = aril__h5.H5Aget_type_(attribute), space = aril__h5.H5Aget_space_(attribute);
+    hid_t type = o->is_array ? aril__h5.H5Dget_type_(o->at) : aril__h5.H5Aget_type_(o->at);
+    hid_t space = o->is_array ? aril__h5.H5Dget_space_(o->at) : aril__h5.H5Aget_space_(o->at);
     hssize_t n = space >= 0 ? aril__h5.H5Sget_simple_extent_npoints_(space) : -1;
     aril_status s = ARIL_OK;
-    if (type < 0 || n < 0 || n > MAX_TEXTS)
-        s = aril__fail(ARIL_ERR_FORMAT, "attribute %s of %s cannot be read", name, f->path);
+    if (type < 0 || n < 0 || n > MAX_TEXTS || (o->is_array && !aril__h5_is_inside(o->at)))
+        s = cannot_read(f, o);
     else if (n > 0 && aril__h5.H5Tget_class_(type) != H5T_STRING)
-        s = aril__fail(ARIL_ERR_FORMAT, "attribute %s of %s is not text", name, f->path);
+        s = aril__fail(ARIL_ERR_FORMAT, "%s %s of %s is not text", o->what, o->name, f->path);
     else if (n > 0)
-        s = read_texts(f, name, attribute, type, (int)n, out);
+        s = read_texts(f, o, type, (int)n, out);
     if (type >= 0) aril__h5.H5Tclose_(type);
     if (space >= 0) aril__h5.H5Sclose_(space);
     return s;
@@ -385,16 +403,53 @@ aril_status aril__hdf5_attribute(const aril__hdf5 *f, const char *group, const c
     *out = (aril__hdf5_texts){ 0 };
     aril_status s = aril__h5_begin();
     if (s < 0) return s;
-    hid_t a = -1;
+    text_object o = { .at = -1, .what = "attribute", .name = attribute };
     if (aril__h5.H5Aexists_by_name_(f->file, group, attribute, H5P_DEFAULT) > 0)
-        a = aril__h5.H5Aopen_by_name_(f->file, group, attribute, H5P_DEFAULT, H5P_DEFAULT);
-    if (a >= 0) {
-        s = read_attribute(f, attribute, a, out);
-        aril__h5.H5Aclose_(a);
+        o.at = aril__h5.H5Aopen_by_name_(f->file, group, attribute, H5P_DEFAULT, H5P_DEFAULT);
+    if (o.at >= 0) {
+        s = read_object(f, &o, out);
+        aril__h5.H5Aclose_(o.at);
     }
     aril__h5_end();
     if (s < 0) aril__hdf5_texts_free(out);
     return s;
+}
+
+aril_status aril__hdf5_text_array(const aril__hdf5 *f, const char *name, aril__hdf5_texts *out)
+{
+    *out = (aril__hdf5_texts){ 0 };
+    aril_status s = aril__h5_begin();
+    if (s < 0) return s;
+    text_object o = {
+        .at = aril__h5_open_array(f->file, name), .is_array = true, .what = "array", .name = name
+    };
+    if (o.at >= 0) {
+        s = read_object(f, &o, out);
+        aril__h5.H5Dclose_(o.at);
+    }
+    aril__h5_end();
+    if (s < 0) aril__hdf5_texts_free(out);
+    return s;
+}
+
+int aril__hdf5_group(const aril__hdf5 *f, const char *name, aril__hdf5_texts *out)
+{
+    *out = (aril__hdf5_texts){ 0 };
+    aril_status s = aril__h5_begin();
+    if (s < 0) return s;
+    links l = { 0 };
+    hsize_t at = 0;
+    hid_t group = aril__h5.H5Gopen2_(f->file, name, H5P_DEFAULT);
+    if (group >= 0 && ITERATE(group, H5_INDEX_NAME, H5_ITER_INC, &at, add_link, &l) < 0)
+        s = l.failed ? no_memory(f)
+                     : aril__fail(ARIL_ERR_FORMAT, "%s: group \"%s\" is corrupt", f->path, name);
+    if (group >= 0) aril__h5.H5Gclose_(group);
+    aril__h5_end();
+    if (s < 0)
+        links_free(&l);
+    else
+        *out = (aril__hdf5_texts){ .n = l.n, .at = l.at };
+    return s < 0 || group >= 0 ? (int)s : 1;
 }
 
 #else
@@ -467,6 +522,16 @@ aril_status aril__hdf5_attribute(const aril__hdf5 *f, const char *group, const c
     (void)f, (void)group, (void)attribute;
     *out = (aril__hdf5_texts){ 0 };
     return ARIL_ERR_UNSUPPORTED;
+}
+
+aril_status aril__hdf5_text_array(const aril__hdf5 *f, const char *name, aril__hdf5_texts *out)
+{
+    return aril__hdf5_attribute(f, "", name, out);
+}
+
+int aril__hdf5_group(const aril__hdf5 *f, const char *name, aril__hdf5_texts *out)
+{
+    return aril__hdf5_attribute(f, name, "", out);
 }
 
 void aril__hdf5_texts_free(aril__hdf5_texts *t)

@@ -148,8 +148,7 @@ static aril_status malformed(const char *path, const char *name, const char *wha
     return aril__fail(ARIL_ERR_FORMAT, "array %s of %s %s", name, path, what);
 }
 
-/* Is the data stored in this file rather than in external files? */
-static bool is_inside(hid_t array)
+bool aril__h5_is_inside(hid_t array)
 {
     hid_t made = aril__h5.H5Dget_create_plist_(array);
     bool inside = made >= 0 && aril__h5.H5Pget_external_count_(made) == 0 &&
@@ -179,7 +178,7 @@ static aril_tensor *read_as(const char *path, uint64_t size, const char *name, h
                    path);
         return aril__poison();
     }
-    if (!is_inside(array)) {
+    if (!aril__h5_is_inside(array)) {
         aril__fail(ARIL_ERR_UNSUPPORTED,
                    "array %s of %s is stored in other files, which are not followed; merge them "
                    "with h5repack",

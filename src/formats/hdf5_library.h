@@ -43,6 +43,9 @@ herr_t aril__h5_refuse_link(const char *from, const char *group, const char *to,
 /* Opens an array of a file or group; negative, without an error, if there is none. */
 hid_t aril__h5_open_array(hid_t file, const char *name);
 
+/* Is the data of an open array stored in this file rather than in external files? */
+bool aril__h5_is_inside(hid_t array);
+
 /* Reads an open array; `path` and `name` are for messages, `size` is that of the file. */
 aril_tensor *aril__h5_read_array(const char *path, uint64_t size, const char *name, hid_t array);
 

@@ -299,6 +299,10 @@ TEST(wrong_data_layers_are_errors)
         { "name: \"d\" type: \"Data\" top: \"x\" transform_param { mean_value: 1 mean_file: \"a\" "
           "} data_param { source: \"%s\" batch_size: 1 }",
           "both mean_file and mean_value" },
+        { "name: \"d\" type: \"Data\" top: \"x\" transform_param { mean_file: \"none\" } "
+          "data_param "
+          "{ source: \"%s\" batch_size: 1 }",
+          "layer 'd': there is no mean file none" },
         { "name: \"d\" type: \"Data\" top: \"x\" transform_param { force_gray: true force_color: "
           "true } data_param { source: \"%s\" batch_size: 1 }",
           "both force_color and force_gray" },
@@ -416,6 +420,27 @@ TEST(image_data_layers_read_lists)
         }
     }
     feed_free(&f);
+}
+
+/* Without root_folder, paths of a list are absolute, or start where those of the net do. */
+TEST(image_lists_are_found_from_the_root)
+{
+    char list[4096], text[4400];
+    snprintf(list, sizeof list, "%s", temp_path("list.txt"));
+    if (!write_images(list)) SKIP("%s", aril_error());
+    snprintf(text, sizeof text, "%s/image 2.png 1\nimage 2.png 2\n", temp_path(""));
+    CHECK_INT(aril__file_replace(list, text, strlen(text)), ARIL_OK);
+    aril__message *layer =
+        layer_of("name: \"d\" type: \"ImageData\" top: \"data\" top: \"label\" image_data_param { "
+                 "source: \"list.txt\" batch_size: 2 }");
+    aril_loader *l =
+        aril__caffe_source_open(layer, (aril__caffe_source_opts){ .root = temp_path("") });
+    aril_batch b;
+    CHECK_MSG(l && aril__caffe_source_next(l, &b) == ARIL_OK, "%s", aril_error());
+    CHECK_INT(((const float *)aril_data(b.x))[0], 42);
+    CHECK_INT(((const float *)aril_data(b.x))[3 * 6 * 8], 42);
+    aril_loader_free(l);
+    aril__message_free(layer);
 }
 
 TEST(wrong_lists_are_errors)

@@ -87,10 +87,10 @@ aril_status aril__caffe_open_images(const aril__message *layer, const aril__caff
     aril_status status = aril__caffe_transform_read(layer, opts->train, opts->root, &m->t);
     if (status != ARIL_OK) return status;
     char *path = aril__caffe_source_path(opts->root, aril__message_text(p, "source"));
-    char *root = aril__caffe_source_path(opts->root, aril__message_text(p, "root_folder"));
-    status = path && root ? aril__caffe_list_read(path, root, &m->list) : aril__latest_status();
+    if (!path) return aril__latest_status();
+    status =
+        aril__caffe_list_read(path, aril__message_text(p, "root_folder"), opts->root, &m->list);
     free(path);
-    free(root);
     return status;
 }
 
@@ -142,7 +142,7 @@ static aril_status open_list(list_data *m, const char *path, aril_caffe_list_opt
         snprintf(root, sizeof root, "%s%s", opts.root,
                  opts.root[strlen(opts.root) - 1] == '/' ? "" : "/") >= (int)sizeof root)
         return aril__fail(ARIL_ERR_ARG, "caffe_image_list: the path of the root is too long");
-    aril_status status = aril__caffe_list_read(path, root, &m->list);
+    aril_status status = aril__caffe_list_read(path, root, NULL, &m->list);
     if (status != ARIL_OK) return status;
     int64_t n = m->list.path.n;
     m->order = aril__malloc((size_t)n * sizeof *m->order);

@@ -9,18 +9,33 @@
 static const struct {
     const char *type;
     aril__caffe_open_fn *open;
+    bool fed; /* by the program */
 } layers[] = {
-    { "Data", aril__caffe_open_data },
-    { "ImageData", aril__caffe_open_images },
-    { "HDF5Data", aril__caffe_open_hdf5 },
+    { "Data", aril__caffe_open_data, .fed = false },
+    { "ImageData", aril__caffe_open_images, .fed = false },
+    { "HDF5Data", aril__caffe_open_hdf5, .fed = false },
+    { "WindowData", aril__caffe_open_windows, .fed = false },
+    { "MemoryData", aril__caffe_open_memory, .fed = true },
 };
 enum { LAYERS = sizeof layers / sizeof *layers };
 
-bool aril__caffe_source_has(const char *type)
+/* The row of a type; -1: none. */
+static int find(const char *type)
 {
     for (int i = 0; i < LAYERS; i++)
-        if (strcmp(layers[i].type, type) == 0) return true;
-    return false;
+        if (strcmp(layers[i].type, type) == 0) return i;
+    return -1;
+}
+
+bool aril__caffe_source_has(const char *type)
+{
+    return find(type) >= 0;
+}
+
+bool aril__caffe_source_is_fed(const char *type)
+{
+    int k = find(type);
+    return k >= 0 && layers[k].fed;
 }
 
 aril_tensor *aril__caffe_source_top(const aril_batch *b, int k)
@@ -46,8 +61,8 @@ static aril_status open_source(const aril__message *layer, const aril__caffe_sou
     if (aril__message_count(layer, "top") > ARIL__CAFFE_TOPS)
         return aril__fail(ARIL_ERR_UNSUPPORTED, "layer '%s' (%s): at most %d tops, got %zu", name,
                           type, ARIL__CAFFE_TOPS, aril__message_count(layer, "top"));
-    for (int i = 0; i < LAYERS; i++)
-        if (strcmp(layers[i].type, type) == 0) return layers[i].open(layer, opts, s);
+    int k = find(type);
+    if (k >= 0) return layers[k].open(layer, opts, s);
     return aril__fail(ARIL_ERR_UNSUPPORTED,
                       "layer '%s' (%s): its data are not read from files; give them to the net as "
                       "inputs",

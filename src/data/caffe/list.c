@@ -15,7 +15,6 @@
 #include "formats/image.h"
 
 #include <errno.h>
-#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -61,12 +60,15 @@ static aril_status read_lines(const char *path, char *text, aril__caffe_list *l)
     return l->path.n ? ARIL_OK : aril__fail(ARIL_ERR_FORMAT, "%s lists no images", path);
 }
 
-aril_status aril__caffe_list_read(const char *path, const char *root, aril__caffe_list *l)
+aril_status aril__caffe_list_read(const char *path, const char *folder, const char *root,
+                                  aril__caffe_list *l)
 {
-    *l = (aril__caffe_list){ .root = aril__strdup(root ? root : "") };
-    if (!l->root) return aril__fail(ARIL_ERR_MEMORY, "out of memory reading %s", path);
+    *l = (aril__caffe_list){ .folder = aril__strdup(folder),
+                             .root = root ? aril__strdup(root) : NULL };
     aril__bytes b = { 0 };
-    aril_status status = aril__read_file("image list", path, 0, &b);
+    aril_status status = l->folder && (l->root || !root)
+                             ? aril__read_file("image list", path, 0, &b)
+                             : aril__fail(ARIL_ERR_MEMORY, "out of memory reading %s", path);
     if (status == ARIL_OK && b.n && memchr(b.at, 0, b.n))
         status = aril__fail(ARIL_ERR_FORMAT, "%s is not a text file", path);
     if (status == ARIL_OK) status = read_lines(path, b.n ? (char *)b.at : (char[]){ 0 }, l);
@@ -79,6 +81,7 @@ void aril__caffe_list_free(aril__caffe_list *l)
 {
     aril__texts_free(&l->path);
     free(l->label);
+    free(l->folder);
     free(l->root);
     *l = (aril__caffe_list){ 0 };
 }
@@ -104,12 +107,10 @@ aril_tensor *aril__caffe_resize(aril_tensor *x, int64_t height, int64_t width)
 aril_tensor *aril__caffe_list_image(const aril__caffe_list *l, int64_t i, int channels,
                                     int64_t height, int64_t width)
 {
-    char path[PATH_MAX];
-    if (snprintf(path, sizeof path, "%s%s", l->root, l->path.at[i]) >= PATH_MAX) {
-        aril__fail(ARIL_ERR_ARG, "the path '%.80s...' is too long", path);
-        return aril__poison();
-    }
+    char *path = aril__caffe_listed_path(l->root, l->folder, l->path.at[i]);
+    if (!path) return aril__poison();
     aril_tensor *x =
         aril_image_read(path, (aril_image_opts){ .channels = channels, .as_stored = true });
+    free(path);
     return height > 0 ? aril__caffe_resize(x, height, width) : x;
 }

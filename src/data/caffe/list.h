@@ -7,12 +7,14 @@
 typedef struct aril__caffe_list {
     aril__texts path; /* as in the file */
     int64_t *label;
-    char *root; /* prefix of all paths, with its slash; "": none */
+    char *folder; /* prefix of all paths, with its slash; "": none */
+    char *root;   /* where paths start that are not found; NULL: the current folder */
 } aril__caffe_list;
 
-/* Reads a list; `root` (NULL: none) is put before each path as it is. After success free it with
+/* Reads a list; its files are found as aril__caffe_listed_path does. After success free it with
  * aril__caffe_list_free. */
-aril_status aril__caffe_list_read(const char *path, const char *root, aril__caffe_list *l);
+aril_status aril__caffe_list_read(const char *path, const char *folder, const char *root,
+                                  aril__caffe_list *l);
 void aril__caffe_list_free(aril__caffe_list *l);
 
 /* Reads image i, with 1 or 3 channels (RGB), resized unless height is 0: u8 [C,H,W], owned by the

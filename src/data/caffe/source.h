@@ -12,10 +12,13 @@ typedef struct aril__caffe_source_opts {
     uint64_t seed;    /* of order, crops and mirrors */
     int workers;      /* threads that load batches ahead */
     aril_device device;
+    aril_tensor *x, *y; /* the samples and labels of a layer that the program feeds */
 } aril__caffe_source_opts;
 
-/* Whether layers of that type read data that these functions provide. */
+/* Whether layers of that type read data that these functions provide; and whether these come from
+ * the program, as opts.x and opts.y. */
 bool aril__caffe_source_has(const char *type);
+bool aril__caffe_source_is_fed(const char *type);
 
 /* Opens the data of a layer (LayerParameter, upgraded), which must outlive the loader. Its batches
  * never end: after the last sample comes the first one, also within a batch, as with a cursor of
@@ -45,7 +48,7 @@ typedef struct aril__caffe_source {
 typedef aril_status aril__caffe_open_fn(const aril__message *layer,
                                         const aril__caffe_source_opts *opts, aril__caffe_source *s);
 aril__caffe_open_fn aril__caffe_open_data, aril__caffe_open_images, aril__caffe_open_hdf5,
-    aril__caffe_open_windows;
+    aril__caffe_open_windows, aril__caffe_open_memory;
 
 /* The order of such a walk as a sampler: an epoch has complete batches only, and continues where
  * the one before ended. */

@@ -34,12 +34,34 @@ char *aril__caffe_source_path(const char *root, const char *path)
     return text;
 }
 
+char *aril__caffe_listed_path(const char *root, const char *folder, const char *file)
+{
+    size_t size = strlen(folder) + strlen(file) + 1;
+    char *full = aril__malloc(size), *path = NULL;
+    if (full) {
+        snprintf(full, size, "%s%s", folder, file);
+        path = aril__caffe_source_path(root, full);
+    } else {
+        aril__fail(ARIL_ERR_MEMORY, "out of memory for the path '%s'", file);
+    }
+    free(full);
+    return path;
+}
+
 /* The mean of a file as [C,H,W]. */
 static aril_status read_mean(const char *root, const char *file, aril__caffe_transform *t)
 {
     ARIL_SCOPE;
     char *path = aril__caffe_source_path(root, file);
+    struct stat st;
     if (!path) return ARIL_ERR_MEMORY;
+    if (stat(path, &st) != 0) {
+        aril__fail(ARIL_ERR_IO,
+                   "layer '%s': there is no mean file %s (%s); make one with `aril data mean`",
+                   t->layer, path, file);
+        free(path);
+        return ARIL_ERR_IO;
+    }
     aril_tensor *mean = aril_caffe_blob_load(path);
     aril_status status = aril_tensor_status(mean);
     if (status == ARIL_OK && aril_ndim(mean) == 4 && aril_size(mean, 0) == 1)

@@ -54,4 +54,8 @@ aril_status aril__caffe_transform_apply(const aril__caffe_transform *t, const ch
  * error. */
 char *aril__caffe_source_path(const char *root, const char *path);
 
+/* The path of a file that a list names: it is appended to `folder` (root_folder of a layer) as it
+ * is, as Caffe does; then found as above. */
+char *aril__caffe_listed_path(const char *root, const char *folder, const char *file);
+
 #endif

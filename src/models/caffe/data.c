@@ -1,4 +1,4 @@
-/* Layers without bottoms, and those that files feed or that feed files. */
+/* Layers without bottoms, and those that files or programs feed, or that feed files. */
 #include "models/caffe/layer.h"
 
 #define FORWARD(name) \
@@ -35,6 +35,39 @@ static aril_status input_check(aril_module *m, caffe_layer *l)
     for (size_t i = 0; i < n && s == ARIL_OK; i++)
         s = aril__caffe_shape(l, aril__message_sub_at(l->param, "shape", i), &shape);
     return s;
+}
+
+static bool input_shape(const caffe_layer *l, int i, aril_shape *shape)
+{
+    size_t given = aril__message_count(l->param, "shape");
+    return given > 0 &&
+           aril__caffe_shape(l, aril__message_sub_at(l->param, "shape", given > 1 ? (size_t)i : 0),
+                             shape) == ARIL_OK;
+}
+
+/* ---- MemoryData: its sizes are in the file, the data come from the program ---- */
+
+static bool memory_shape(const caffe_layer *l, int i, aril_shape *shape)
+{
+    static const char *const sizes[] = { "batch_size", "channels", "height", "width" };
+    *shape = (aril_shape){ .ndim = i == 0 ? 4 : 1 };
+    for (int k = 0; k < shape->ndim; k++) shape->dim[k] = aril__message_int(l->param, sizes[k]);
+    return true;
+}
+
+static aril_status memory_check(aril_module *m, caffe_layer *l)
+{
+    aril_shape shape;
+    int64_t count = 1;
+    (void)m;
+    memory_shape(l, 0, &shape);
+    for (int k = 0; k < shape.ndim; k++)
+        if (shape.dim[k] < 1 || __builtin_mul_overflow(count, shape.dim[k], &count) ||
+            count > INT64_MAX / 8)
+            return aril__caffe_bad(l, ARIL_ERR_FORMAT,
+                                   "batch_size, channels, height and width must be at least 1, "
+                                   "and fit in memory");
+    return ARIL_OK;
 }
 
 /* ---- Parameter ---- */
@@ -129,20 +162,19 @@ FORWARD(to_file)
     (void)m, (void)l, (void)in, (void)out;
 }
 
-#define SOURCE(name, field, tops, mark)                                                           \
-    {                                                                                             \
-        CAFFE_ROW(name, caffe_layer), CAFFE_COUNTS(0, 0, 1, tops), .param = field, .flags = mark, \
-                                                                   .forward = from_file           \
-    }
+#define SOURCE(name, field, least, most)                           \
+    CAFFE_ROW(name, caffe_layer), CAFFE_COUNTS(0, 0, least, most), \
+        .param = field, .flags = CAFFE_DATA | CAFFE_INPUT, .forward = from_file
 
 const caffe_row aril__caffe_data_rows[] = {
     { CAFFE_ROW("Input", caffe_layer), CAFFE_COUNTS(0, 0, 1, CAFFE_ANY), .param = "input_param",
-      .flags = CAFFE_INPUT, .check = input_check, .forward = from_file },
-    SOURCE("Data", "data_param", 2, CAFFE_DATA | CAFFE_INPUT),
-    SOURCE("ImageData", "image_data_param", 2, CAFFE_DATA | CAFFE_INPUT),
-    SOURCE("HDF5Data", "hdf5_data_param", CAFFE_ANY, CAFFE_DATA | CAFFE_INPUT),
-    SOURCE("MemoryData", "memory_data_param", 2, CAFFE_DATA | CAFFE_INPUT),
-    SOURCE("WindowData", "window_data_param", 2, CAFFE_DATA | CAFFE_INPUT),
+      .flags = CAFFE_INPUT, .top_shape = input_shape, .check = input_check, .forward = from_file },
+    { SOURCE("Data", "data_param", 1, 2) },
+    { SOURCE("ImageData", "image_data_param", 1, 2) },
+    { SOURCE("HDF5Data", "hdf5_data_param", 1, CAFFE_ANY) },
+    { SOURCE("MemoryData", "memory_data_param", 2, 2), .top_shape = memory_shape,
+      .check = memory_check },
+    { SOURCE("WindowData", "window_data_param", 2, 2) },
     { CAFFE_ROW("HDF5Output", caffe_layer), CAFFE_COUNTS(1, 2, 0, 0), .param = "hdf5_output_param",
       .flags = CAFFE_SINK, .forward = to_file },
     { CAFFE_ROW("DummyData", caffe_layer), CAFFE_COUNTS(0, 0, 1, CAFFE_ANY),

@@ -107,4 +107,11 @@ static inline caffe_layer *aril__caffe_layer_of(const caffe_node *node)
 /* Copies the blobs of a message to the layers of the same name. */
 aril_status aril__caffe_weights_from(caffe_net *net, const char *path);
 
+/* An error if a file has weights for none of the layers (n 0) of a net that has blobs. */
+aril_status aril__caffe_weights_found(const caffe_net *net, const char *path, int n);
+
+/* The same from an HDF5 file, and to one. */
+aril_status aril__caffe_weights_from_hdf5(caffe_net *net, const char *path);
+aril_status aril__caffe_weights_to_hdf5(const caffe_net *net, const char *path);
+
 #endif

@@ -47,6 +47,8 @@ struct caffe_row {
     const char *param; /* the field of LayerParameter; NULL: none */
     int min_bottoms, max_bottoms, min_tops, max_tops;
     unsigned flags;
+    /* Of a top that is an input of the net: its shape, if the file gives it. NULL: never. */
+    bool (*top_shape)(const caffe_layer *l, int i, aril_shape *shape);
     /* Reads and checks parameters, which need no sizes; NULL: none. */
     aril_status (*check)(aril_module *m, caffe_layer *l);
     /* Creates the blobs for these bottoms; NULL: none. */

@@ -231,12 +231,8 @@ static bool input_shape(const caffe_net *net, int i, aril_shape *shape)
 {
     if (i < net->n_shapes && net->shapes[i].ndim > 0) return *shape = net->shapes[i], true;
     const caffe_node *n = &net->node[net->value[net->inputs[i]].writer];
-    const caffe_layer *l = aril__caffe_layer_of(n);
-    if (n->row->flags & CAFFE_DATA) return false;
-    size_t given = aril__message_count(l->param, "shape"), at = (size_t)(i - n->first_input);
-    if (!given) return false;
-    return aril__caffe_shape(l, aril__message_sub_at(l->param, "shape", given > 1 ? at : 0),
-                             shape) == ARIL_OK;
+    return n->row->top_shape &&
+           n->row->top_shape(aril__caffe_layer_of(n), i - n->first_input, shape);
 }
 
 /* Builds a net whose inputs are known. */

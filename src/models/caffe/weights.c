@@ -270,16 +270,28 @@ static aril_status copy_blob(caffe_net *net, int node, int k, const aril__messag
     return aril_tensor_status(aril_copy_(t, aril_to(values, aril_device_of(t))));
 }
 
+aril_status aril__caffe_weights_found(const caffe_net *net, const char *path, int n)
+{
+    if (n > 0 || net->n_weights == 0) return ARIL_OK;
+    return aril__fail(ARIL_ERR_ARG,
+                      "%s has weights for no layer of %s; it belongs to another net, or its layers "
+                      "have other names",
+                      path, net->file);
+}
+
+/* Sets *found to the number of layers. */
 static aril_status copy_layers(caffe_net *net, const aril__message *file, const caffe_map *names,
-                               bool copy)
+                               bool copy, int *found)
 {
     aril_status s = ARIL_OK;
+    *found = 0;
     for (size_t i = 0; i < aril__message_count(file, "layer") && s == ARIL_OK; i++) {
         const aril__message *layer = aril__message_sub_at(file, "layer", i);
         int node = aril__caffe_map_get(names, aril__message_text(layer, "name"));
         size_t n = aril__message_count(layer, "blobs");
         if (node < 0 || n == 0) continue;
         caffe_layer *l = aril__caffe_layer_of(&net->node[node]);
+        ++*found;
         if (n != (size_t)l->n_blobs)
             return aril__caffe_bad(l, ARIL_ERR_SHAPE, "has %d blobs, in the file %zu", l->n_blobs,
                                    n);
@@ -289,77 +301,21 @@ static aril_status copy_layers(caffe_net *net, const aril__message *file, const 
     return s;
 }
 
-/* ---- HDF5: data/LAYER/0, data/LAYER/1 ... ---- */
-
-static aril_status hdf5_name(char *to, size_t size, const char *layer, int k)
-{
-    int n = snprintf(to, size, "data/%s/%d", layer, k);
-    return n > 0 && (size_t)n < size
-               ? ARIL_OK
-               : aril__fail(ARIL_ERR_UNSUPPORTED, "the name of layer '%.60s' is too long", layer);
-}
-
-static aril_status from_hdf5(caffe_net *net, const char *path, bool copy)
-{
-    char name[512], a[ARIL__SHAPE_TEXT], b[ARIL__SHAPE_TEXT];
-    for (int i = 0; i < net->n_nodes; i++) {
-        caffe_layer *l = aril__caffe_layer_of(&net->node[i]);
-        for (int k = 0; k < l->n_blobs; k++) {
-            ARIL_SCOPE;
-            ARIL_NO_GRAD;
-            aril_status s = hdf5_name(name, sizeof name, net->node[i].name, k);
-            if (s < 0) return s;
-            if (!aril__hdf5_has(path, name)) break;
-            aril_tensor *t = aril__caffe_weight_at(net, i, k), *values = aril_hdf5_read(path, name);
-            if ((s = aril_tensor_status(values)) < 0) return s;
-            if (values->numel != t->numel)
-                return aril__caffe_bad(l, ARIL_ERR_SHAPE, "blob %d is %s, in the file %s", k,
-                                       aril__text(a, t), aril__text(b, values));
-            if (!copy) continue;
-            values = aril_to(aril_reshape(values, aril_shape_of(t)), aril_device_of(t));
-            if ((s = aril_tensor_status(aril_copy_(t, values))) < 0) return s;
-        }
-    }
-    return ARIL_OK;
-}
-
-static aril_status to_hdf5(const caffe_net *net, const char *path)
-{
-    size_t most = (size_t)net->n_nodes * CAFFE_BLOBS + 1;
-    aril_tensor **t = aril__calloc(most * sizeof *t);
-    char **name = aril__calloc(most * sizeof *name);
-    aril_named all = { .at = t, .name = (const char *const *)name };
-    aril_status s = t && name ? ARIL_OK : aril__fail(ARIL_ERR_MEMORY, "%s: out of memory", path);
-    ARIL_SCOPE;
-    for (int i = 0; i < net->n_nodes && s == ARIL_OK; i++)
-        for (int k = 0; k < aril__caffe_layer_of(&net->node[i])->n_blobs && s == ARIL_OK; k++) {
-            char text[512];
-            s = hdf5_name(text, sizeof text, net->node[i].name, k);
-            if (s < 0) break;
-            name[all.n] = aril__strdup(text);
-            t[all.n] = aril_detach(aril_to(aril__caffe_weight_at(net, i, k), aril_cpu()));
-            if (!name[all.n++]) s = aril__fail(ARIL_ERR_MEMORY, "%s: out of memory", path);
-        }
-    if (s == ARIL_OK) s = aril_hdf5_write(path, &all);
-    for (int i = 0; i < all.n; i++) free(name[i]);
-    free(t);
-    free(name);
-    return s;
-}
-
 /* ---- files ---- */
 
 static aril_status from_message(caffe_net *net, const char *path)
 {
     caffe_map names = { 0 };
+    int found;
     aril_status s = ARIL_OK;
     aril__message *file = aril__message_load(&aril__caffe_NetParameter, path);
     if (!file) return aril__latest_status();
     s = aril__caffe_net_upgrade(file, path);
     for (int i = net->n_nodes - 1; i >= 0 && s == ARIL_OK; i--)
         s = aril__caffe_map_set(&names, net->node[i].name, i);
-    if (s == ARIL_OK) s = copy_layers(net, file, &names, false);
-    if (s == ARIL_OK) s = copy_layers(net, file, &names, true);
+    if (s == ARIL_OK) s = copy_layers(net, file, &names, false, &found);
+    if (s == ARIL_OK) s = aril__caffe_weights_found(net, path, found);
+    if (s == ARIL_OK) s = copy_layers(net, file, &names, true, &found);
     if (s == ARIL_OK) s = aril__message_check(file);
     aril__caffe_map_free(&names);
     aril__message_free(file);
@@ -368,10 +324,7 @@ static aril_status from_message(caffe_net *net, const char *path)
 
 aril_status aril__caffe_weights_from(caffe_net *net, const char *path)
 {
-    if (!ends(path, ".h5")) return from_message(net, path);
-    if (!aril__hdf5_opens(path)) return aril__latest_status();
-    aril_status s = from_hdf5(net, path, false);
-    return s == ARIL_OK ? from_hdf5(net, path, true) : s;
+    return aril__hdf5_is(path) ? aril__caffe_weights_from_hdf5(net, path) : from_message(net, path);
 }
 
 aril_status aril_caffe_weights_load(aril_module *m, const char *path)
@@ -412,7 +365,7 @@ aril_status aril_caffe_weights_save(aril_module *m, const char *path)
     if (!path) return aril__fail(ARIL_ERR_ARG, "caffe_weights_save: the path is NULL");
     if (!aril_module_built(m))
         return aril__fail(ARIL_ERR_STATE, "caffe_weights_save: the net is not built; run it first");
-    if (ends(path, ".h5")) return to_hdf5(net, path);
+    if (ends(path, ".h5")) return aril__caffe_weights_to_hdf5(net, path);
     aril__message *file = aril__message_clone(net->message);
     if (!file) return aril__latest_status();
     aril_status s = ARIL_OK;

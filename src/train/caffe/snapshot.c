@@ -1,5 +1,5 @@
-/* Snapshots: PREFIX_iter_N.caffemodel, PREFIX_iter_N.solverstate, which Caffe reads too, and
- * PREFIX_iter_N.solverstate.aril, a safetensors file:
+/* Snapshots: PREFIX_iter_N.caffemodel, PREFIX_iter_N.solverstate, which Caffe reads too (in HDF5:
+ * with .h5 after each), and that name with .aril, a safetensors file:
  *     iter, digest       of the solverstate that it belongs to (XXH64)
  *     rng                seed and calls of the random number generator
  *     train, test        positions in the data: seed, epoch and batch of each data layer
@@ -12,11 +12,11 @@
 #include "core/error.h"
 #include "core/memory.h"
 #include "core/tensor.h"
-#include "formats/array.h"
 #include "formats/atomic_file.h"
 #include "formats/bytes.h"
 #include "optim/optim.h"
 #include "train/caffe/solver.h"
+#include "train/caffe/solverstate.h"
 #include "train/digest.h"
 
 #include <limits.h>
@@ -56,36 +56,31 @@ static uint64_t digest_of(const void *data, size_t size)
 
 /* ---- writing ---- */
 
-static aril_status add_history(aril__message *m, aril_tensor *like, aril_tensor *value)
+/* Tensor i of the history on the CPU. */
+static aril_tensor *history_of(const aril_caffe_solver *s, int i)
 {
-    ARIL_SCOPE;
-    ARIL_NO_GRAD;
-    aril_tensor *t = value ? value : aril_zeros(aril_shape_of(like), ARIL_F32, aril_cpu());
-    t = aril_cast(t, ARIL_F32);
-    const float *data = aril_data(t);
-    if (aril_tensor_status(t) != ARIL_OK || (!data && aril_numel(t) > 0))
-        return aril__latest_status();
-    aril__message *blob = aril__message_add_sub(m, "history");
-    aril_shape shape = aril_shape_of(like);
-    aril__message_set_ints(aril__message_set_sub(blob, "shape"), "dim", shape.dim,
-                           (size_t)shape.ndim);
-    aril__message_set_floats(blob, "data", data, (size_t)aril_numel(t));
-    return ARIL_OK;
+    int blob = i % s->n_params;
+    aril_tensor *like = aril_caffe_param_at(s->train.net, blob).tensor;
+    aril_tensor *t = slot_of(s, blob, i / s->n_params);
+    return t ? aril_reshape(aril_to(t, aril_cpu()), aril_shape_of(like))
+             : aril_zeros(aril_shape_of(like), ARIL_F32, aril_cpu());
 }
 
 static aril_status write_state(aril_caffe_solver *s, const char *weights, aril__bytes *to)
 {
-    aril__message *m = aril__message_new(&aril__caffe_SolverState);
-    if (!m) return aril__latest_status();
-    aril_status status = slots_ready(s);
-    for (int k = 0; k < slots_of(s); k++)
-        for (int i = 0; i < s->n_params && status == ARIL_OK; i++)
-            status = add_history(m, aril_caffe_param_at(s->train.net, i).tensor, slot_of(s, i, k));
-    aril__message_set_int(m, "iter", s->iter);
-    aril__message_set_text(m, "learned_net", weights);
-    aril__message_set_int(m, "current_step", aril__caffe_current_step(&s->settings, s->iter));
-    if (status == ARIL_OK) status = aril__message_write(m, to);
-    aril__message_free(m);
+    ARIL_SCOPE;
+    ARIL_NO_GRAD;
+    aril__solverstate state = { .iter = s->iter,
+                                .step = aril__caffe_current_step(&s->settings, s->iter),
+                                .net = (char *)(uintptr_t)weights,
+                                .n = slots_of(s) * s->n_params };
+    aril_tensor **history = aril__malloc(((size_t)state.n + 1) * sizeof *history);
+    aril_status status =
+        history ? slots_ready(s) : aril__fail(ARIL_ERR_MEMORY, "solver: out of memory");
+    for (int i = 0; i < state.n && status == ARIL_OK; i++)
+        status = aril_tensor_status(history[i] = history_of(s, i));
+    if (status == ARIL_OK) status = aril__solverstate_write(&state, history, s->settings.hdf5, to);
+    free(history);
     return status;
 }
 
@@ -127,8 +122,8 @@ aril_status aril_caffe_solver_snapshot(aril_caffe_solver *s, char *path, size_t 
     const char *end = s->settings.hdf5 ? ".h5" : "";
     if (snprintf(weights, sizeof weights, "%s_iter_%lld.caffemodel%s", s->prefix,
                  (long long)s->iter, end) >= PATH_MAX ||
-        snprintf(state, sizeof state, "%s_iter_%lld.solverstate", s->prefix, (long long)s->iter) >=
-            PATH_MAX)
+        snprintf(state, sizeof state, "%s_iter_%lld.solverstate%s", s->prefix, (long long)s->iter,
+                 end) >= PATH_MAX)
         return aril__fail(ARIL_ERR_ARG, "solver: the path of snapshot_prefix is too long");
     snprintf(extension, sizeof extension, "%s.aril", state);
     aril_status status = aril__folder_create_for("snapshot", weights);
@@ -151,68 +146,34 @@ aril_status aril_caffe_solver_snapshot(aril_caffe_solver *s, char *path, size_t 
 
 /* ---- restoring ---- */
 
-/* The values of a blob of the history as floats; freed by the caller. */
-static aril_status history_values(const char *path, const aril__message *blob, int i, int64_t want,
-                                  float **to)
-{
-    aril__proto_array f = aril__message_array(blob, "data"),
-                      d = aril__message_array(blob, "double_data");
-    size_t n = f.n ? f.n : d.n;
-    if (n != (size_t)want)
-        return aril__fail(ARIL_ERR_FORMAT,
-                          "%s: blob %d of its history has %zu values, the net's %lld; it is of "
-                          "another net",
-                          path, i, n, (long long)want);
-    *to = aril__malloc(4 * n + 1);
-    double *wide = f.n ? NULL : aril__malloc(8 * n + 1);
-    if (!*to || (!f.n && !wide)) {
-        free(wide);
-        return aril__fail(ARIL_ERR_MEMORY, "out of memory reading %s", path);
-    }
-    if (f.n) {
-        memcpy(*to, f.at, 4 * n);
-        aril__to_host_order(*to, 4, (int64_t)n, false);
-    } else if (n > 0) {
-        memcpy(wide, d.at, 8 * n);
-        aril__to_host_order(wide, 8, (int64_t)n, false);
-        for (size_t k = 0; k < n; k++) (*to)[k] = (float)wide[k];
-    }
-    free(wide);
-    return ARIL_OK;
-}
-
 /* Reads blob i of the history: checks it, and with `write` stores it. */
-static aril_status restore_blob(aril_caffe_solver *s, const char *path, const aril__message *m,
-                                int i, bool write)
+static aril_status restore_blob(aril_caffe_solver *s, const char *path,
+                                const aril__solverstate *from, int i, bool write)
 {
     ARIL_SCOPE;
     ARIL_NO_GRAD;
     int blob = i % s->n_params, slot = i / s->n_params;
     aril_tensor *like = aril_caffe_param_at(s->train.net, blob).tensor;
     aril_tensor *to = slot_of(s, blob, slot);
-    float *values = NULL;
-    aril_status status = history_values(path, aril__message_sub_at(m, "history", (size_t)i), i,
-                                        aril_numel(like), &values);
-    if (status == ARIL_OK && write && to) {
-        aril_tensor *t = aril_from(values, aril_shape_of(to), ARIL_F32, aril_cpu());
-        status = aril_tensor_status(aril_copy_(to, aril_to(t, aril_device_of(to))));
-    }
-    free(values);
-    return status;
+    aril_tensor *t = aril__solverstate_history(from, path, i, aril_numel(like));
+    if (aril_tensor_status(t) == ARIL_OK && write && to)
+        t = aril_copy_(to, aril_to(aril_reshape(t, aril_shape_of(to)), aril_device_of(to)));
+    return aril_tensor_status(t);
 }
 
-static aril_status restore_history(aril_caffe_solver *s, const char *path, const aril__message *m)
+static aril_status restore_history(aril_caffe_solver *s, const char *path,
+                                   const aril__solverstate *from)
 {
-    size_t n = aril__message_count(m, "history"), want = (size_t)(slots_of(s) * s->n_params);
-    if (n != want)
+    int want = slots_of(s) * s->n_params;
+    if (from->n != want)
         return aril__fail(ARIL_ERR_FORMAT,
-                          "%s: its history has %zu blobs, but %s of this net has %zu; it is of "
+                          "%s: its history has %d blobs, but %s of this net has %d; it is of "
                           "another net or solver type",
-                          path, n, s->settings.type, want);
+                          path, from->n, s->settings.type, want);
     aril_status status = slots_ready(s);
     for (int write = 0; write < 2; write++)
-        for (int i = 0; i < (int)n && status == ARIL_OK; i++)
-            status = restore_blob(s, path, m, i, write);
+        for (int i = 0; i < want && status == ARIL_OK; i++)
+            status = restore_blob(s, path, from, i, write);
     return status;
 }
 
@@ -231,22 +192,25 @@ static int weights_beside(aril_caffe_solver *s, const char *path, const char *na
 
 /* The weights of a snapshot: beside the solverstate, where they were written, or beside it under
  * the name of the solverstate. */
-static aril_status restore_weights(aril_caffe_solver *s, const char *path, const aril__message *m)
+static aril_status restore_weights(aril_caffe_solver *s, const char *path,
+                                   const aril__solverstate *from)
 {
+    static const char *const ends[] = { ".caffemodel", ".caffemodel.h5" };
     struct stat st;
-    const char *net = aril__message_text(m, "learned_net"), *name = strrchr(net, '/');
-    const char *own = strrchr(path, '/'), *dot = strstr(path, ".solverstate");
-    name = name ? name + 1 : net;
+    if (s->opts.weights || !from->net) return ARIL_OK;
+    const char *name = strrchr(from->net, '/'), *own = strrchr(path, '/');
+    name = name ? name + 1 : from->net;
     own = own ? own + 1 : path;
-    if (s->opts.weights || !aril__message_has(m, "learned_net")) return ARIL_OK;
+    const char *dot = strstr(own, ".solverstate");
     int status = weights_beside(s, path, name, (int)strlen(name), "");
-    if (status == 1 && stat(net, &st) == 0) return aril_caffe_weights_load(s->train.net, net);
-    if (status == 1 && dot && dot > own)
-        status = weights_beside(s, path, own, (int)(dot - own), ".caffemodel");
-    if (status != 1) return status;
+    if (status == 1 && stat(from->net, &st) == 0)
+        return aril_caffe_weights_load(s->train.net, from->net);
+    for (int i = 0; i < 2 && status == 1 && dot && dot > own; i++)
+        status = weights_beside(s, path, own, (int)(dot - own), ends[i]);
+    if (status != 1) return (aril_status)status;
     return aril__fail(ARIL_ERR_IO,
                       "%s: its weights are neither in %s nor beside it; give them as weights", path,
-                      net);
+                      from->net);
 }
 
 typedef struct extension {
@@ -334,21 +298,18 @@ aril_status aril_caffe_solver_restore(aril_caffe_solver *s, const char *path)
     aril_status status = aril__read_file("solverstate", path, 0, &b);
     if (status != ARIL_OK) return status;
     aril__caffe_log(s, "Resuming from %s", path);
-    aril__message *m = aril__message_read(&aril__caffe_SolverState, b.at, b.n,
-                                          (aril__message_opts){ .name = path });
-    int64_t iter = m ? aril__message_int(m, "iter") : 0;
-    status = m ? ARIL_OK : aril__latest_status();
-    if (status == ARIL_OK && iter < 0)
-        status = aril__fail(ARIL_ERR_FORMAT, "%s is at iteration %lld, which there is not", path,
-                            (long long)iter);
-    if (status == ARIL_OK) status = restore_history(s, path, m);
-    if (status == ARIL_OK) status = restore_weights(s, path, m);
+    aril__solverstate from;
+    status = aril__solverstate_read(path, &b, &from);
     if (status == ARIL_OK) {
-        s->iter = iter;
-        if (s->optim) aril__number_set(s->optim->step, (double)iter);
-        status = restore_extension(s, path, digest_of(b.at, b.n));
+        status = restore_history(s, path, &from);
+        if (status == ARIL_OK) status = restore_weights(s, path, &from);
+        if (status == ARIL_OK) {
+            s->iter = from.iter;
+            if (s->optim) aril__number_set(s->optim->step, (double)from.iter);
+            status = restore_extension(s, path, digest_of(b.at, b.n));
+        }
+        aril__solverstate_free(&from);
     }
-    aril__message_free(m);
     aril__bytes_free(&b);
     return status;
 }

@@ -91,7 +91,7 @@ static aril_status build(aril__caffe_part *p)
     int64_t *start = aril__malloc(((size_t)n + 1) * sizeof *start);
     if (!start) return no_memory();
     aril__caffe_feed_tell(p->feed, start);
-    aril_status status = aril_caffe_feed_next(p->feed, in);
+    aril_status status = aril__caffe_feed_first(p->feed, in);
     if (status == ARIL_OK && !aril_module_built(p->net))
         status = aril_module_build_n(p->net, (aril_list){ .n = p->n_in, .at = in });
     if (status == ARIL_OK) status = aril__caffe_feed_seek(p->feed, start);
@@ -219,13 +219,30 @@ static aril_status open_tests(aril_caffe_solver *s)
 
 /* ---- opening ---- */
 
+/* The first source of data in a net that is a part of the solver; NULL: there is none. */
+static const char *first_source(const aril__message *net)
+{
+    static const char *const layers[] = { "layer", "layers" };
+    static const char *const params[] = { "data_param", "image_data_param", "hdf5_data_param",
+                                          "window_data_param" };
+    for (int k = 0; k < 2; k++)
+        for (size_t i = 0; i < aril__message_count(net, layers[k]); i++)
+            for (int p = 0; p < 4; p++) {
+                const aril__message *layer = aril__message_sub_at(net, layers[k], i),
+                                    *param = aril__message_sub(layer, params[p]);
+                if (aril__message_has(param, "source")) return aril__message_text(param, "source");
+            }
+    return NULL;
+}
+
 /* The folder where the paths of a solver start; see the header. */
 static aril_status find_root(aril_caffe_solver *s, const char *path, const net_source *from)
 {
     char folder[PATH_MAX], try[2 * PATH_MAX];
     struct stat st;
     const char *slash = path ? strrchr(path, '/') : NULL;
-    if (!from->path || *from->path == '/' || stat(from->path, &st) == 0) return ARIL_OK;
+    const char *sought = from->message ? first_source(from->message) : from->path;
+    if (!sought || *sought == '/' || stat(sought, &st) == 0) return ARIL_OK;
     if (!slash)
         snprintf(folder, sizeof folder, ".");
     else if (snprintf(folder, sizeof folder, "%.*s", (int)(slash - path), path) >= PATH_MAX)
@@ -235,7 +252,7 @@ static aril_status find_root(aril_caffe_solver *s, const char *path, const net_s
     s->root = aril__strdup(absolute);
     for (char *end = absolute + strlen(absolute); end; end = strrchr(absolute, '/')) {
         *end = '\0';
-        snprintf(try, sizeof try, "%s/%s", absolute, from->path);
+        snprintf(try, sizeof try, "%s/%s", absolute, sought);
         if (stat(try, &st) != 0) continue;
         free(s->root);
         s->root = aril__strdup(*absolute ? absolute : "/");
@@ -581,6 +598,12 @@ int aril_caffe_solver_tests(const aril_caffe_solver *s)
 aril_module *aril_caffe_solver_test_net(const aril_caffe_solver *s, int i)
 {
     return s && i >= 0 && i < s->n_tests ? s->test[i].net : NULL;
+}
+
+aril_caffe_feed *aril_caffe_solver_feed(const aril_caffe_solver *s, int i)
+{
+    if (!s) return NULL;
+    return i < 0 ? s->train.feed : i < s->n_tests ? s->test[i].feed : NULL;
 }
 
 const char *aril_caffe_solver_eager_reason(const aril_caffe_solver *s)
