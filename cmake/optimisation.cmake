@@ -10,6 +10,9 @@ set(vectorised_files backend/activation.c core/convert.c core/dtype_convert.c co
 list(APPEND vectorised_folders ops/linalg ops/shape)
 list(APPEND vectorised_files ops/vision/unfold.c)
 
+# Sanitized tests draw hundreds of millions of random numbers.
+set(sanitized_fast_files core/rng.c)
+
 # A product may fuse its multiplications and additions: nothing else is compared with it bit by bit.
 set(fused_folders backend/cpu/linalg)
 set(fused_files backend/cpu/norm/batch_norm.c backend/cpu/vision/conv.c backend/cpu/vision/conv_depth.c
@@ -40,6 +43,10 @@ foreach(source ${ARIL_SOURCES})
     in_folders(${source} fused ${fused_folders} ${fused_files})
     if(vectorised AND NOT ARIL_SANITIZE)
         set_property(SOURCE ${source} APPEND PROPERTY COMPILE_OPTIONS -O3)
+    endif()
+    in_folders(${source} sanitized_fast ${sanitized_fast_files})
+    if(sanitized_fast AND ARIL_SANITIZE)
+        set_property(SOURCE ${source} APPEND PROPERTY COMPILE_OPTIONS -O2)
     endif()
     if(fused)
         set_property(SOURCE ${source} APPEND PROPERTY COMPILE_OPTIONS ${fused_options})

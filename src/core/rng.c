@@ -42,6 +42,10 @@ void aril_generator_set_state(aril_generator *g, aril_rng_state state)
     if (g) *g = (aril_generator){ .seed = state.seed, .calls = state.calls };
 }
 
+/* Philox itself works on arrays of fixed sizes. Sanitizers would check each step of it, and most of
+ * what sanitized programs do with large networks would be their initialization. */
+#define UNCHECKED __attribute__((no_sanitize("address", "undefined")))
+
 enum { BLOCKS = 16, BATCH = 4 * BLOCKS };
 
 /* Iterates over a draw, a batch at a time. Batches begin at multiples of their size, so that pairs

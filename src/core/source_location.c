@@ -12,6 +12,7 @@ bool aril__location_off;
 #include <limits.h>
 #include <link.h>
 #include <pthread.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -113,12 +114,26 @@ static bool starts_with(const char *text, const char *start)
 
 /* ---- Object files --------------------------------------------------------------------------- */
 
+/* A contiguous piece of code that one unit's line table describes. */
+struct sequence {
+    uint64_t low, high;   /* of all its rows */
+    const uint8_t *table; /* where the unit begins in .debug_line */
+};
+
+/* The sequences of all units, in their order. */
+struct index {
+    struct sequence *at;
+    size_t n, room;
+    bool complete; /* false: not built, or out of memory */
+};
+
 struct object {
     struct reader all;
     struct reader line, line_str, str; /* .debug_line, .debug_line_str, .debug_str; empty if none */
     struct reader sym, sym_str;        /* .symtab or .dynsym, and its names */
     struct reader segments;            /* program headers */
     unsigned segment_size;
+    struct index index;
 };
 
 /* The range [offset, offset + size) of a file; empty if it is out of bounds. */
@@ -269,6 +284,7 @@ enum {
 
 /* One compilation unit's line table. */
 struct unit {
+    const uint8_t *table;  /* where it begins */
     struct reader tables;  /* directories and files */
     struct reader program; /* the opcodes that generate the rows */
     unsigned version, offset_size;
@@ -295,6 +311,7 @@ struct hit {
  * program. */
 static bool unit_read(struct reader *section, struct unit *u)
 {
+    u->table = section->p;
     u->offset_size = 4;
     uint64_t length = take_uint(section, 4);
     if (length == 0xffffffff) {
@@ -426,11 +443,30 @@ static struct source unit_file(const struct object *o, const struct unit *u, uin
     return f;
 }
 
-/* Runs a unit's program up to the row that covers `address`. */
+/* Appends a sequence that has rows, unless there is no index. */
+static void index_add(struct index *x, const struct sequence *s)
+{
+    if (!x || s->low >= s->high) return;
+    if (x->n == x->room) {
+        size_t room = x->room ? 2 * x->room : 256;
+        struct sequence *more = realloc(x->at, room * sizeof *more);
+        if (!more) {
+            x->complete = false;
+            return;
+        }
+        x->at = more;
+        x->room = room;
+    }
+    x->at[x->n++] = *s;
+}
+
+/* Runs a unit's program up to the row that covers `address`. Sequences before that row are
+ * appended to `index`, unless it is NULL. */
 static bool unit_find(const struct object *o, const struct unit *u, uint64_t address,
-                      uint64_t *file_index, uint64_t *line_found)
+                      struct index *index, uint64_t *file_index, uint64_t *line_found)
 {
     struct reader r = u->program;
+    struct sequence rows = { UINT64_MAX, 0, u->table };
     uint64_t at = 0, file = 1, line = 1;
     uint64_t row_at = 0, row_file = 1, row_line = 0;
     enum { FRESH, LIVE, DEAD } sequence = FRESH; /* LIVE: row_* belongs to it */
@@ -447,7 +483,7 @@ static bool unit_find(const struct object *o, const struct unit *u, uint64_t add
         } else if (op == 0) {
             uint64_t length = take_uleb(&r);
             const uint8_t *p = take(&r, length);
-            if (!p) return false;
+            if (!p) break;
             struct reader x = { p, p + length, false };
             unsigned extended = take_u8(&x);
             if (extended == LNE_END_SEQUENCE)
@@ -476,7 +512,12 @@ static bool unit_find(const struct object *o, const struct unit *u, uint64_t add
             *line_found = row_line;
             return true;
         }
+        if (sequence == LIVE && row_at < rows.low) rows.low = row_at;
+        if (sequence == LIVE && at > rows.high) rows.high = at;
         if (end) {
+            index_add(index, &rows);
+            rows.low = UINT64_MAX;
+            rows.high = 0;
             at = 0;
             file = line = 1;
             row_line = 0;
@@ -491,27 +532,54 @@ static bool unit_find(const struct object *o, const struct unit *u, uint64_t add
             row_line = line;
         }
     }
+    index_add(index, &rows);
     return false;
 }
 
+/* The line at an address, by the unit that begins at `section`, which is read. */
+static bool unit_line_at(const struct object *o, struct reader *section, uint64_t address,
+                         struct hit *hit)
+{
+    struct unit u;
+    uint64_t file;
+    if (!unit_read(section, &u) || !unit_find(o, &u, address, NULL, &file, &hit->line))
+        return false;
+    hit->file = unit_file(o, &u, file);
+    hit->primary = unit_file(o, &u, u.version >= 5 ? 0 : 1);
+    hit->comp_dir = "";
+    if (u.version >= 5) {
+        struct reader r = u.tables;
+        table_entry(o, &u, &r, 0, &hit->comp_dir, NULL);
+    }
+    return true;
+}
+
+/* The first unit that covers the address counts. */
 static bool line_at(const struct object *o, uint64_t address, struct hit *hit)
 {
     struct reader section = o->line;
-    struct unit u;
+    bool found = false;
     if (!is_code(o, address)) return false;
-    while (left(&section) > 0 && unit_read(&section, &u)) {
-        uint64_t file;
-        if (!unit_find(o, &u, address, &file, &hit->line)) continue;
-        hit->file = unit_file(o, &u, file);
-        hit->primary = unit_file(o, &u, u.version >= 5 ? 0 : 1);
-        hit->comp_dir = "";
-        if (u.version >= 5) {
-            struct reader r = u.tables;
-            table_entry(o, &u, &r, 0, &hit->comp_dir, NULL);
-        }
-        return hit->file.name[0] != 0;
+    for (size_t i = 0; i < o->index.n && o->index.complete && !found; i++) {
+        const struct sequence *s = &o->index.at[i];
+        if (address < s->low || address >= s->high) continue;
+        section.p = s->table;
+        found = unit_line_at(o, &section, address, hit);
     }
-    return false;
+    while (!o->index.complete && !found && left(&section) > 0)
+        found = unit_line_at(o, &section, address, hit);
+    return found && hit->file.name[0] != 0;
+}
+
+/* Runs all programs once, so that later only that of one unit has to run. */
+static void index_build(struct object *o)
+{
+    struct reader section = o->line;
+    struct unit u;
+    uint64_t file, line;
+    o->index.complete = true;
+    while (o->index.complete && left(&section) > 0 && unit_read(&section, &u))
+        unit_find(o, &u, 0, &o->index, &file, &line);
 }
 
 /* ---- Writing -------------------------------------------------------------------------------- */
@@ -564,6 +632,7 @@ static unsigned n_files, next_out;
 
 static void unmap(struct mapped *m)
 {
+    free(m->object.index.at);
     if (m->data) munmap(m->data, m->size);
     memset(m, 0, sizeof *m);
 }
@@ -603,6 +672,7 @@ static const struct object *object_open(const char *path)
     m->inode = st.st_ino;
     m->changed = st.st_mtim;
     m->readable = object_read(&m->object, data, m->size);
+    if (m->readable) index_build(&m->object);
     return m->readable ? &m->object : NULL;
 }
 

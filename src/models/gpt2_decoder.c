@@ -51,7 +51,9 @@ static aril_status gpt2_start(aril_decoder *self, int64_t rows, int64_t length)
     if (!s->at || !s->buffer) return aril__fail(ARIL_ERR_MEMORY, "out of memory for a decoder");
     aril_shape shape = ARIL_SHAPE(rows, s->opts->heads, length, s->opts->width / s->opts->heads);
     for (int i = 0; i < n; i++) {
-        aril_tensor *b = aril_empty(shape, aril_dtype_of(wte), aril_device_of(wte));
+        /* Not empty: a shorter sequence has no token at the last positions, and the weight 0 that
+         * attention gives them would keep a NaN. */
+        aril_tensor *b = aril_zeros(shape, aril_dtype_of(wte), aril_device_of(wte));
         if (aril_tensor_status(b) < 0) return aril_tensor_status(b);
         s->buffer[i] = aril_keep(b);
     }
