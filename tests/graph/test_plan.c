@@ -367,7 +367,6 @@ static void *run_worker(void *ctx)
         aril_program_run(w->p, ARIL_LIST(x), out);
         char *why = test_difference_in_value(out[0], want[0], 0, 0);
         w->same = w->same && !why && aril_ok();
-        free(why);
     }
     return NULL;
 }

@@ -59,7 +59,6 @@ static void check_run(aril_program *p, block *b, aril_tensor *x)
     CHECK_MSG(aril_ok(), "%s", aril_error());
     char *why = test_difference(y, eager(residual, b, x), 1e-4, 1e-4);
     CHECK_MSG(!why, "%s", why);
-    free(why);
 }
 
 static void printed(const aril_program *p, char *text, size_t size)
@@ -184,7 +183,6 @@ TEST(a_frozen_program_keeps_its_weights)
     CHECK(aril_ok());
     char *why = test_difference_in_bits(first, later);
     CHECK_MSG(!why, "%s", why);
-    free(why);
     CHECK(aril_item(aril_sum(aril_abs(w), ARIL_ALL)) > 0);
     aril_program_free(p);
     free_block(&b);
@@ -262,7 +260,6 @@ static void *run_often(void *ctx)
         aril_program_run(s->p, ARIL_LIST(s->x), &y);
         char *why = test_difference(y, s->want, 1e-4, 1e-4);
         s->failed += why != NULL || !aril_ok();
-        free(why);
     }
     return NULL;
 }
@@ -311,7 +308,6 @@ static void check_network(const char *name, aril_shape input)
         CHECK_MSG(aril_ok(), "%s: %s", name, aril_error());
         char *why = test_difference(y, want, 1e-3, 1e-4);
         CHECK_MSG(!why, "%s: %s", name, why);
-        free(why);
     }
     aril_module_release(m);
 }

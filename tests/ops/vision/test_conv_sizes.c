@@ -52,7 +52,6 @@ static void check_outcome(const conv_case *c, aril_dtype type, const outcome *go
         CHECK_MSG(!why, "[%d,%d,%d,%d] k %d kernel %d stride %d groups %d %s: %s: %s", (int)c->n,
                   (int)c->c, (int)c->h, (int)c->w, (int)c->k, (int)c->kernel, (int)c->stride,
                   (int)c->groups, aril_dtype_name(type), names[i + 1], why);
-        free(why);
     }
 }
 
