@@ -275,11 +275,26 @@ static bool is_file(const char *path)
     return stat(path, &st) == 0 && !S_ISDIR(st.st_mode);
 }
 
+static bool is_folder(const char *path)
+{
+    struct stat st;
+    return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
+}
+
+static void no_weights(const char *folder)
+{
+    char text[256] = "";
+    for (size_t i = 0; i < sizeof in_folder / sizeof *in_folder; i++) {
+        size_t n = strlen(text);
+        snprintf(text + n, sizeof text - n, "%s%s", n ? ", " : "", in_folder[i] + 1);
+    }
+    aril__fail(ARIL_ERR_IO, "the folder %s has no weights; expected one of %s", folder, text);
+}
+
 /* The file to open for a path, which the caller frees; NULL when out of memory. */
 static char *resolve(const char *path)
 {
-    struct stat st;
-    bool folder = stat(path, &st) == 0 && S_ISDIR(st.st_mode);
+    bool folder = is_folder(path);
     size_t size = strlen(path) + 64;
     char *found = aril__malloc(size);
     if (!found) return NULL;
@@ -358,7 +373,10 @@ static aril_weights *open_path(const char *path, aril_weights_opts opts, bool is
     w->root_wanted = opts.root;
     w->path = is_part ? aril__strdup(path) : resolve(path);
     if (!w->path) aril__fail(ARIL_ERR_MEMORY, "out of memory reading %s", path);
-    w->file = w->path ? aril__mapped_open("weights", w->path) : NULL;
+    if (w->path && is_folder(w->path))
+        no_weights(w->path);
+    else if (w->path)
+        w->file = aril__mapped_open("weights", w->path);
     aril_status status = w->file ? ARIL_OK : aril__latest_status();
     if (status == ARIL_OK) {
         w->data = aril__mapped_data(w->file);
