@@ -145,7 +145,8 @@ aril_tokenizer *aril__tokenizer_of_lines(const char *path, const aril__bytes *vo
 /* Writes a file of a folder, and frees its text. */
 aril_status aril__tokenizer_write(const char *folder, const char *name, aril__bytes *text);
 
-/* Appends a token as files spell it; as JSON; {"token":id, ...} of those of the model, or of the others. */
+/* Appends a token as files spell it; the same as JSON; {"token":id, ...} of the tokens of the
+ * model, or of the others. */
 void aril__token_spell(aril__bytes *to, const aril_tokenizer *t, int64_t id);
 void aril__token_json(aril__bytes *to, const aril_tokenizer *t, int64_t id);
 void aril__vocab_json(aril__bytes *to, const aril_tokenizer *t, bool model);

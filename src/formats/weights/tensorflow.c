@@ -99,8 +99,8 @@ static aril_status find_block(aril_weights *w, cursor *handle, cursor *block)
     return ARIL_OK;
 }
 
-/* Reads the next entry of a block: completes the key, which ends with a NUL. At least every 16th key
- * is stored as a whole, so that a small file cannot have many long ones. */
+/* Reads the next entry of a block: completes the key, which ends with a NUL. At least every 16th
+ * key is stored as a whole, so that a small file cannot have many long ones. */
 static aril_status next_entry(aril_weights *w, cursor *block, aril__bytes *key, cursor *value)
 {
     enum { WHOLE_EVERY = 16, FREE = 1 << 16 };
