@@ -159,6 +159,36 @@ static void generate(aril_module *net, const aril_tokenizer *t, const char *text
     aril_decoder_free(d);
 }
 
+/* ---- models ---- */
+
+/* The network of the zoo that a model names, unless it is a path. */
+static const aril_zoo_entry *zoo_entry(const char *model)
+{
+    if (strchr(model, '/') || access(model, F_OK) == 0) return NULL;
+    for (int i = 0; i < aril_zoo_count(); i++)
+        if (strcmp(aril_zoo_at(i)->name, model) == 0) return aril_zoo_at(i);
+    return NULL;
+}
+
+/* A network and its tokenizer: a folder, or published files in the cache. False after an error. */
+static bool load(const char *model, aril_module **net, aril_tokenizer **t)
+{
+    const aril_zoo_entry *e = zoo_entry(model);
+    if (!e) {
+        *t = aril_tokenizer_load(model);
+        *net = *t ? aril_gpt2_load(model) : NULL;
+        return *net != NULL;
+    }
+    char folder[4096];
+    *net = aril_zoo_make(e->name, (aril_zoo_opts){ .weights = "default" });
+    if (!*net || !aril_zoo_weights_path(e, folder, sizeof folder)) return false;
+    char *slash = strrchr(folder, '/');
+    if (slash) *slash = '\0';
+    aril_module_eval(*net);
+    *t = aril_tokenizer_load(folder);
+    return *t != NULL;
+}
+
 static int run(void *values, int n, char **argument)
 {
     const options *o = values;
@@ -171,10 +201,11 @@ static int run(void *values, int n, char **argument)
     aril_seed((uint64_t)o->seed);
     size_t size = 0;
     char *text = read_prompt(o, &size);
-    aril_tokenizer *t = text ? aril_tokenizer_load(argument[0]) : NULL;
-    aril_module *net = t ? aril_gpt2_load(argument[0]) : NULL;
-    if (net && o->device) aril_module_to(net, device_option(o->device));
-    if (net && aril_ok()) generate(net, t, text, size, o);
+    aril_tokenizer *t = NULL;
+    aril_module *net = NULL;
+    bool good = text && load(argument[0], &net, &t);
+    if (good && o->device) aril_module_to(net, device_option(o->device));
+    if (good && aril_ok()) generate(net, t, text, size, o);
     aril_module_release(net);
     aril_tokenizer_free(t);
     free(text);
@@ -271,7 +302,8 @@ const command command_generate = {
     .summary = "continue a text by a language model",
     .arguments = "MODEL",
     .about =
-        "MODEL is a folder of a GPT-2 as Hugging Face has it: config.json, model.safetensors, and "
+        "MODEL is a GPT-2 of the zoo whose files `aril zoo get` downloaded, or a folder as Hugging "
+        "Face has it: config.json, model.safetensors (or in parts, with its index), and "
         "tokenizer.json or vocab.json and merges.txt. Tokens are printed as they come, up to the "
         "token <|endoftext|>. With --beams or several --results, whole texts are printed at the "
         "end.",

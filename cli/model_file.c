@@ -190,12 +190,13 @@ const char *model_class(const model_file *m, int64_t i, char *buf, size_t size)
 
 aril_open_opts model_open_opts(const model_file *m)
 {
+    bool by_name = m->class_name && !m->by_index;
     return (aril_open_opts){ .target = m->target,
                              .real_target = m->regression,
                              .n_columns = m->n_columns,
                              .columns = (const char *const *)m->column,
-                             .n_classes = m->class_name && !m->by_index ? (int)m->classes : 0,
-                             .classes = (const char *const *)m->class_name };
+                             .n_classes = by_name ? (int)m->classes : 0,
+                             .classes = by_name ? (const char *const *)m->class_name : NULL };
 }
 
 /* ---- scales ---- */

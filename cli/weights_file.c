@@ -10,10 +10,18 @@
 #include <string.h>
 #include <sys/stat.h>
 
+/* Whether there is a file or a folder, or the index of a checkpoint that a path is the name of. */
+static bool is_there(const char *path)
+{
+    char index[4096];
+    struct stat st;
+    int n = snprintf(index, sizeof index, "%s.index", path);
+    return stat(path, &st) == 0 || (n > 0 && (size_t)n < sizeof index && stat(index, &st) == 0);
+}
+
 bool weights_is_file(const char *path)
 {
-    struct stat st;
-    if (stat(path, &st) != 0) return false;
+    if (!is_there(path)) return false;
     aril_weights *w = aril_weights_open(path, (aril_weights_opts){ 0 });
     bool trained = false;
     aril_metadata m = aril_weights_metadata(w);

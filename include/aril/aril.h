@@ -5,6 +5,7 @@
 #include "aril/autocast.h"
 #include "aril/autograd.h"
 #include "aril/base.h"
+#include "aril/bert.h"
 #include "aril/caffe.h"
 #include "aril/caffe_data.h"
 #include "aril/caffe_solver.h"

@@ -111,9 +111,10 @@ typedef struct aril_gpt2_opts {
  * it; NULL, with an error, for sizes that do not fit. */
 ARIL_API aril_module *aril_gpt2(aril_gpt2_opts opts);
 
-/* A GPT-2 from a folder as Hugging Face has it: config.json and model.safetensors, with or without
- * the prefix "transformer." in its names. In evaluation mode. The caller owns it; NULL, with an
- * error that says what does not fit, on failure. */
+/* A GPT-2 from a folder as Hugging Face has it: config.json, and weights as model.safetensors or
+ * pytorch_model.bin, in one file or in parts with an index, with or without the prefix
+ * "transformer." in their names. In evaluation mode. The caller owns it; NULL, with an error that
+ * says what does not fit, on failure. */
 ARIL_API aril_module *aril_gpt2_load(const char *folder);
 
 ARIL_C_END

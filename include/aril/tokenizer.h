@@ -1,4 +1,5 @@
-/* Tokenizers: text as the numbers of tokens, and back, by byte-level BPE as GPT-2 uses it.
+/* Tokenizers: text as the numbers of tokens, and back, by byte-level BPE as GPT-2 uses it, or by
+ * WordPiece as BERT does.
  *
  *     aril_tokenizer *t = aril_tokenizer_load("gpt2");        a folder with tokenizer.json, or
  *     aril_tensor *ids = aril_tokenizer_encode(t, "Hello!", (aril_encode_opts){ 0 });
@@ -7,10 +8,17 @@
  *     free(text);
  *     aril_tokenizer_free(t);
  *
- * A text is cut into words (a regular expression of letters, numbers, other characters and white
+ * BPE cuts a text into words (a regular expression of letters, numbers, other characters and white
  * space), the bytes of a word are tokens, and the two neighboring tokens that stand first in a list
  * of merges become one, again and again. Every text, in any language, has tokens; valid UTF-8 or
- * not, decoding them gives the same bytes. Special tokens ("<|endoftext|>") stand for themselves.
+ * not, decoding them gives the same bytes.
+ *
+ * WordPiece cleans a text, perhaps puts it in lower case without accents, and cuts it into words
+ * and punctuation marks. From the left, a word is cut into the longest tokens that there are, the
+ * later ones of which begin with "##"; a word that cannot be cut is "[UNK]". Decoding gives the
+ * words, with spaces between.
+ *
+ * Special tokens ("<|endoftext|>", "[MASK]") stand for themselves.
  *
  * Several threads may use a tokenizer at once, unless one of them adds tokens. */
 #ifndef ARIL_TOKENIZER_H
@@ -24,13 +32,15 @@ typedef struct aril_tokenizer aril_tokenizer;
 
 /* ---- files ---- */
 
-/* Reads a tokenizer of GPT-2's kind: a tokenizer.json, or a folder that has one, or a folder with
- * vocab.json and merges.txt (and perhaps added_tokens.json), where "<|endoftext|>" is special. The
+/* Reads a tokenizer of GPT-2's or of BERT's kind: a tokenizer.json, or a folder that has one, or a
+ * folder with vocab.json and merges.txt (and perhaps added_tokens.json), where "<|endoftext|>" is
+ * special, or one with vocab.txt (and perhaps tokenizer_config.json), or a vocab.txt alone. The
  * caller frees it. NULL, with an error that says what is wrong, if a file cannot be read or is of
  * another kind of tokenizer. */
 ARIL_API aril_tokenizer *aril_tokenizer_load(const char *path);
 
-/* Writes vocab.json, merges.txt and tokenizer.json to a folder, which is created if missing. */
+/* Writes vocab.json and merges.txt, or vocab.txt, and tokenizer.json to a folder, which is created
+ * if missing. */
 ARIL_API aril_status aril_tokenizer_save(const aril_tokenizer *t, const char *folder);
 
 ARIL_API void aril_tokenizer_free(aril_tokenizer *t); /* NULL is allowed */
@@ -74,6 +84,7 @@ ARIL_API int64_t aril_tokenizer_add_special(aril_tokenizer *t, const char *token
 
 typedef struct aril_encode_opts {
     bool plain;  /* special tokens in the text are ordinary text: for text from outside */
+    bool framed; /* between the tokens that a BERT expects around a text: [CLS] and [SEP] */
     size_t size; /* bytes of text, which may contain NUL characters; 0: up to the first of them */
 } aril_encode_opts;
 

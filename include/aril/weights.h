@@ -8,8 +8,10 @@
  *
  * The kind of a file is found by its contents, not by its name: PyTorch checkpoints (zip archives,
  * and the pickles and tar archives of older versions), safetensors, either of them in parts with
- * an index, NumPy's .npz and .npy, HDF5 and files of Keras. Initializers of ONNX models are known
- * by the extension .onnx. `docs/weights.md` lists all kinds.
+ * an index, NumPy's .npz and .npy, HDF5 and files of Keras, TensorFlow's checkpoints and
+ * SavedModels, MATLAB's .mat. Initializers of ONNX models are known by the extension .onnx. A path
+ * may also be a folder that holds one of them, as Hugging Face and TensorFlow have it, or the name
+ * of a checkpoint without ".index". `docs/weights.md` lists all kinds.
  *
  * No file is trusted: pickles are interpreted by a reader that knows a short list of classes and
  * runs nothing, and all sizes are checked before memory is allocated. */

@@ -38,11 +38,20 @@ typedef struct aril_preprocess {
     bool bgr; /* channels in the order blue, green, red */
 } aril_preprocess;
 
+/* A file that a network needs beside its weights, such as a vocabulary. */
+typedef struct aril_zoo_file {
+    const char *name;
+    const char *sha256; /* as that of the weights */
+} aril_zoo_file;
+
 /* Published weights. */
 typedef struct aril_zoo_weights {
     const char *url; /* NULL: none */
     /* SHA-256 of the file in hexadecimal digits, or the first of them. NULL: the server tells. */
     const char *sha256;
+    /* Files from the same folder of the server, up to one without a name. In the cache, all of them
+     * are in a folder of the network's name. NULL: the weights are one file. */
+    const aril_zoo_file *files;
 } aril_zoo_weights;
 
 /* Whose classes a network has. */

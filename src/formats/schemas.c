@@ -17,6 +17,7 @@
 #define KIND_int64      .kind = ARIL__PROTO_int64
 #define KIND_uint32     .kind = ARIL__PROTO_uint32
 #define KIND_uint64     .kind = ARIL__PROTO_uint64
+#define KIND_fixed32    .kind = ARIL__PROTO_fixed32
 #define KIND_bool       .kind = ARIL__PROTO_bool
 #define KIND_string     .kind = ARIL__PROTO_string
 #define KIND_bytes      .kind = ARIL__PROTO_bytes
@@ -53,6 +54,12 @@
 #undef NAME
 #undef FIELDS
 
+#define NAME(name)   aril__tensorflow_##name
+#define FIELDS(name) tensorflow_##name
+#include "formats/schema_tensorflow.def"
+#undef NAME
+#undef FIELDS
+
 #undef ENUM
 #undef MESSAGE
 #define ENUM(name, ...)
@@ -74,5 +81,12 @@ const aril__proto_type *const aril__caffe_types[] = {
 #define MESSAGE(name, ...) &aril__tensorboard_##name,
 const aril__proto_type *const aril__tensorboard_types[] = {
 #include "formats/schema_tensorboard.def"
+    NULL
+};
+#undef MESSAGE
+
+#define MESSAGE(name, ...) &aril__tensorflow_##name,
+const aril__proto_type *const aril__tensorflow_types[] = {
+#include "formats/schema_tensorflow.def"
     NULL
 };

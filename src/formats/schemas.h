@@ -23,9 +23,16 @@
 #undef MESSAGE
 #undef ENUM
 
+#define MESSAGE(name, ...) extern const aril__proto_type aril__tensorflow_##name;
+#define ENUM(name, ...)    extern const aril__proto_enum aril__tensorflow_##name;
+#include "formats/schema_tensorflow.def"
+#undef MESSAGE
+#undef ENUM
+
 /* The messages of each schema, up to a NULL. */
 extern const aril__proto_type *const aril__onnx_types[];
 extern const aril__proto_type *const aril__caffe_types[];
 extern const aril__proto_type *const aril__tensorboard_types[];
+extern const aril__proto_type *const aril__tensorflow_types[];
 
 #endif

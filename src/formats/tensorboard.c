@@ -7,6 +7,7 @@
 #include "core/error.h"
 #include "core/memory.h"
 #include "formats/atomic_file.h"
+#include "formats/crc32c.h"
 #include "formats/schemas.h"
 
 #include <errno.h>
@@ -22,28 +23,6 @@
 enum { DT_FLOAT = 1, DT_STRING = 7 }; /* TensorFlow's DataType */
 
 /* ---- records ---- */
-
-static uint32_t crc_table[256];
-
-static void make_crc_table(void)
-{
-    for (uint32_t i = 0; i < 256; i++) {
-        uint32_t c = i;
-        for (int k = 0; k < 8; k++) c = c & 1 ? c >> 1 ^ 0x82f63b78u : c >> 1;
-        crc_table[i] = c;
-    }
-}
-
-/* Masked CRC-32C (rotated, plus a constant), as in TFRecord files. */
-static uint32_t checksum(const uint8_t *at, size_t n)
-{
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
-    pthread_once(&once, make_crc_table);
-    uint32_t c = 0xffffffffu;
-    for (size_t i = 0; i < n; i++) c = crc_table[(c ^ at[i]) & 0xff] ^ c >> 8;
-    c = ~c;
-    return (c >> 15 | c << 17) + 0xa282ead8u;
-}
 
 static double now(void)
 {
@@ -66,8 +45,8 @@ static aril_status write_event(aril_tensorboard *tb, const char *what)
     if (s != ARIL_OK) return s;
     uint8_t head[12], foot[4];
     aril__put_le64(head, tb->bytes.n);
-    aril__put_le32(head + 8, checksum(head, 8));
-    aril__put_le32(foot, checksum(tb->bytes.at, tb->bytes.n));
+    aril__put_le32(head + 8, aril__masked_crc32c(head, 8));
+    aril__put_le32(foot, aril__masked_crc32c(tb->bytes.at, tb->bytes.n));
     if (fwrite(head, sizeof head, 1, tb->file) != 1 ||
         fwrite(tb->bytes.at, tb->bytes.n, 1, tb->file) != 1 ||
         fwrite(foot, sizeof foot, 1, tb->file) != 1)

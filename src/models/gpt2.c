@@ -210,6 +210,13 @@ static aril_module *gpt2(const aril_zoo_entry *e, const aril_zoo_opts *o)
                                        .layers = c->layers });
 }
 
+/* All sizes have the same vocabulary. */
+static const aril_zoo_file vocabulary[] = {
+    { "vocab.json", "196139668be63f3b5d6574427317ae82f612a97c5d1cdaf36ed2256dbf636783" },
+    { "merges.txt", "1ce1664773c50f3e0cc8842619a93edc4624525b728b188a9e0be33b7726adc5" },
+    { 0 },
+};
+
 #define GPT2(net, millions, revision, hash, ...)                                                \
     {                                                                                           \
         .name = net, .family = "gpt2",                                                          \
@@ -218,7 +225,8 @@ static aril_module *gpt2(const aril_zoo_entry *e, const aril_zoo_opts *o)
         .config = &(const config){ __VA_ARGS__ },                                               \
         .weights = { .url = "https://huggingface.co/openai-community/" net "/resolve/" revision \
                             "/model.safetensors",                                               \
-                     .sha256 = hash },                                                          \
+                     .sha256 = hash,                                                            \
+                     .files = vocabulary },                                                     \
         .about = "GPT-2 of " millions " million parameters"                                     \
     }
 

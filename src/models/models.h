@@ -26,6 +26,7 @@ extern const aril_zoo_entry aril__zoo_unet[];
 extern const aril_zoo_entry aril__zoo_char_rnn[];
 extern const aril_zoo_entry aril__zoo_captioner[];
 extern const aril_zoo_entry aril__zoo_gpt2[];
+extern const aril_zoo_entry aril__zoo_bert[];
 
 /* The names of ImageNet's classes. */
 extern const char *const aril__classes_imagenet[1000];

@@ -3,6 +3,8 @@
 #include "aril/published.h"
 #include "aril/weights.h"
 #include "core/error.h"
+#include "models/bert.h"
+#include "models/gpt2.h"
 #include "nn/module.h"
 
 #include <limits.h>
@@ -19,17 +21,13 @@ static const aril_rename densenet[] = { { "*.norm.1.*", "*.norm1.*" },
 static const aril_rename vit[] = { { "*.mlp.linear_1.*", "*.mlp.0.*" },
                                    { "*.mlp.linear_2.*", "*.mlp.3.*" },
                                    { 0 } };
-/* With a head for text or without; masks are no weights. */
-static const aril_rename gpt2[] = { { "transformer.*", "*" },
-                                    { "h.*.attn.bias", "" },
-                                    { "h.*.attn.masked_bias", "" },
-                                    { "lm_head.weight", "" },
-                                    { 0 } };
-
 static const struct {
     const char *family;
     const aril_rename *rename;
-} publishers[] = { { "densenet", densenet }, { "vit", vit }, { "gpt2", gpt2 } };
+} publishers[] = { { "densenet", densenet },
+                   { "vit", vit },
+                   { "gpt2", aril__gpt2_names },
+                   { "bert", aril__bert_names } };
 
 static const aril_rename *rename_of(const aril_zoo_entry *e)
 {

@@ -14,34 +14,21 @@
 
 /* ---- which files ---- */
 
-/* What generating text needs beside the weights, from the same folder of the server. All sizes of
- * GPT-2 have the same. */
-static const struct {
-    const char *name, *sha256;
-} vocabulary[] = {
-    { "vocab.json", "196139668be63f3b5d6574427317ae82f612a97c5d1cdaf36ed2256dbf636783" },
-    { "merges.txt", "1ce1664773c50f3e0cc8842619a93edc4624525b728b188a9e0be33b7726adc5" },
-};
-enum { VOCABULARY = sizeof vocabulary / sizeof *vocabulary };
-
-static bool takes_tokens(const aril_zoo_entry *e)
-{
-    return e->dtype == ARIL_I64;
-}
-
 int aril_published_count(const aril_zoo_entry *e)
 {
+    int n = 1;
     if (!e || !e->weights.url) return 0;
-    return takes_tokens(e) ? 1 + VOCABULARY : 1;
+    for (const aril_zoo_file *f = e->weights.files; f && f->name; f++) n++;
+    return n;
 }
 
 /* The name of the i-th file below the folder of weights: "resnet50-11ad3fa6.pth", and
- * "gpt2/model.safetensors", as every network for text has a file of that name. */
+ * "gpt2/model.safetensors", as all networks of Hugging Face have a file of that name. */
 static void name_of(const aril_zoo_entry *e, int i, char *name, size_t size)
 {
     const char *slash = strrchr(e->weights.url, '/');
-    const char *file = i > 0 ? vocabulary[i - 1].name : slash ? slash + 1 : e->weights.url;
-    bool folder = takes_tokens(e);
+    const char *file = i > 0 ? e->weights.files[i - 1].name : slash ? slash + 1 : e->weights.url;
+    bool folder = e->weights.files != NULL;
     snprintf(name, size, "%s%s%s", folder ? e->name : "", folder ? "/" : "", file);
 }
 
@@ -76,7 +63,7 @@ static bool write_url(const aril_zoo_entry *e, int i, const char *name, char *ur
                      name);
     else if (i > 0 && slash)
         n = snprintf(url, size, "%.*s/%s", (int)(slash - e->weights.url), e->weights.url,
-                     vocabulary[i - 1].name);
+                     e->weights.files[i - 1].name);
     else
         n = snprintf(url, size, "%s", e->weights.url);
     return n > 0 && (size_t)n < size;
@@ -104,7 +91,7 @@ aril_status aril_published_at(const aril_zoo_entry *e, int i, aril_published_fil
         !write_url(e, i, name, file->url, sizeof file->url))
         return aril__fail(ARIL_ERR_ARG, "%s: the path or the URL of the weights is too long",
                           e->name);
-    file->sha256 = i > 0 ? vocabulary[i - 1].sha256 : e->weights.sha256;
+    file->sha256 = i > 0 ? e->weights.files[i - 1].sha256 : e->weights.sha256;
     file->size = size_of(file->path);
     file->part = file->size ? 0 : aril__download_part_size(file->path);
     return ARIL_OK;
@@ -199,8 +186,8 @@ static aril_status download_file(const aril_zoo_entry *e, const aril_published_f
     const char *slash = strrchr(file->path, '/');
     show s = { .opts = opts, .title = title };
     aril__downloaded got = { 0 };
-    snprintf(title, sizeof title, "%s%s%s", e->name, takes_tokens(e) ? "/" : "",
-             takes_tokens(e) ? slash + 1 : "");
+    bool folder = e->weights.files != NULL;
+    snprintf(title, sizeof title, "%s%s%s", e->name, folder ? "/" : "", folder ? slash + 1 : "");
     aril__progress_start(&s.progress, opts->output, opts->verbose, false);
     s.progress.bytes = true;
     aril_status status = aril__download(

@@ -16,7 +16,7 @@ static const aril_zoo_entry *const families[] = {
     aril__zoo_resnet_cifar, aril__zoo_densenet,   aril__zoo_squeezenet,   aril__zoo_mobilenet,
     aril__zoo_mobilenet_v3, aril__zoo_shufflenet, aril__zoo_efficientnet, aril__zoo_vit,
     aril__zoo_convnext,     aril__zoo_unet,       aril__zoo_char_rnn,     aril__zoo_captioner,
-    aril__zoo_gpt2,
+    aril__zoo_gpt2,         aril__zoo_bert,
 };
 enum { FAMILIES = sizeof families / sizeof *families, MAX_ENTRIES = 256 };
 

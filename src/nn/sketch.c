@@ -77,7 +77,11 @@ aril_status aril__sketch_flops(aril_module *m, aril_shape input, aril_dtype dtyp
     bool training = aril_module_training(m);
     aril_module_eval(m);
     aril__tracer *before = aril__trace(&c.tracer);
-    aril_status s = aril_tensor_status(aril_forward(m, x));
+    /* All results, as aril_module_cost requests them. */
+    enum { MAX_OUT = 16 };
+    aril_tensor *out[MAX_OUT];
+    int n_out = !m->layer && m->type->outputs > 1 ? m->type->outputs : 1;
+    aril_status s = aril_forward_all(m, ARIL_LIST(x), n_out < MAX_OUT ? n_out : MAX_OUT, out);
     aril__trace(before);
     if (training) aril_module_train(m);
     aril__sizes_free(&c.tracer.sizes);

@@ -2,6 +2,7 @@
  * leftmost. A heap finds it, so that a word of n bytes takes n log n steps. */
 #include "core/error.h"
 #include "core/memory.h"
+#include "text/split.h"
 #include "text/tokenizer.h"
 
 #include <stdlib.h>
@@ -131,3 +132,45 @@ aril_status aril__bpe_word(const aril_tokenizer *t, aril__bpe *b, const unsigned
                               memory_order_relaxed);
     return ARIL_OK;
 }
+
+/* ---- texts ---- */
+
+static aril_status encode_words(const aril_tokenizer *t, aril__bpe *b, const unsigned char *p,
+                                size_t n, aril__bytes *to)
+{
+    aril_status status = ARIL_OK;
+    for (size_t at = 0; at < n && status == ARIL_OK;) {
+        size_t length = aril__word_length(p + at, n - at);
+        status = aril__bpe_word(t, b, p + at, length, to);
+        at += length;
+    }
+    return status;
+}
+
+/* The first word of a text gets a space in front if the tokenizer wants that. */
+static aril_status encode(const aril_tokenizer *t, aril__bpe *b, const unsigned char *p, size_t n,
+                          aril__bytes *to)
+{
+    if (n == 0 || !t->prefix_space || *p == ' ') return encode_words(t, b, p, n, to);
+    aril__bytes spaced = { 0 };
+    aril__bytes_add(&spaced, " ", 1);
+    aril__bytes_add(&spaced, p, n);
+    aril_status status = spaced.failed ? aril__fail(ARIL_ERR_MEMORY, "out of memory for a text")
+                                       : encode_words(t, b, spaced.at, spaced.n, to);
+    aril__bytes_free(&spaced);
+    return status;
+}
+
+static void decode(const aril_tokenizer *t, int64_t id, bool first, aril__bytes *to)
+{
+    const aril__token *k = &t->token[id];
+    (void)first;
+    aril__bytes_add(to, t->text.at + k->at, k->size);
+}
+
+const aril__tokenizer_kind aril__tokenizer_bpe = { .model = "BPE",
+                                                   .spelled = true,
+                                                   .encode = encode,
+                                                   .decode = decode,
+                                                   .save = aril__bpe_save,
+                                                   .write = aril__bpe_write };

@@ -34,15 +34,16 @@ static size_t add_text(aril__bytes *to, const unsigned char *p, size_t n, bool e
     return at;
 }
 
-/* Appends the bytes of a token. */
-static aril_status add_token(const aril_tokenizer *t, int64_t id, bool skip, aril__bytes *to)
+/* Appends the text of a token, behind others unless *first. */
+static aril_status add_token(const aril_tokenizer *t, int64_t id, bool skip, bool *first,
+                             aril__bytes *to)
 {
-    size_t size;
-    const char *bytes = aril_tokenizer_token(t, id, &size);
-    if (!bytes)
+    if (!aril_tokenizer_token(t, id, NULL))
         return aril__fail(ARIL_ERR_INDEX, "the tokenizer has no token %lld: its ids are below %lld",
                           (long long)id, (long long)t->n);
-    if (!skip || !aril_tokenizer_is_special(t, id)) aril__bytes_add(to, bytes, size);
+    if (skip && aril_tokenizer_is_special(t, id)) return ARIL_OK;
+    t->kind->decode(t, id, *first, to);
+    *first = false;
     return ARIL_OK;
 }
 
@@ -60,7 +61,9 @@ static aril_status add_tokens(const aril_tokenizer *t, const aril_tensor *ids, b
     if (!id) return aril__fail(ARIL_ERR_MEMORY, "out of memory for %lld tokens", (long long)n);
     aril_tensor *wide = aril_cast((aril_tensor *)ids, ARIL_I64);
     status = aril_read(wide, id);
-    for (int64_t i = 0; i < n && status == ARIL_OK; i++) status = add_token(t, id[i], skip, to);
+    bool first = true;
+    for (int64_t i = 0; i < n && status == ARIL_OK; i++)
+        status = add_token(t, id[i], skip, &first, to);
     free(id);
     return status;
 }
@@ -94,6 +97,7 @@ char *aril_tokenizer_decode(const aril_tokenizer *t, const aril_tensor *ids, ari
 struct aril_text_stream {
     const aril_tokenizer *t;
     aril_decode_opts opts;
+    bool begun;                /* it has had a token */
     aril__bytes waiting, text; /* bytes of an incomplete character; what was returned last */
 };
 
@@ -148,8 +152,10 @@ const char *aril_text_stream_add(aril_text_stream *s, int64_t id)
         aril__fail(ARIL_ERR_ARG, "text_stream_add: the stream is NULL");
         return NULL;
     }
-    return add_token(s->t, id, s->opts.skip_special, &s->waiting) == ARIL_OK ? flush(s, false)
-                                                                             : NULL;
+    bool first = !s->begun;
+    aril_status status = add_token(s->t, id, s->opts.skip_special, &first, &s->waiting);
+    s->begun = !first;
+    return status == ARIL_OK ? flush(s, false) : NULL;
 }
 
 const char *aril_text_stream_end(aril_text_stream *s)
@@ -158,5 +164,6 @@ const char *aril_text_stream_end(aril_text_stream *s)
         aril__fail(ARIL_ERR_ARG, "text_stream_end: the stream is NULL");
         return NULL;
     }
+    s->begun = false;
     return flush(s, true);
 }

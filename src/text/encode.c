@@ -3,37 +3,10 @@
 #include "aril/device.h"
 #include "core/error.h"
 #include "core/tensor.h"
-#include "text/split.h"
 #include "text/tokenizer.h"
 #include "text/unicode.h"
 
 #include <string.h>
-
-static aril_status encode_words(const aril_tokenizer *t, aril__bpe *b, const unsigned char *p,
-                                size_t n, aril__bytes *to)
-{
-    aril_status status = ARIL_OK;
-    for (size_t at = 0; at < n && status == ARIL_OK;) {
-        size_t length = aril__word_length(p + at, n - at);
-        status = aril__bpe_word(t, b, p + at, length, to);
-        at += length;
-    }
-    return status;
-}
-
-/* The first word of a text gets a space in front if the tokenizer wants that. */
-static aril_status encode_section(const aril_tokenizer *t, aril__bpe *b, const unsigned char *p,
-                                  size_t n, aril__bytes *to)
-{
-    if (n == 0 || !t->prefix_space || *p == ' ') return encode_words(t, b, p, n, to);
-    aril__bytes spaced = { 0 };
-    aril__bytes_add(&spaced, " ", 1);
-    aril__bytes_add(&spaced, p, n);
-    aril_status status = spaced.failed ? aril__fail(ARIL_ERR_MEMORY, "out of memory for a text")
-                                       : encode_words(t, b, spaced.at, spaced.n, to);
-    aril__bytes_free(&spaced);
-    return status;
-}
 
 /* ---- added tokens ---- */
 
@@ -79,7 +52,7 @@ static size_t leading_spaces(const unsigned char *p, size_t n)
 static aril_status encode_text(encoding *e, const unsigned char *p, size_t n, bool later)
 {
     const aril_tokenizer *t = e->t;
-    if (later && !t->has_later) return encode_section(t, &e->bpe, p, n, &e->ids);
+    if (later && !t->has_later) return t->kind->encode(t, &e->bpe, p, n, &e->ids);
     aril_status status = ARIL_OK;
     size_t begin = 0;
     for (size_t at = 0; at <= n && status == ARIL_OK;) {
@@ -91,7 +64,7 @@ static aril_status encode_text(encoding *e, const unsigned char *p, size_t n, bo
         size_t end = id < 0 ? n : at;
         if (id >= 0 && t->token[id].kind & ARIL__TOKEN_LEFT)
             end = begin + without_spaces(p + begin, at - begin);
-        status = later ? encode_section(t, &e->bpe, p + begin, end - begin, &e->ids)
+        status = later ? t->kind->encode(t, &e->bpe, p + begin, end - begin, &e->ids)
                        : encode_text(e, p + begin, end - begin, true);
         if (id < 0) break;
         aril__bytes_add(&e->ids, &id, sizeof id);
@@ -110,8 +83,10 @@ aril_tensor *aril_tokenizer_encode(const aril_tokenizer *t, const char *text, ar
     }
     encoding e = { .t = t, .plain = o.plain };
     aril__bytes_add(&e.ids, "", 0);
+    if (o.framed && t->before >= 0) aril__bytes_add(&e.ids, &t->before, sizeof t->before);
     aril_status status =
         encode_text(&e, (const unsigned char *)text, o.size ? o.size : strlen(text), false);
+    if (o.framed && t->after >= 0) aril__bytes_add(&e.ids, &t->after, sizeof t->after);
     if (status == ARIL_OK && e.ids.failed)
         status = aril__fail(ARIL_ERR_MEMORY, "out of memory for the tokens of a text");
     aril_tensor *y = status == ARIL_OK

@@ -9,7 +9,7 @@
 #include "core/memory.h"
 #include "formats/json.h"
 #include "text/alphabet.h"
-#include "text/tokenizer.h"
+#include "text/read.h"
 
 #include <stdarg.h>
 #include <stdlib.h>
@@ -18,19 +18,7 @@
 
 enum { LONGEST_FILE = 1 << 29, HOLES = 4096 };
 
-/* What is being read. */
-typedef struct reading {
-    aril_tokenizer *t;
-    aril__json j;
-    const char *name; /* of the file */
-    aril_status status;
-    aril__bytes bytes; /* scratch memory */
-    size_t merges_at;  /* where the merges begin, if they come before the vocabulary */
-    char *unknown;     /* the text of the unknown token */
-    bool has_vocab, has_merges, has_type;
-} reading;
-
-__attribute__((format(printf, 2, 3))) static bool wrong(reading *r, const char *fmt, ...)
+bool aril__read_wrong(aril__reading *r, const char *fmt, ...)
 {
     if (r->status != ARIL_OK) return false;
     char text[512];
@@ -43,7 +31,7 @@ __attribute__((format(printf, 2, 3))) static bool wrong(reading *r, const char *
     return false;
 }
 
-static bool failed(reading *r, aril_status status)
+bool aril__read_failed(aril__reading *r, aril_status status)
 {
     if (r->status == ARIL_OK) r->status = status;
     r->j.wrong = "stopped";
@@ -51,19 +39,19 @@ static bool failed(reading *r, aril_status status)
 }
 
 /* The bytes of a token's text in r->bytes, and whether it is spelled in the alphabet. */
-static bool to_bytes(reading *r, const char *text, size_t n, bool *spelled)
+static bool to_bytes(aril__reading *r, const char *text, size_t n, bool *spelled)
 {
     r->bytes.n = 0;
     unsigned char *to = aril__bytes_add(&r->bytes, NULL, n);
-    if (!to) return failed(r, aril__fail(ARIL_ERR_MEMORY, "out of memory for a token"));
-    int64_t size = aril__alphabet_to_bytes(text, n, to);
+    if (!to) return aril__read_failed(r, aril__fail(ARIL_ERR_MEMORY, "out of memory for a token"));
+    int64_t size = r->t->kind->spelled ? aril__alphabet_to_bytes(text, n, to) : -1;
     *spelled = size >= 0;
     if (size < 0) memcpy(to, text, n);
     r->bytes.n = size < 0 ? n : (size_t)size;
     return true;
 }
 
-static bool read_bool(reading *r)
+bool aril__read_bool(aril__reading *r)
 {
     bool yes = aril__json_peek(&r->j) == 't';
     if (!yes && aril__json_peek(&r->j) != 'f')
@@ -72,7 +60,7 @@ static bool read_bool(reading *r)
     return yes;
 }
 
-static bool is_null(reading *r)
+bool aril__read_null(aril__reading *r)
 {
     if (aril__json_peek(&r->j) != 'n') return false;
     aril__json_skip(&r->j);
@@ -81,26 +69,26 @@ static bool is_null(reading *r)
 
 /* ---- vocabularies ---- */
 
-static bool add_vocab_token(reading *r, const char *text, uint64_t id, unsigned kind)
+bool aril__read_token(aril__reading *r, const char *text, uint64_t id, unsigned kind)
 {
     bool spelled;
     if (!to_bytes(r, text, strlen(text), &spelled)) return false;
     /* An entry takes at least 5 characters ("a":0), so that ids far beyond are refused. */
     if (id > r->j.size / 5 + HOLES)
-        return wrong(r, "the id %llu of '%.40s' is too large for a file of %zu bytes",
-                     (unsigned long long)id, text, r->j.size);
+        return aril__read_wrong(r, "the id %llu of '%.40s' is too large for a file of %zu bytes",
+                                (unsigned long long)id, text, r->j.size);
     aril_status s = aril__token_add(r->t, r->name, (int64_t)id, r->bytes.at, r->bytes.n,
                                     kind | (spelled ? ARIL__TOKEN_BYTES : 0));
-    return s == ARIL_OK || failed(r, s);
+    return s == ARIL_OK || aril__read_failed(r, s);
 }
 
-static void read_vocab(reading *r)
+void aril__read_vocab(aril__reading *r)
 {
     aril__json *j = &r->j;
     for (bool more = aril__json_enter(j, '{'); more; more = aril__json_more(j, '}')) {
         char *text = aril__json_key(j);
         uint64_t id;
-        if (text && aril__json_unsigned(j, &id)) add_vocab_token(r, text, id, ARIL__TOKEN_MODEL);
+        if (text && aril__json_unsigned(j, &id)) aril__read_token(r, text, id, ARIL__TOKEN_MODEL);
         free(text);
     }
     r->has_vocab = true;
@@ -108,50 +96,54 @@ static void read_vocab(reading *r)
 
 /* ---- merges ---- */
 
-static int64_t token_of(reading *r, const char *text, size_t n)
+static int64_t token_of(aril__reading *r, const char *text, size_t n)
 {
     bool spelled;
     if (!to_bytes(r, text, n, &spelled)) return -1;
     return aril__token_find(r->t, r->bytes.at, r->bytes.n, spelled);
 }
 
-static bool add_merge(reading *r, const char *left, size_t n_left, const char *right,
+static bool add_merge(aril__reading *r, const char *left, size_t n_left, const char *right,
                       size_t n_right)
 {
     int64_t a = token_of(r, left, n_left), b = token_of(r, right, n_right);
     if (r->status != ARIL_OK) return false;
     if (a < 0 || b < 0)
-        return wrong(r, "merge %lld names the token '%.*s', which is not in the vocabulary",
-                     (long long)r->t->merges + 1,
-                     a < 0 ? (int)(n_left < 80 ? n_left : 80) : (int)(n_right < 80 ? n_right : 80),
-                     a < 0 ? left : right);
+        return aril__read_wrong(r,
+                                "merge %lld names the token '%.*s', which is not in the vocabulary",
+                                (long long)r->t->merges + 1,
+                                a < 0 ? (int)(n_left < 80 ? n_left : 80)
+                                      : (int)(n_right < 80 ? n_right : 80),
+                                a < 0 ? left : right);
     const aril__token *x = &r->t->token[a], *y = &r->t->token[b];
     r->bytes.n = 0;
     aril__bytes_add(&r->bytes, r->t->text.at + x->at, x->size);
     if (!aril__bytes_add(&r->bytes, r->t->text.at + y->at, y->size))
-        return failed(r, aril__fail(ARIL_ERR_MEMORY, "out of memory for a token"));
+        return aril__read_failed(r, aril__fail(ARIL_ERR_MEMORY, "out of memory for a token"));
     bool spelled = x->kind & y->kind & ARIL__TOKEN_BYTES;
     int64_t c = aril__token_find(r->t, r->bytes.at, r->bytes.n, spelled);
     if (c < 0)
-        return wrong(r, "merge %lld makes the token '%.*s%.*s', which is not in the vocabulary",
-                     (long long)r->t->merges + 1, (int)(n_left < 80 ? n_left : 80), left,
-                     (int)(n_right < 80 ? n_right : 80), right);
+        return aril__read_wrong(
+            r, "merge %lld makes the token '%.*s%.*s', which is not in the vocabulary",
+            (long long)r->t->merges + 1, (int)(n_left < 80 ? n_left : 80), left,
+            (int)(n_right < 80 ? n_right : 80), right);
     aril_status s = aril__merge_add(r->t, (uint32_t)a, (uint32_t)b, (uint32_t)c);
-    return s == ARIL_OK || failed(r, s);
+    return s == ARIL_OK || aril__read_failed(r, s);
 }
 
 /* A merge as text: two tokens with a space between them. */
-static bool add_merge_line(reading *r, const char *line, size_t n)
+static bool add_merge_line(aril__reading *r, const char *line, size_t n)
 {
     const char *space = memchr(line, ' ', n);
     size_t left = space ? (size_t)(space - line) : 0;
     if (!space || left == 0 || left + 1 == n || memchr(space + 1, ' ', n - left - 1))
-        return wrong(r, "merge %lld: expected two tokens with a space between, got '%.*s'",
-                     (long long)r->t->merges + 1, (int)(n < 80 ? n : 80), line);
+        return aril__read_wrong(r,
+                                "merge %lld: expected two tokens with a space between, got '%.*s'",
+                                (long long)r->t->merges + 1, (int)(n < 80 ? n : 80), line);
     return add_merge(r, line, left, space + 1, n - left - 1);
 }
 
-static void read_pair(reading *r)
+static void read_pair(aril__reading *r)
 {
     aril__json *j = &r->j;
     char *part[2] = { NULL, NULL };
@@ -170,7 +162,7 @@ static void read_pair(reading *r)
     free(part[1]);
 }
 
-static void read_merges(reading *r)
+static void read_merges(aril__reading *r)
 {
     aril__json *j = &r->j;
     for (bool more = aril__json_enter(j, '['); more; more = aril__json_more(j, ']')) {
@@ -185,7 +177,7 @@ static void read_merges(reading *r)
     r->has_merges = true;
 }
 
-static void read_merge_lines(reading *r, const char *text, size_t size)
+static void read_merge_lines(aril__reading *r, const char *text, size_t size)
 {
     static const char version[] = "#version";
     for (size_t at = 0; at < size && r->status == ARIL_OK;) {
@@ -201,52 +193,49 @@ static void read_merge_lines(reading *r, const char *text, size_t size)
 
 /* ---- tokenizer.json ---- */
 
-static void refuse(reading *r, const char *what, const char *got)
+void aril__read_refuse(aril__reading *r, const char *what, const char *got)
 {
     if (r->status == ARIL_OK)
-        failed(r, aril__fail(ARIL_ERR_UNSUPPORTED,
-                             "%s: expected a byte-level BPE as GPT-2's, but %s is %s", r->name,
-                             what, got));
+        aril__read_failed(r, aril__fail(ARIL_ERR_UNSUPPORTED, "%s: expected %s, but %s is %s",
+                                        r->name, r->format->expected, what, got));
 }
 
 /* A value that must be null or an empty string, or false. */
-static void expect_nothing(reading *r, const char *what)
+static void expect_nothing(aril__reading *r, const char *what)
 {
     char c = aril__json_peek(&r->j);
     if (c == 'n' || c == 'f') {
         aril__json_skip(&r->j);
     } else if (c == '"') {
         char *text = aril__json_string(&r->j);
-        if (text && *text) refuse(r, what, text);
+        if (text && *text) aril__read_refuse(r, what, text);
         free(text);
     } else if (c) {
-        refuse(r, what, "given");
+        aril__read_refuse(r, what, "given");
     }
 }
 
 /* A string that must be this one. */
-static void expect_text(reading *r, const char *what, const char *wanted)
+void aril__read_expect(aril__reading *r, const char *what, const char *wanted)
 {
     char *text = aril__json_string(&r->j);
-    if (text && strcmp(text, wanted) != 0) refuse(r, what, text);
+    if (text && strcmp(text, wanted) != 0) aril__read_refuse(r, what, text);
     free(text);
 }
 
-static void read_model(reading *r)
+static void read_bpe(aril__reading *r)
 {
     aril__json *j = &r->j;
     for (bool more = aril__json_enter(j, '{'); more; more = aril__json_more(j, '}')) {
         char *key = aril__json_key(j);
         if (!key) break;
-        if (strcmp(key, "type") == 0)
-            expect_text(r, "the type of the model", "BPE");
-        else if (strcmp(key, "vocab") == 0 && !r->has_vocab)
-            read_vocab(r);
+        if (strcmp(key, "vocab") == 0 && !r->has_vocab)
+            aril__read_vocab(r);
         else if (strcmp(key, "merges") == 0 && r->has_vocab && !r->has_merges)
             read_merges(r);
         else if (strcmp(key, "merges") == 0 && !r->has_merges && !r->merges_at)
             aril__json_peek(j), r->merges_at = j->at, aril__json_skip(j);
-        else if (strcmp(key, "unk_token") == 0 && !r->unknown && !is_null(r))
+        else if (strcmp(key, "unk_token") == 0 && !r->unknown && !aril__read_null(r))
             r->unknown = aril__json_string(j);
         else if (strcmp(key, "dropout") == 0 || strcmp(key, "continuing_subword_prefix") == 0 ||
                  strcmp(key, "end_of_word_suffix") == 0 || strcmp(key, "fuse_unk") == 0 ||
@@ -263,26 +252,26 @@ static void read_model(reading *r)
         if (!j->wrong) *j = after;
     }
     if (!j->wrong && (!r->has_vocab || !r->has_merges))
-        wrong(r, "the model has no %s", r->has_vocab ? "merges" : "vocab");
+        aril__read_wrong(r, "the model has no %s", r->has_vocab ? "merges" : "vocab");
 }
 
 /* What text goes through before or after BPE: only ByteLevel with its regular expression. */
-static void read_byte_level(reading *r, const char *what, bool before)
+static void read_byte_level(aril__reading *r, const char *what, bool before)
 {
     aril__json *j = &r->j;
-    if (is_null(r)) {
-        refuse(r, what, "missing");
+    if (aril__read_null(r)) {
+        aril__read_refuse(r, what, "missing");
         return;
     }
     for (bool more = aril__json_enter(j, '{'); more; more = aril__json_more(j, '}')) {
         char *key = aril__json_key(j);
         if (!key) break;
         if (strcmp(key, "type") == 0)
-            expect_text(r, what, "ByteLevel");
+            aril__read_expect(r, what, "ByteLevel");
         else if (strcmp(key, "add_prefix_space") == 0 && before)
-            r->t->prefix_space = read_bool(r);
+            r->t->prefix_space = aril__read_bool(r);
         else if (strcmp(key, "use_regex") == 0 && before) {
-            if (!read_bool(r)) refuse(r, "its regular expression", "another");
+            if (!aril__read_bool(r)) aril__read_refuse(r, "its regular expression", "another");
         } else
             aril__json_skip(j);
         free(key);
@@ -296,7 +285,7 @@ typedef struct added {
     bool has_id, single_word;
 } added;
 
-static void add_added(reading *r, const added *a)
+static void add_added(aril__reading *r, const added *a)
 {
     if (r->j.wrong) return;
     if (!a->content || !a->has_id) {
@@ -304,7 +293,7 @@ static void add_added(reading *r, const added *a)
         return;
     }
     if (a->single_word) {
-        refuse(r, a->content, "a token of single words (single_word)");
+        aril__read_refuse(r, a->content, "a token of single words (single_word)");
         return;
     }
     /* Text that is spelled otherwise than it reads (a space) is no token of the vocabulary. */
@@ -314,25 +303,25 @@ static void add_added(reading *r, const added *a)
     spelled &= r->bytes.n == n && memcmp(r->bytes.at, a->content, n) == 0;
     int64_t id = aril__token_find(r->t, a->content, n, spelled);
     if (id >= 0 && (uint64_t)id != a->id) {
-        wrong(r, "the added token '%.80s' has the id %llu, but %lld in the vocabulary", a->content,
-              (unsigned long long)a->id, (long long)id);
+        aril__read_wrong(r, "the added token '%.80s' has the id %llu, but %lld in the vocabulary",
+                         a->content, (unsigned long long)a->id, (long long)id);
         return;
     }
     aril_status s = ARIL_OK;
     if (id < 0) {
         if (a->id > r->j.size / 5 + HOLES) {
-            wrong(r, "the id %llu of '%.40s' is too large for a file of %zu bytes",
-                  (unsigned long long)a->id, a->content, r->j.size);
+            aril__read_wrong(r, "the id %llu of '%.40s' is too large for a file of %zu bytes",
+                             (unsigned long long)a->id, a->content, r->j.size);
             return;
         }
         s = aril__token_add(r->t, r->name, id = (int64_t)a->id, a->content, n,
                             spelled ? ARIL__TOKEN_BYTES : 0);
     }
     if (s == ARIL_OK) s = aril__token_mark(r->t, id, a->kind);
-    if (s != ARIL_OK) failed(r, s);
+    if (s != ARIL_OK) aril__read_failed(r, s);
 }
 
-static void read_added(reading *r)
+static void read_added(aril__reading *r)
 {
     aril__json *j = &r->j;
     for (bool more = aril__json_enter(j, '['); more; more = aril__json_more(j, ']')) {
@@ -345,15 +334,15 @@ static void read_added(reading *r)
             else if (strcmp(key, "id") == 0)
                 a.has_id = aril__json_unsigned(j, &a.id);
             else if (strcmp(key, "special") == 0)
-                a.kind |= read_bool(r) ? ARIL__TOKEN_SPECIAL : 0;
+                a.kind |= aril__read_bool(r) ? ARIL__TOKEN_SPECIAL : 0;
             else if (strcmp(key, "lstrip") == 0)
-                a.kind |= read_bool(r) ? ARIL__TOKEN_LEFT : 0;
+                a.kind |= aril__read_bool(r) ? ARIL__TOKEN_LEFT : 0;
             else if (strcmp(key, "rstrip") == 0)
-                a.kind |= read_bool(r) ? ARIL__TOKEN_RIGHT : 0;
+                a.kind |= aril__read_bool(r) ? ARIL__TOKEN_RIGHT : 0;
             else if (strcmp(key, "normalized") == 0)
-                a.kind |= read_bool(r) ? ARIL__TOKEN_LATER : 0;
+                a.kind |= aril__read_bool(r) ? ARIL__TOKEN_LATER : 0;
             else if (strcmp(key, "single_word") == 0)
-                a.single_word = read_bool(r);
+                a.single_word = aril__read_bool(r);
             else
                 aril__json_skip(j);
             free(key);
@@ -363,10 +352,33 @@ static void read_added(reading *r)
     }
 }
 
+static void read_pre_tokenizer(aril__reading *r)
+{
+    read_byte_level(r, "the pre_tokenizer", true);
+}
+
+static void read_decoder(aril__reading *r)
+{
+    read_byte_level(r, "the decoder", false);
+}
+
+static void read_normalizer(aril__reading *r)
+{
+    expect_nothing(r, "the normalizer");
+}
+
+static const aril__tokenizer_format bpe = { .kind = &aril__tokenizer_bpe,
+                                            .expected = "a byte-level BPE as GPT-2's",
+                                            .model = read_bpe,
+                                            .pre_tokenizer = read_pre_tokenizer,
+                                            .decoder = read_decoder,
+                                            .normalizer = read_normalizer };
+static const aril__tokenizer_format *const formats[] = { &bpe, &aril__wordpiece_format };
+
 enum { MODEL, ADDED, PRE_TOKENIZER, DECODER, NORMALIZER, PARTS };
 
 /* The positions of the values of the outermost object that are read; 0: missing. */
-static void find_parts(reading *r, size_t at[PARTS])
+static void find_parts(aril__reading *r, size_t at[PARTS])
 {
     static const char *const keys[PARTS] = { "model", "added_tokens", "pre_tokenizer", "decoder",
                                              "normalizer" };
@@ -382,39 +394,63 @@ static void find_parts(reading *r, size_t at[PARTS])
     aril__json_end(j);
 }
 
+/* Finds the format by the type of the model, which files without one need not name. */
+static void find_format(aril__reading *r)
+{
+    aril__json j = r->j;
+    char *type = NULL;
+    for (bool more = aril__json_enter(&j, '{'); more; more = aril__json_more(&j, '}')) {
+        char *key = aril__json_key(&j);
+        if (key && strcmp(key, "type") == 0 && !type)
+            type = aril__json_string(&j);
+        else
+            aril__json_skip(&j);
+        free(key);
+    }
+    size_t i = 0, n = sizeof formats / sizeof *formats;
+    while (type && i < n && strcmp(type, formats[i]->kind->model) != 0) i++;
+    if (i < n) {
+        r->format = formats[i];
+        r->t->kind = r->format->kind;
+    } else {
+        aril__read_refuse(r, "the type of the model", type);
+    }
+    free(type);
+}
+
 /* Added tokens may be in the vocabulary of the model, which is read first. */
-static void read_parts(reading *r)
+static void read_parts(aril__reading *r)
 {
     size_t at[PARTS] = { 0 };
     find_parts(r, at);
-    if (!r->j.wrong && !at[MODEL]) wrong(r, "it has no model: expected a tokenizer.json");
-    if (!r->j.wrong && !at[PRE_TOKENIZER]) refuse(r, "the pre_tokenizer", "missing");
+    if (!r->j.wrong && !at[MODEL])
+        aril__read_wrong(r, "it has no model: expected a tokenizer.json");
     for (int i = 0; i < PARTS && !r->j.wrong; i++) {
+        if (i > MODEL && !at[PRE_TOKENIZER]) aril__read_refuse(r, "the pre_tokenizer", "missing");
         if (!at[i]) continue;
         r->j.at = at[i];
         r->j.depth = 0;
-        switch (i) {
-        case MODEL: read_model(r); break;
-        case ADDED: read_added(r); break;
-        case PRE_TOKENIZER: read_byte_level(r, "the pre_tokenizer", true); break;
-        case DECODER: read_byte_level(r, "the decoder", false); break;
-        default: expect_nothing(r, "the normalizer"); break;
-        }
+        if (i == MODEL) find_format(r);
+        aril__tokenizer_part *const part[PARTS] = { r->format->model, read_added,
+                                                    r->format->pre_tokenizer, r->format->decoder,
+                                                    r->format->normalizer };
+        if (!r->j.wrong) part[i](r);
     }
+    if (!r->j.wrong && r->format->finish) r->format->finish(r);
 }
 
 /* ---- whole files ---- */
 
 /* Reports what is wrong, if anything, and completes the tokenizer. */
-static aril_tokenizer *finish(reading *r)
+aril_tokenizer *aril__read_finish(aril__reading *r)
 {
     if (r->status == ARIL_OK && r->j.wrong)
         r->status = aril__fail(r->j.memory ? ARIL_ERR_MEMORY : ARIL_ERR_FORMAT,
                                "%s: %s at character %zu", r->name, r->j.wrong, r->j.at);
-    if (r->status == ARIL_OK && r->unknown) {
+    if (r->status == ARIL_OK && r->unknown && r->t->unknown < 0) {
         r->t->unknown = aril_tokenizer_id(r->t, r->unknown);
         if (r->t->unknown < 0)
-            wrong(r, "the unknown token '%.80s' is not in the vocabulary", r->unknown);
+            aril__read_wrong(r, "the unknown token '%.80s' is not in the vocabulary", r->unknown);
     }
     if (r->status == ARIL_OK) r->status = aril__tokenizer_ready(r->t);
     aril__bytes_free(&r->bytes);
@@ -426,19 +462,22 @@ static aril_tokenizer *finish(reading *r)
 
 aril_tokenizer *aril__tokenizer_of_json(const char *path, const char *text, size_t size)
 {
-    reading r = { .t = aril__tokenizer_new(), .j = { .text = text, .size = size }, .name = path };
+    aril__reading r = { .t = aril__tokenizer_new(),
+                        .j = { .text = text, .size = size },
+                        .name = path,
+                        .format = &bpe };
     if (!r.t) return NULL;
     read_parts(&r);
-    return finish(&r);
+    return aril__read_finish(&r);
 }
 
 /* Reads {"token":id, ...}; whatever follows is an error. */
-static void read_vocab_file(reading *r, const char *name, const aril__bytes *file, bool extra)
+static void read_vocab_file(aril__reading *r, const char *name, const aril__bytes *file, bool extra)
 {
     if (r->status != ARIL_OK || r->j.wrong) return;
     r->name = name;
     r->j = (aril__json){ .text = (const char *)file->at, .size = file->n };
-    if (!extra) read_vocab(r);
+    if (!extra) aril__read_vocab(r);
     if (extra)
         for (bool more = aril__json_enter(&r->j, '{'); more; more = aril__json_more(&r->j, '}')) {
             added a = { .content = aril__json_key(&r->j), .kind = ARIL__TOKEN_SPECIAL };
@@ -452,7 +491,7 @@ static void read_vocab_file(reading *r, const char *name, const aril__bytes *fil
 aril_tokenizer *aril__tokenizer_of_files(const char *folder, const aril__bytes *vocab,
                                          const aril__bytes *merges, const aril__bytes *extra)
 {
-    reading r = { .t = aril__tokenizer_new(), .name = folder };
+    aril__reading r = { .t = aril__tokenizer_new(), .name = folder, .format = &bpe };
     if (!r.t) return NULL;
     read_vocab_file(&r, "vocab.json", vocab, false);
     if (r.status == ARIL_OK && !r.j.wrong) {
@@ -463,9 +502,9 @@ aril_tokenizer *aril__tokenizer_of_files(const char *folder, const aril__bytes *
     int64_t end = r.status == ARIL_OK ? aril_tokenizer_id(r.t, "<|endoftext|>") : -1;
     if (end >= 0) {
         aril_status s = aril__token_mark(r.t, end, ARIL__TOKEN_SPECIAL);
-        if (s != ARIL_OK) failed(&r, s);
+        if (s != ARIL_OK) aril__read_failed(&r, s);
     }
-    return finish(&r);
+    return aril__read_finish(&r);
 }
 
 /* ---- paths ---- */
@@ -515,6 +554,19 @@ static aril_tokenizer *load_files(const char *folder)
     return t;
 }
 
+static aril_tokenizer *load_lines(const char *folder, const char *name)
+{
+    aril__bytes vocab = { 0 }, config = { 0 };
+    bool has_config = folder && exists(folder, "tokenizer_config.json");
+    aril_tokenizer *t = NULL;
+    if (read_file(folder, name, &vocab) == ARIL_OK &&
+        (!has_config || read_file(folder, "tokenizer_config.json", &config) == ARIL_OK))
+        t = aril__tokenizer_of_lines(name, &vocab, has_config ? &config : NULL);
+    aril__bytes_free(&vocab);
+    aril__bytes_free(&config);
+    return t;
+}
+
 static aril_tokenizer *load_json(const char *folder, const char *name)
 {
     aril__bytes text = { 0 };
@@ -533,9 +585,15 @@ aril_tokenizer *aril_tokenizer_load(const char *path)
         return NULL;
     }
     bool folder = stat(path, &st) == 0 && S_ISDIR(st.st_mode);
-    if (!folder) return load_json(NULL, path);
+    if (!folder) {
+        size_t n = strlen(path);
+        bool lines = n > 4 && strcmp(path + n - 4, ".txt") == 0;
+        return (lines ? load_lines : load_json)(NULL, path);
+    }
     if (exists(path, "tokenizer.json")) return load_json(path, "tokenizer.json");
     if (exists(path, "vocab.json")) return load_files(path);
-    aril__fail(ARIL_ERR_IO, "%s: expected tokenizer.json, or vocab.json and merges.txt", path);
+    if (exists(path, "vocab.txt")) return load_lines(path, "vocab.txt");
+    aril__fail(ARIL_ERR_IO,
+               "%s: expected tokenizer.json, or vocab.json and merges.txt, or vocab.txt", path);
     return NULL;
 }

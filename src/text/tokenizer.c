@@ -19,7 +19,9 @@ aril_tokenizer *aril__tokenizer_new(void)
         no_memory();
         return NULL;
     }
-    t->unknown = -1;
+    t->kind = &aril__tokenizer_bpe;
+    t->unknown = t->before = t->after = -1;
+    t->word_limit = 100;
     for (int i = 0; i < 256; i++) t->byte[i] = -1;
     return t;
 }
@@ -34,6 +36,7 @@ void aril_tokenizer_free(aril_tokenizer *t)
     free(t->merge);
     free(t->pair);
     free(t->added);
+    free(t->part);
     free(t);
 }
 

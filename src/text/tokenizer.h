@@ -4,6 +4,7 @@
 
 #include "aril/tokenizer.h"
 #include "formats/bytes.h"
+#include "text/normalize.h"
 
 #include <stdatomic.h>
 
@@ -35,7 +36,27 @@ typedef struct aril__merge {
 /* What merging the bytes of a token gives: found out when it first occurs as a word. */
 enum { ARIL__UNKNOWN, ARIL__WHOLE, ARIL__IN_PARTS };
 
+struct aril__bpe;
+
+/* A kind of tokenizer. */
+typedef struct aril__tokenizer_kind {
+    const char *model; /* in tokenizer.json: "BPE" */
+    bool spelled;      /* its vocabulary is spelled in GPT-2's alphabet of bytes */
+    /* Appends the tokens, int64_t, of a text without added tokens. */
+    aril_status (*encode)(const aril_tokenizer *t, struct aril__bpe *b, const unsigned char *p,
+                          size_t n, aril__bytes *to);
+    /* Appends the text of a token, which may depend on whether it is the first. */
+    void (*decode)(const aril_tokenizer *t, int64_t id, bool first, aril__bytes *to);
+    /* Writes its own files to a folder, all but tokenizer.json. */
+    aril_status (*save)(const aril_tokenizer *t, const char *folder);
+    /* Appends the parts of tokenizer.json behind "added_tokens". */
+    void (*write)(const aril_tokenizer *t, aril__bytes *to);
+} aril__tokenizer_kind;
+
+extern const aril__tokenizer_kind aril__tokenizer_bpe, aril__tokenizer_wordpiece;
+
 struct aril_tokenizer {
+    const aril__tokenizer_kind *kind;
     aril__bytes text;
     aril__token *token;
     int64_t n; /* 1 + the largest id */
@@ -57,6 +78,13 @@ struct aril_tokenizer {
     bool has_later;         /* there are tokens that are found later */
     bool prefix_space;      /* text gets a space in front */
     int64_t unknown;        /* the token of bytes that have none; -1: they are an error */
+
+    /* WordPiece: */
+    aril__normalizer normalizer;
+    char *part;            /* what tokens within a word begin with; NULL: "##" */
+    int64_t word_limit;    /* characters of a word; longer ones are unknown */
+    int64_t before, after; /* tokens of a framed text; -1: none */
+    bool spaces_stay;      /* before punctuation, in decoded text */
 };
 
 /* A tokenizer without tokens; NULL, with an error, when out of memory. */
@@ -96,7 +124,32 @@ void aril__bpe_free(aril__bpe *b);
 aril_status aril__bpe_word(const aril_tokenizer *t, aril__bpe *b, const unsigned char *word,
                            size_t n, aril__bytes *to);
 
+aril_status aril__bpe_save(const aril_tokenizer *t, const char *folder);
+void aril__bpe_write(const aril_tokenizer *t, aril__bytes *to);
+
+/* ---- WordPiece ---- */
+
+/* What tokens within a word begin with. */
+const char *aril__wordpiece_part(const aril_tokenizer *t);
+
+/* Completes a tokenizer that has its vocabulary: its unknown token (NULL: "[UNK]"), and those of a
+ * frame. */
+aril_status aril__wordpiece_ready(aril_tokenizer *t, const char *what, const char *unknown);
+
 /* ---- files ---- */
+
+/* Reads the text of a vocab.txt, and of a tokenizer_config.json (NULL: none). */
+aril_tokenizer *aril__tokenizer_of_lines(const char *path, const aril__bytes *vocab,
+                                         const aril__bytes *config);
+
+/* Writes a file of a folder, and frees its text. */
+aril_status aril__tokenizer_write(const char *folder, const char *name, aril__bytes *text);
+
+/* Appends a token as files spell it; the same as JSON; {"token":id, ...} of the tokens of the
+ * model, or of the others. */
+void aril__token_spell(aril__bytes *to, const aril_tokenizer *t, int64_t id);
+void aril__token_json(aril__bytes *to, const aril_tokenizer *t, int64_t id);
+void aril__vocab_json(aril__bytes *to, const aril_tokenizer *t, bool model);
 
 /* Reads the text of a tokenizer.json, or of a vocab.json and a merges.txt (and added_tokens.json,
  * NULL: none). */

@@ -586,7 +586,7 @@ static void check_type(const aril__proto_type *type)
 TEST(schemas_are_consistent)
 {
     const aril__proto_type *const *lists[] = { aril__onnx_types, aril__caffe_types,
-                                               aril__tensorboard_types };
-    for (int k = 0; k < 3; k++)
+                                               aril__tensorboard_types, aril__tensorflow_types };
+    for (int k = 0; k < 4; k++)
         for (int i = 0; lists[k][i]; i++) check_type(lists[k][i]);
 }

@@ -17,7 +17,8 @@ static const struct {
     const aril__proto_type *const *types;
 } packages[] = { { "onnx", aril__onnx_types },
                  { "caffe", aril__caffe_types },
-                 { "tensorboard", aril__tensorboard_types } };
+                 { "tensorboard", aril__tensorboard_types },
+                 { "tensorflow", aril__tensorflow_types } };
 
 static uint64_t state;
 

@@ -396,6 +396,33 @@ TEST(a_folder_holds_a_network)
     CHECK(aril_ok());
 }
 
+/* In parts with an index, and as PyTorch writes them. */
+TEST(a_folder_holds_a_network_in_parts)
+{
+    ARIL_SCOPE;
+    static const struct {
+        const char *file, *index;
+        int64_t part;
+    } rows[] = { { "model.safetensors", "model.safetensors.index.json", 8192 },
+                 { "pytorch_model.bin", "pytorch_model.bin.index.json", 8192 },
+                 { "pytorch_model.bin", "pytorch_model.bin", 0 } };
+    write_text("config.json", config);
+    aril_module *m = network();
+    aril_tensor *x = aril_unsqueeze(prompt_of(3, 9), 0);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        CHECK_INT(aril_weights_save(temp_path(rows[i].file), aril_state(m),
+                                    (aril_weights_save_opts){ .max_part = rows[i].part }),
+                  ARIL_OK);
+        aril_module *read = aril_gpt2_load(temp_path(""));
+        CHECK_MSG(read, "%s: %s", rows[i].index, aril_error());
+        CHECK(aril_allclose(aril_forward(m, x), aril_forward(read, x), (aril_close_opts){ 0 }));
+        aril_module_release(read);
+        CHECK_INT(remove(temp_path(rows[i].index)), 0);
+    }
+    aril_module_release(m);
+    CHECK(aril_ok());
+}
+
 TEST(what_does_not_fit_is_refused)
 {
     ARIL_SCOPE;

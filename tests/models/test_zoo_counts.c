@@ -70,6 +70,7 @@ static const struct {
     { "efficientnet_v2_s", 21458488 },
     { "vit_b_16", 86567656 },
     { "convnext_tiny", 28589128 },
+    { "bert-base-uncased", 109482240 },
     { "gpt2", 124439808 },
     { "gpt2-medium", 354823168 },
     { "gpt2-large", 774030080 },
@@ -403,9 +404,16 @@ TEST(networks_equal_their_descriptions)
 
 TEST(costs_follow_from_shapes)
 {
-    static const char *const names[] = { "lenet5", "lenet5-1998",        "mlp",
-                                         "nin",    "densenet121",        "resnet18",
-                                         "gpt2",   "mobilenet_v3_small", "shufflenet_v2_x0_5" };
+    static const char *const names[] = { "lenet5",
+                                         "lenet5-1998",
+                                         "mlp",
+                                         "nin",
+                                         "densenet121",
+                                         "resnet18",
+                                         "gpt2",
+                                         "mobilenet_v3_small",
+                                         "shufflenet_v2_x0_5",
+                                         "bert-base-uncased" };
     for (size_t i = 0; i < sizeof names / sizeof *names && !test_failed(); i++) {
         ARIL_SCOPE;
         const aril_zoo_entry *e = aril_zoo_find(names[i]);

@@ -26,7 +26,7 @@ if not os.path.exists(text_path):
     print("SKIP: no", text_path)
     sys.exit(77)
 
-Encode, Decode = options("Encode", (B, "plain"), (C.c_size_t, "size")), options("Decode", (B, "skip_special raw"), (P, "size"))
+Encode, Decode = options("Encode", (B, "plain framed"), (C.c_size_t, "size")), options("Decode", (B, "skip_special raw"), (P, "size"))
 Train = options("Train", (I64, "size min_count"), (C.POINTER(S), "special"), (I, "n_special"))
 load, save = declare("aril_tokenizer_load", P, S), declare("aril_tokenizer_save", I, P, S)
 learn = declare("aril_tokenizer_train", P, S, C.c_size_t, Train)

@@ -1,8 +1,11 @@
 /* HDF5 files as weights: arrays under their full names, "group/x". Of Keras' files, those of the
- * model: without the optimizer's, and for .h5 by layer, without "model_weights/". */
+ * model: without the optimizer's, and for .h5 by layer, without "model_weights/". Of MATLAB's (.mat
+ * of version 7.3), those of numbers, whose sizes stand in the file from the last to the first. */
 #include "formats/hdf5.h"
 
+#include "aril/create.h"
 #include "aril/scope.h"
+#include "aril/view.h"
 #include "core/error.h"
 #include "core/memory.h"
 #include "formats/keras.h"
@@ -11,10 +14,19 @@
 #include <stdlib.h>
 #include <string.h>
 
+static bool is_matlab(const aril_weights *w)
+{
+    static const char text[] = "MATLAB 7.3";
+    return w->size > sizeof text && memcmp(w->data, text, sizeof text - 1) == 0;
+}
+
 static int probe_hdf5(aril_weights *w)
 {
+    enum { MARK = 8, MATLAB = 512 }; /* bytes before it in a file of MATLAB */
     static const char mark[] = "\211HDF\r\n\032\n";
-    if (w->size >= 8 && memcmp(w->data, mark, 8) == 0) return 1;
+    if (w->size >= MARK && memcmp(w->data, mark, MARK) == 0) return 1;
+    if (is_matlab(w) && w->size >= MATLAB + MARK && memcmp(w->data + MATLAB, mark, MARK) == 0)
+        return 1;
     aril_status status;
     const aril__zip *z = aril__weights_zip(w, &status);
     for (int i = 0; z && i < z->n; i++)
@@ -36,8 +48,55 @@ static bool is_model(const aril__hdf5 *h, aril__hdf5_texts *layers)
            layers->n > 0;
 }
 
+/* The classes of MATLAB whose arrays are what they are; others refer to arrays, or are text. */
+static aril_status is_matrix(const aril__hdf5 *h, int i, bool *is)
+{
+    static const struct {
+        const char *class;
+        aril_dtype dtype;
+    } classes[] = {
+        { "double", ARIL_F64 }, { "single", ARIL_F32 }, { "logical", ARIL_U8 },
+        { "int8", ARIL_I8 },    { "uint8", ARIL_U8 },   { "int16", ARIL_I16 },
+        { "uint16", ARIL_U16 }, { "int32", ARIL_I32 },  { "uint32", ARIL_U32 },
+        { "int64", ARIL_I64 },  { "uint64", ARIL_U64 },
+    };
+    const char *name = aril__hdf5_array_name(h, i);
+    aril__hdf5_texts class = { 0 };
+    *is = false;
+    if (*name == '#') return ARIL_OK; /* what cells and objects refer to */
+    aril_status s = aril__hdf5_attribute(h, name, "MATLAB_class", &class);
+    for (size_t k = 0; k<sizeof classes / sizeof *classes &&class.n> 0; k++)
+        *is |= strcmp(class.at[0], classes[k].class) == 0 &&
+               /* An empty matrix is stored as its sizes. */
+               aril__hdf5_array_dtype(h, i) == classes[k].dtype;
+    aril__hdf5_texts_free(&class);
+    return s;
+}
+
+static aril_shape reversed(aril_shape s)
+{
+    aril_shape r = { .ndim = s.ndim };
+    for (int i = 0; i < s.ndim; i++) r.dim[i] = s.dim[s.ndim - 1 - i];
+    return r;
+}
+
+static aril_status list_matrices(aril_weights *w, const aril__hdf5 *h)
+{
+    aril_status s = ARIL_OK;
+    for (int i = 0; i < aril__hdf5_count(h) && s == ARIL_OK; i++) {
+        bool is;
+        s = is_matrix(h, i, &is);
+        if (s == ARIL_OK && is &&
+            !aril__weights_add(w, aril__hdf5_array_name(h, i), aril__hdf5_array_dtype(h, i),
+                               reversed(aril__hdf5_array_shape(h, i)), (uint64_t)i))
+            s = ARIL_ERR_MEMORY;
+    }
+    return s;
+}
+
 static aril_status list(aril_weights *w, const aril__hdf5 *h)
 {
+    if (is_matlab(w)) return list_matrices(w, h);
     bool all = w->root_wanted && !*w->root_wanted;
     const char *root = w->root ? w->root : "";
     for (int i = 0; i < aril__hdf5_count(h); i++) {
@@ -56,7 +115,13 @@ static aril_status open_hdf5(aril_weights *w)
 {
     aril__keras_file *f = aril__calloc(sizeof *f);
     if (!f) return aril__weights_no_memory(w);
-    aril_status s = aril__keras_open(f, w->path);
+    aril_status s = ARIL_OK;
+    if (is_matlab(w)) { /* which begins with a block of MATLAB's own */
+        f->arrays = aril__hdf5_open(w->path);
+        s = f->arrays ? ARIL_OK : aril__latest_status();
+    } else {
+        s = aril__keras_open(f, w->path);
+    }
     if (s < 0) {
         free(f);
         return s;
@@ -77,7 +142,11 @@ static aril_status open_hdf5(aril_weights *w)
 static aril_tensor *hdf5_tensor(aril_weights *w, int i)
 {
     const aril__keras_file *f = w->reader;
-    return aril__hdf5_array(f->arrays, (int)w->entry[i].at);
+    aril_tensor *t = aril__hdf5_array(f->arrays, (int)w->entry[i].at);
+    if (!is_matlab(w) || aril_tensor_status(t) != ARIL_OK) return t;
+    aril_axes order = { .n = aril_ndim(t) };
+    for (int k = 0; k < order.n; k++) order.axis[k] = order.n - 1 - k;
+    return aril_contiguous(aril_permute(t, order));
 }
 
 static void close_hdf5(aril_weights *w)

@@ -159,21 +159,23 @@ static bool is_clean(const unsigned char *at, aril_dtype dtype, uint64_t bytes)
     return true;
 }
 
-aril_tensor *aril__weights_map(aril_weights *w, const unsigned char *at, aril_shape shape,
-                               aril_dtype dtype, bool big)
+aril_tensor *aril__weights_map_in(const aril_weights *w, aril__mapped *file,
+                                  const unsigned char *at, aril_shape shape, aril_dtype dtype,
+                                  bool big)
 {
     const uint16_t one = 1;
     unsigned char low;
     memcpy(&low, &one, 1);
     size_t size = aril_dtype_size(dtype);
+    const unsigned char *data = aril__mapped_data(file);
     uint64_t bytes = 0;
-    aril__weights_bytes(shape, dtype, w->size, &bytes);
-    bool inside = at >= w->data && at < w->data + w->size;
+    aril__weights_bytes(shape, dtype, UINT64_MAX, &bytes);
+    bool inside = at >= data && at < data + aril__mapped_size(file);
     bool direct =
         inside && !w->copy && bytes > 0 && (size < 2 || ((uintptr_t)at % size == 0 && big != low));
     if (direct && is_clean(at, dtype, bytes))
         return aril_borrow((void *)(uintptr_t)at, shape, dtype, release_file,
-                           aril__mapped_keep(w->file));
+                           aril__mapped_keep(file));
     aril_tensor *t = aril_empty(shape, dtype, aril_cpu());
     if (aril_tensor_status(t) != ARIL_OK || bytes == 0) return t;
     unsigned char *to = aril__ptr(t);
@@ -181,6 +183,12 @@ aril_tensor *aril__weights_map(aril_weights *w, const unsigned char *at, aril_sh
     if (size > 1) aril__to_host_order(to, size, aril_numel(t), big);
     for (uint64_t i = 0; dtype == ARIL_BOOL && i < bytes; i++) to[i] = to[i] != 0;
     return t;
+}
+
+aril_tensor *aril__weights_map(aril_weights *w, const unsigned char *at, aril_shape shape,
+                               aril_dtype dtype, bool big)
+{
+    return aril__weights_map_in(w, w->file, at, shape, dtype, big);
 }
 
 aril_tensor *aril_weights_tensor(aril_weights *w, int i)
@@ -263,10 +271,10 @@ void aril_weights_close(aril_weights *w)
 
 /* What is looked for in a folder. */
 static const char *const in_folder[] = {
-    "/model.safetensors",
-    "/model.safetensors.index.json",
-    "/pytorch_model.bin",
-    "/pytorch_model.bin.index.json",
+    "/model.safetensors",         "/model.safetensors.index.json",
+    "/pytorch_model.bin",         "/pytorch_model.bin.index.json",
+    "/variables/variables.index", /* a SavedModel */
+    "/variables.index",
 };
 
 static bool is_file(const char *path)
@@ -275,18 +283,55 @@ static bool is_file(const char *path)
     return stat(path, &st) == 0 && !S_ISDIR(st.st_mode);
 }
 
+static bool is_folder(const char *path)
+{
+    struct stat st;
+    return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
+}
+
+static void no_weights(const char *folder)
+{
+    char text[256] = "";
+    for (size_t i = 0; i < sizeof in_folder / sizeof *in_folder; i++) {
+        size_t n = strlen(text);
+        snprintf(text + n, sizeof text - n, "%s%s", n ? ", " : "", in_folder[i] + 1);
+    }
+    aril__fail(ARIL_ERR_IO, "the folder %s has no weights; expected one of %s", folder, text);
+}
+
+/* The index of the latest checkpoint of a folder, by its file "checkpoint", which names it in the
+ * first line: model_checkpoint_path: "ckpt-7". Written to `found`; false: there is none. */
+static bool latest_in(const char *folder, char *found, size_t size)
+{
+    char line[1024] = "";
+    snprintf(found, size, "%s/checkpoint", folder);
+    FILE *f = is_file(found) ? fopen(found, "r") : NULL;
+    bool good = f && fgets(line, sizeof line, f);
+    if (f) fclose(f);
+    char *name = good ? strchr(line, '"') : NULL, *end = name ? strrchr(line, '"') : NULL;
+    if (!good || strncmp(line, "model_checkpoint_path:", 22) != 0 || !name || end <= name)
+        return false;
+    *end = '\0';
+    char *slash = strrchr(++name, '/'); /* also where the folder was when it was written */
+    int n = snprintf(found, size, "%s/%s.index", folder, slash ? slash + 1 : name);
+    return n > 0 && (size_t)n < size && is_file(found);
+}
+
 /* The file to open for a path, which the caller frees; NULL when out of memory. */
 static char *resolve(const char *path)
 {
-    struct stat st;
-    bool folder = stat(path, &st) == 0 && S_ISDIR(st.st_mode);
-    size_t size = strlen(path) + 64;
+    bool folder = is_folder(path);
+    size_t size = strlen(path) + 1100;
     char *found = aril__malloc(size);
     if (!found) return NULL;
     for (size_t i = 0; folder && i < sizeof in_folder / sizeof *in_folder; i++) {
         snprintf(found, size, "%s%s", path, in_folder[i]);
         if (is_file(found)) return found;
     }
+    if (folder && latest_in(path, found, size)) return found;
+    /* A checkpoint of TensorFlow is known by the name that its files begin with. */
+    snprintf(found, size, "%s.index", path);
+    if (!folder && !is_file(path) && is_file(found)) return found;
     snprintf(found, size, "%s", path);
     return found;
 }
@@ -358,7 +403,10 @@ static aril_weights *open_path(const char *path, aril_weights_opts opts, bool is
     w->root_wanted = opts.root;
     w->path = is_part ? aril__strdup(path) : resolve(path);
     if (!w->path) aril__fail(ARIL_ERR_MEMORY, "out of memory reading %s", path);
-    w->file = w->path ? aril__mapped_open("weights", w->path) : NULL;
+    if (w->path && is_folder(w->path))
+        no_weights(w->path);
+    else if (w->path)
+        w->file = aril__mapped_open("weights", w->path);
     aril_status status = w->file ? ARIL_OK : aril__latest_status();
     if (status == ARIL_OK) {
         w->data = aril__mapped_data(w->file);

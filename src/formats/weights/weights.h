@@ -45,7 +45,8 @@ extern const aril__weights_kind *const aril__weights_kinds[];
 const aril__weights_kind *aril__weights_kind_for(const char *path);
 
 extern const aril__weights_kind aril__safetensors_weights, aril__parts_weights, aril__npz_weights,
-    aril__npy_weights, aril__pytorch_weights, aril__onnx_weights, aril__hdf5_weights;
+    aril__npy_weights, aril__pytorch_weights, aril__onnx_weights, aril__hdf5_weights,
+    aril__tensorflow_weights, aril__matlab_weights;
 
 struct aril_weights {
     const aril__weights_kind *kind;
@@ -102,6 +103,11 @@ const aril__zip *aril__weights_zip(aril_weights *w, aril_status *status);
  * or of memory elsewhere, a copy. `big`: big-endian elements. The caller has checked the size. */
 aril_tensor *aril__weights_map(aril_weights *w, const unsigned char *at, aril_shape shape,
                                aril_dtype dtype, bool big);
+
+/* The same in another mapped file. */
+aril_tensor *aril__weights_map_in(const aril_weights *w, aril__mapped *file,
+                                  const unsigned char *at, aril_shape shape, aril_dtype dtype,
+                                  bool big);
 
 /* The bytes of a tensor, checked against `most`: false if it has more, or a size is negative. */
 bool aril__weights_bytes(aril_shape shape, aril_dtype dtype, uint64_t most, uint64_t *bytes);
