@@ -55,6 +55,7 @@ typedef struct onnx_text {
 typedef struct onnx_value {
     uint8_t kind;
     bool known; /* the same in every run of a trace */
+    bool sizes; /* integers of which some stand for unknown sizes of the trace (core/sizes.h) */
     union {
         aril_tensor *tensor;
         const onnx_text *text;
@@ -137,6 +138,23 @@ typedef struct onnx_port {
     bool optional; /* has an initializer */
 } onnx_port;
 
+/* What is known of the type of a value. */
+typedef struct onnx_type {
+    uint8_t kind; /* ONNX_NONE: nothing */
+    bool missing; /* a node before it could not be inferred */
+    int elem;     /* ONNX's number of the dtype */
+    int ndim;
+    int64_t dim[ARIL_MAX_DIMS]; /* negative: an unknown size, named by the number; -1: any */
+} onnx_type;
+
+/* The types of all values, and the names of the unknown sizes among them. */
+typedef struct onnx_types {
+    onnx_type *of; /* of each slot */
+    int64_t *size;
+    const char **size_name;
+    size_t n_sizes;
+} onnx_types;
+
 typedef struct onnx_model {
     aril__message *file;
     char *path, *folder;
@@ -151,6 +169,7 @@ typedef struct onnx_model {
     const char **name;   /* of each slot, for messages */
     bool *tracked;       /* of each slot: a Gradient node differentiates with respect to it */
     aril_device device;
+    bool outline;         /* large initializers have types and no values */
     bool parameters;      /* floating-point initializers may change: they are not known */
     bool *borrowed;       /* of each slot: its initializer belongs to a module; NULL: none do */
     atomic_bool dynamic;  /* some rule needs values: no traces, */
@@ -161,6 +180,8 @@ typedef struct onnx_model {
 
 /* Reads a model. NULL with an error; one error lists all operators that are not supported. */
 onnx_model *aril__onnx_model_load(const char *path, aril_load_opts opts, bool parameters);
+/* The same without the values of large initializers, to infer types. */
+onnx_model *aril__onnx_model_outline(const char *path);
 /* The same from memory, which must outlive it. */
 onnx_model *aril__onnx_model_read(const void *data, size_t size, const char *name,
                                   aril_device device);
@@ -170,6 +191,7 @@ void aril__onnx_model_free(onnx_model *m);
 
 typedef struct onnx_run {
     onnx_model *model;
+    onnx_types *types; /* noted by a run that infers them, which goes on after failures; or NULL */
     onnx_arena arena;
     onnx_value *slot; /* tensors: references */
     bool tracing;
@@ -180,6 +202,15 @@ typedef struct onnx_run {
  * may be missing. Results are owned by the innermost scope and by the arena. */
 aril_status aril__onnx_run(onnx_model *m, onnx_arena *a, size_t n_in, const onnx_value *in,
                            onnx_value *out);
+
+/* infer.c: the types of all values, found by a trace on inputs of the declared types; sizes with
+ * names stay open. The memory belongs to the model. */
+aril_status aril__onnx_infer(onnx_model *m, onnx_types *to);
+/* interpret.c: the part of it that runs inside the trace: in[n_required], of which those that are
+ * not tensors are of no kind. */
+aril_status aril__onnx_infer_run(onnx_model *m, onnx_types *types, const onnx_value *in);
+/* The name of an unknown size; NULL: it has none. */
+const char *aril__onnx_size_name(const onnx_types *types, int64_t dim);
 
 /* Runs a body inside a rule: its inputs are given, out[] receives its outputs, kept by the run. */
 aril_status aril__onnx_run_body(onnx_run *run, const onnx_body *body, size_t n_in,

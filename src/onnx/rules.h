@@ -26,6 +26,10 @@ enum {
     ONNX_RANDOM = 2, /* never known */
     ONNX_BODIES = 4, /* runs bodies, which see values besides its inputs */
     ONNX_MOVES = 8,  /* moves elements without computing: strings too */
+    /* Input i, from 0 to 3, takes integers that stand for unknown sizes; or all inputs do. */
+    ONNX_OPEN_0 = 16,
+    ONNX_OPEN_1 = 32,
+    ONNX_OPEN_ALL = 240,
 };
 
 typedef struct onnx_rule {
