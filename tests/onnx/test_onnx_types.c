@@ -1,4 +1,4 @@
-/* Inferred types: for the models of cases.bin and of ONNX's backend
+/* Inferred types: the listing of a model, and for the models of cases.bin and of ONNX's backend
  * tests, with their sizes as declared and with all of them open, agreement with the results that
  * are stored beside them. */
 #include "onnx/backend_data.h"
@@ -216,4 +216,97 @@ TEST(types_of_backend_tests)
         CHECK(c->models > 1700);
         CHECK_MSG(c->types > (open ? 1250 : 1700), "%d", c->types);
     }
+}
+
+/* ---- the listing ---- */
+
+static char text[1 << 14];
+
+static void list(const char *model)
+{
+    memset(text, 0, sizeof text);
+    FILE *f = fmemopen(text, sizeof text - 1, "w");
+    if (!f || aril_describe_file(save_model(model), f) != ARIL_OK)
+        test_fail(__FILE__, __LINE__, "%s", aril_error());
+    if (f) fclose(f);
+}
+
+#define OPEN(name) "dim { dim_param: \"" name "\" } "
+
+/* What a model computes from its sizes, named ones stay named; a function, and a branch. */
+TEST(listing_of_a_model)
+{
+    list("ir_version: 10 producer_name: \"test\" opset_import { version: 18 } opset_import { "
+         "domain: \"my\" version: 1 } "
+         "functions { name: \"F\" domain: \"my\" opset_import { version: 18 } input: \"v\" "
+         "output: \"w\" attribute: \"a\" node { op_type: \"Elu\" input: \"v\" output: \"w\" "
+         "attribute { name: \"alpha\" ref_attr_name: \"a\" type: FLOAT } } } "
+         "graph { name: \"main\" "
+         "node { op_type: \"Conv\" input: [\"x\", \"w\"] output: \"a\" attribute { name: "
+         "\"pads\" ints: [1, 1, 1, 1] type: INTS } attribute { name: \"auto_pad\" s: \"NOTSET\" "
+         "type: STRING } } "
+         "node { op_type: \"F\" domain: \"my\" input: \"a\" output: \"f\" attribute { name: "
+         "\"a\" f: 0.1 type: FLOAT } } "
+         "node { op_type: \"Shape\" input: \"f\" output: \"s\" attribute { name: \"end\" i: 1 "
+         "type: INT } } "
+         "node { op_type: \"Constant\" output: \"m\" attribute { name: \"value\" type: TENSOR t "
+         "{ dims: 1 data_type: 7 int64_data: -1 } } } "
+         "node { op_type: \"Concat\" input: [\"s\", \"m\"] output: \"to\" attribute { name: "
+         "\"axis\" i: 0 type: INT } } "
+         "node { op_type: \"Reshape\" input: [\"f\", \"to\"] output: \"r\" } "
+         "node { op_type: \"Clip\" input: [\"r\", \"\", \"top\"] output: \"c\" } "
+         "node { op_type: \"If\" input: \"yes\" output: \"y\" attribute { name: "
+         "\"then_branch\" type: GRAPH g { name: \"then\" node { op_type: \"Relu\" input: \"c\" "
+         "output: \"t\" } output " ANY(
+             "t") "} } attribute { name: \"else_branch\" type: GRAPH g { "
+                  "name: \"else\" node { op_type: \"Neg\" input: \"c\" output: \"e\" } output " ANY(
+                      "e") "} } } "
+                           "node { op_type: \"NonZero\" input: \"y\" output: \"z\" } "
+                           "initializer { name: \"w\" dims: [2, 1, 3, 3] data_type: 1 float_data: "
+                           "[1, 2, 3, 4, 5, 6, "
+                           "7, 8, 9, 1, 2, 3, 4, 5, 6, 7, 8, 9] } "
+                           "initializer { name: \"top\" data_type: 1 float_data: 6 } "
+                           "input " FLOATS("x", OPEN("batch") DIM(1) DIM(4) DIM(
+                                                    6)) "input { name: \"yes\" type { tensor_type "
+                                                        "{ elem_type: 9 shape { } } } } "
+                                                        "output " ANY("y") "output " TYPED("z",
+                                                                                           7) "}");
+    CHECK_STR(text,
+              "ONNX model, IR version 10, opset 18, opset 1 of my, from test\n"
+              "9 nodes, 2 initializers, 19 parameters\n"
+              "\n"
+              "graph main (\n"
+              "  %x[FLOAT, batchx1x4x6]\n"
+              "  %yes[BOOL, scalar]\n"
+              ") initializers (\n"
+              "  %w[FLOAT, 2x1x3x3]\n"
+              "  %top[FLOAT, scalar]\n"
+              ") {\n"
+              "  %a[FLOAT, batchx2x4x6] = Conv[pads=[1, 1, 1, 1], auto_pad='NOTSET'](%x, %w)\n"
+              "  %f[FLOAT, batchx2x4x6] = my.F[a=0.1](%a)\n"
+              "  %s[INT64, 1] = Shape[end=1](%f)\n"
+              "  %m[INT64, 1] = Constant[value=<Tensor [INT64, 1]>]()\n"
+              "  %to[INT64, 2] = Concat[axis=0](%s, %m)\n"
+              "  %r[FLOAT, batchx48] = Reshape(%f, %to)\n"
+              "  %c[FLOAT, batchx48] = Clip(%r, %, %top)\n"
+              "  %y[FLOAT, batchx48] = If[then_branch=<graph then>, else_branch=<graph "
+              "else>](%yes)\n"
+              "  %z[INT64, 2x?] = NonZero(%y)\n"
+              "  return %y, %z\n"
+              "}\n"
+              "\n"
+              "graph then () {\n"
+              "  %t[FLOAT, batchx48] = Relu(%c)\n"
+              "  return %t\n"
+              "}\n"
+              "\n"
+              "graph else () {\n"
+              "  %e[FLOAT, batchx48] = Neg(%c)\n"
+              "  return %e\n"
+              "}\n"
+              "\n"
+              "function my.F[a] (%v) {\n"
+              "  %w = Elu[alpha=@a](%v)\n"
+              "  return %w\n"
+              "}\n");
 }
