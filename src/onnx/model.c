@@ -468,9 +468,10 @@ static aril_status read_initializers(loading *l, names *s, const aril__message *
             if (l->m->initial[slot].kind)
                 return malformed(l, t, "two initializers have the name", name);
             bool large = !sparse && outline(l, t, &v);
-            aril_status status = large    ? aril_tensor_status(v.tensor)
-                                 : sparse ? aril__onnx_sparse(&l->m->arena, t, l->m->folder, &v)
-                                          : aril__onnx_tensor(&l->m->arena, t, l->m->folder, &v);
+            aril_status status = large ? aril_tensor_status(v.tensor)
+                                 : sparse
+                                     ? aril__onnx_sparse(&l->m->arena, t, l->m->folder, &v)
+                                     : aril__onnx_initializer(&l->m->arena, t, &l->m->files, &v);
             if (status == ARIL_OK) status = set_initial(l, slot, v);
             if (status < 0) return status;
             l->m->initial[slot].known &= !large;
@@ -478,6 +479,7 @@ static aril_status read_initializers(loading *l, names *s, const aril__message *
             if (v.kind == ONNX_TENSOR) copied += aril_numel(v.tensor) * 4;
             if (copied < REST) continue;
             aril__message_rest(l->m->file);
+            aril__onnx_files_rest(&l->m->files, false);
             copied = 0;
         }
     return ARIL_OK;
@@ -554,6 +556,8 @@ static aril_status read_model(onnx_model *m, const char *output)
     aril__bytes_free(&l.missing);
     if (status == ARIL_OK) status = list_ports(&l, graph);
     if (status == ARIL_OK) status = aril__message_check(m->file);
+    if (status == ARIL_OK) status = aril__onnx_files_check(&m->files);
+    aril__onnx_files_rest(&m->files, true);
     aril__message_rest(m->file);
     if (status == ARIL_OK && !(m->moved = alloc(&l, m->n_slots, sizeof *m->moved)))
         status = ARIL_ERR_MEMORY;
@@ -587,6 +591,7 @@ static onnx_model *load(const char *path, aril_load_opts opts, bool parameters, 
     const char *slash = strrchr(path, '/');
     m->folder = aril__strdup(slash ? path : ".");
     if (m->folder && slash) m->folder[slash == path ? 1 : slash - path] = '\0';
+    m->files = (onnx_files){ .folder = m->folder, .in_place = !parameters };
     if (m->folder && read_model(m, opts.output) == ARIL_OK) return m;
     if (!m->folder) no_memory();
     aril__onnx_model_free(m);
@@ -628,6 +633,7 @@ void aril__onnx_model_free(onnx_model *m)
     free(m->name);
     free(m->path);
     free(m->folder);
+    aril__onnx_files_free(&m->files);
     aril__message_free(m->file);
     free(m);
 }

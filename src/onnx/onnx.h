@@ -86,6 +86,26 @@ aril_value *aril__onnx_to_value(const onnx_value *v);
  * `folder` is where files of external data lie; NULL: they are refused. */
 aril_status aril__onnx_tensor(onnx_arena *a, const aril__message *tensor, const char *folder,
                               onnx_value *out);
+/* The files of external data of a model, each mapped once. */
+typedef struct onnx_files {
+    const char *folder; /* where they lie; NULL: they are refused */
+    bool in_place;      /* tensors may use their memory: of files, aligned to 64 bytes */
+    struct onnx_file *at;
+    size_t n;
+} onnx_files;
+
+/* A tensor in an external file. In place it keeps the file mapped: then the file must not change,
+ * which aril__onnx_files_check tells; memory that a truncated file does not have reads as 0. */
+aril_status aril__onnx_external(onnx_files *files, const aril__message *tensor, aril_dtype dtype,
+                                aril_shape shape, aril_tensor **out);
+aril_status aril__onnx_files_check(const onnx_files *files);
+/* Lets the system take back the memory of what was read; when all is `loaded`, files that no tensor
+ * uses are closed. */
+void aril__onnx_files_rest(onnx_files *files, bool loaded);
+void aril__onnx_files_free(onnx_files *files);
+/* aril__onnx_tensor of an initializer, whose external data lie in these files. */
+aril_status aril__onnx_initializer(onnx_arena *a, const aril__message *tensor, onnx_files *files,
+                                   onnx_value *out);
 /* A SparseTensorProto as a dense tensor. */
 aril_status aril__onnx_sparse(onnx_arena *a, const aril__message *sparse, const char *folder,
                               onnx_value *out);
@@ -158,6 +178,7 @@ typedef struct onnx_types {
 typedef struct onnx_model {
     aril__message *file;
     char *path, *folder;
+    onnx_files files;
     onnx_arena arena;
     onnx_body main;
     onnx_port *in, *out;
