@@ -1,5 +1,6 @@
 /* Models that are corrupted at random: each gives a program or an error, and each run of it a
- * result or an error. Mutations come from a fixed seed; ARIL_FUZZ_SECONDS makes it run longer. */
+ * result or an error. Mutations come from a fixed seed; ARIL_FUZZ_SECONDS makes it run longer, and
+ * ARIL_FUZZ_SEED gives others. */
 #include "onnx/small_models.h"
 
 #include "formats/atomic_file.h"
@@ -8,6 +9,13 @@
 #include <time.h>
 
 static uint64_t state;
+
+/* The state for round `i`, which can be run alone. */
+static void seed(long i, uint64_t step)
+{
+    const char *other = getenv("ARIL_FUZZ_SEED");
+    state = (uint64_t)i * step + 13 + ((uint64_t)(other ? atoi(other) : 0) << 40);
+}
 
 static uint64_t draw(uint64_t below)
 {
@@ -55,7 +63,7 @@ TEST(corrupted_models)
     CHECK_INT(aril_memory_set_limit(aril_cpu(), 64 << 20), ARIL_OK);
     long ran = 0, refused = 0;
     for (clock_t end = clock() + (clock_t)(seconds * CLOCKS_PER_SEC); clock() < end; ran++) {
-        state = (uint64_t)ran * 977 + 13;
+        seed(ran, 977);
         mutate(&wire[draw(MODELS)], &bad);
         list_some(&bad, ran);
         bool was_ok = run_model(bad.at, bad.n);
@@ -111,7 +119,7 @@ TEST(corrupted_models_of_other_domains)
     CHECK_INT(aril_memory_set_limit(aril_cpu(), 64 << 20), ARIL_OK);
     long ran = 0, refused = 0;
     for (clock_t end = clock() + (clock_t)(seconds * CLOCKS_PER_SEC); clock() < end; ran++) {
-        state = (uint64_t)ran * 1009 + 7;
+        seed(ran, 1009);
         mutate(&wire[draw((uint64_t)n)], &bad);
         list_some(&bad, ran);
         refused += !run_model(bad.at, bad.n);
