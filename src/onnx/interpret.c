@@ -89,17 +89,20 @@ static bool moves_texts(const onnx_call *c)
 }
 
 /* Whether sizes that only the run tells reach the rule: as integers, or those of its inputs where
- * the rule reads them. *takes: it can work with them. */
-static bool meets_open_sizes(const onnx_call *c, bool *takes)
+ * the rule reads them. *takes: it can work with them; *shapes: its result has them. */
+static bool meets_open_sizes(const onnx_call *c, bool *takes, bool *shapes)
 {
     int flags = c->node->rule->flags;
     bool open = false;
     *takes = true;
+    *shapes = false;
     for (int i = 0; i < c->n_in && c->run->open; i++) {
         if (!c->in[i].sizes && !(flags & ONNX_SIZES && has_unknown_size(&c->in[i]))) continue;
-        int input = ONNX_OPEN_0 << (i < 3 ? i : 3);
+        int input = i < 3 ? i : 3;
+        bool shape = flags & ONNX_SHAPE_0 << input;
         open = true;
-        *takes &= (flags & input) != 0;
+        *takes &= shape || (flags & ONNX_OPEN_0 << input);
+        *shapes |= shape;
     }
     return open;
 }
@@ -123,9 +126,9 @@ static aril_status convert(onnx_call *c)
     const onnx_rule *rule = c->node->rule;
     if (!rule) return call_function(c);
     bool bodies = rule->flags & ONNX_BODIES, sizes = rule->flags & ONNX_SIZES;
-    bool takes, open = meets_open_sizes(c, &takes);
+    bool takes, shapes, open = meets_open_sizes(c, &takes, &shapes);
     if (!takes) return ARIL__ONNX_DYNAMIC;
-    bool known = !(rule->flags & (ONNX_RANDOM | ONNX_BODIES)) && (sizes || all_known(c));
+    bool known = !shapes && !(rule->flags & (ONNX_RANDOM | ONNX_BODIES)) && (sizes || all_known(c));
     c->host = known;
     aril__pause pause = { 0 };
     if (known && c->run->tracing) pause = aril__trace_pause();

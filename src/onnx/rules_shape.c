@@ -511,15 +511,15 @@ static aril_status trilu(onnx_call *c)
 
 const onnx_rule aril__onnx_shape_rules[] = {
     RULE("Constant", 1, constant),
-    RULE_FLAGS("ConstantOfShape", 9, constant_of_shape, ONNX_OPEN_0),
+    RULE_FLAGS("ConstantOfShape", 9, constant_of_shape, ONNX_SHAPE_0),
     RULE_FLAGS("Shape", 1, shape_of, ONNX_SIZES | ONNX_OPEN_0),
     RULE_FLAGS("Size", 1, size_of, ONNX_SIZES | ONNX_OPEN_0),
-    RULE_FLAGS("Reshape", 1, reshape, ONNX_OPEN_0 | ONNX_OPEN_1),
+    RULE_FLAGS("Reshape", 1, reshape, ONNX_OPEN_0 | ONNX_SHAPE_1),
     RULE_FLAGS("Flatten", 1, flatten, ONNX_MOVES | ONNX_OPEN_0),
     RULE_FLAGS("Squeeze", 1, squeeze, ONNX_MOVES | ONNX_OPEN_0),
     RULE_FLAGS("Unsqueeze", 1, unsqueeze, ONNX_MOVES | ONNX_OPEN_0),
     RULE_FLAGS("Transpose", 1, transpose, ONNX_MOVES | ONNX_OPEN_0),
-    RULE_FLAGS("Expand", 8, expand, ONNX_MOVES | ONNX_OPEN_0 | ONNX_OPEN_1),
+    RULE_FLAGS("Expand", 8, expand, ONNX_MOVES | ONNX_OPEN_0 | ONNX_SHAPE_1),
     RULE_FLAGS("Tile", 1, tile, ONNX_MOVES),
     RULE_FLAGS("Concat", 1, concat, ONNX_MOVES | ONNX_OPEN_ALL),
     RULE_FLAGS("Split", 1, split, ONNX_MOVES | ONNX_OPEN_0),
