@@ -97,8 +97,8 @@ static inline aril__bytes wire_of(int i)
     return wire;
 }
 
-/* Infers the types of a model, and runs it on ones of the declared sizes. Large inputs are not worth
- * the time. */
+/* Infers the types of a model, and runs it on ones of the declared sizes. Large inputs are not
+ * worth the time. */
 static inline bool run_model(const void *data, size_t n)
 {
     ARIL_SCOPE;

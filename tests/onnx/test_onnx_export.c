@@ -191,8 +191,8 @@ TEST(a_loaded_program_is_exported)
     aril_module_release(net);
 }
 
-/* A model that computes with its sizes: x [n,2,3] as [n,6] by Shape, Slice, Concat and Reshape, then
- * added to a row that is expanded to as many. */
+/* A model that computes with its sizes: x [n,2,3] as [n,6] by Shape, Slice, Concat and Reshape,
+ * and a row that is expanded to as many. */
 TEST(a_loaded_program_keeps_sizes_open)
 {
     ARIL_SCOPE;
