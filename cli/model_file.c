@@ -565,6 +565,51 @@ bool model_is_onnx(const char *path)
     return n > 5 && strcmp(path + n - 5, ".onnx") == 0;
 }
 
+/* A model that takes batches of one size only, as a module for batches of any. */
+typedef struct batches {
+    aril_module *net;
+    int64_t size;
+} batches;
+
+/* The results of one batch of x, which is filled up with zeros where x ends. */
+static aril_tensor *forward_part(const batches *b, aril_tensor *x, int64_t from)
+{
+    int64_t left = aril_size(x, 0) - from, n = left < b->size ? left : b->size;
+    aril_tensor *part = aril_narrow(x, 0, from, n);
+    if (n < b->size) {
+        aril_shape rest = aril_shape_of(x);
+        rest.dim[0] = b->size - n;
+        aril_tensor *zeros = aril_zeros(rest, aril_dtype_of(x), aril_device_of(x));
+        part = aril_cat(ARIL_LIST(part, zeros), 0);
+    }
+    return aril_narrow(aril_forward(b->net, part), 0, 0, n);
+}
+
+static aril_tensor *forward_batches(aril_module *self, aril_tensor *x)
+{
+    ARIL_SCOPE;
+    const batches *b = aril_module_data(self);
+    int64_t n = aril_size(x, 0), parts = (n + b->size - 1) / b->size;
+    if (n == b->size || parts < 1) return aril_escape(aril_forward(b->net, x));
+    aril_tensor **y = calloc((size_t)parts, sizeof *y);
+    for (int64_t i = 0; i < parts && y; i++) y[i] = forward_part(b, x, i * b->size);
+    if (!y) aril_fail(ARIL_ERR_MEMORY, "out of memory for a batch");
+    aril_tensor *all = aril_cat((aril_list){ y ? (int)parts : 0, y }, 0);
+    free(y);
+    return aril_escape(all);
+}
+
+static aril_module *in_batches(aril_module *net, int64_t size)
+{
+    aril_module *m = aril_module_new("Batches", sizeof(batches), forward_batches);
+    batches *b = m ? aril_module_data(m) : NULL;
+    if (b)
+        *b = (batches){ aril_module_add(m, "net", net), size };
+    else
+        aril_module_release(net);
+    return m;
+}
+
 /* A model with one input, whose first size is the batch, and scores of classes. */
 static bool read_onnx(model_file *m)
 {
@@ -581,8 +626,10 @@ static bool read_onnx(model_file *m)
     if (!fits) return false;
     m->input.ndim = shape.ndim - 1;
     memcpy(m->input.dim, shape.dim + 1, (size_t)m->input.ndim * sizeof *shape.dim);
-    shape.dim[0] = shape.dim[0] < 0 ? 1 : shape.dim[0];
+    bool fixed = shape.dim[0] > 0;
+    shape.dim[0] = fixed ? shape.dim[0] : 1;
     m->net = aril_module_load(m->path, (aril_load_opts){ 0 });
+    if (fixed) m->net = in_batches(m->net, shape.dim[0]);
     aril_tensor *y = aril_forward(m->net, aril_zeros(shape, ARIL_F32, aril_cpu()));
     if (!aril_ok()) return false;
     m->classes = aril_ndim(y) == 2 ? aril_size(y, 1) : 0;

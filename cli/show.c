@@ -112,7 +112,7 @@ static const option table[] = {
 
 static const example examples[] = {
     { "aril show lenet5", "layers, parameters, FLOPs and memory of LeNet-5" },
-    { "aril show model.onnx", "inputs, outputs and nodes of an ONNX model" },
+    { "aril show model.onnx", "the graph of an ONNX model, with inferred sizes" },
     { "aril show resnet18.pth", "names, dtypes and shapes of the weights in a file" },
     { "aril show convnet --input 3x32x32 --batch 64", "for another input shape and batch size" },
     { 0 },

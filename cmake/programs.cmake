@@ -98,7 +98,7 @@ target_sources(test_fused_source PRIVATE ${PROJECT_SOURCE_DIR}/src/backend/cuda/
 
 # Models with what onnxruntime computes.
 
-foreach(name test_onnx_cases test_fuzz_onnx)
+foreach(name test_onnx_cases test_onnx_types test_fuzz_onnx)
     target_compile_definitions(${name} PRIVATE
         ONNX_CASES="${PROJECT_SOURCE_DIR}/tests/onnx/cases.bin")
 endforeach()

@@ -5,6 +5,7 @@
 #include "core/device.h"
 #include "core/profile.h"
 #include "core/thread.h"
+#include "formats/describe.h"
 #include "formats/weights/weights.h"
 #include "nn/module.h"
 #include "ops/table/apply.h"
@@ -20,6 +21,14 @@ const aril__weights_kind *const aril__weights_kinds[] = {
     &aril__npz_weights,    &aril__npy_weights,
     &aril__parts_weights,  &aril__tensorflow_weights,
     &aril__matlab_weights, NULL,
+};
+
+/* The files of models that are printed as text. */
+const aril__describer *const aril__describers[] = {
+    &aril__onnx_describer,
+    &aril__caffemodel_describer,
+    &aril__prototxt_describer,
+    NULL,
 };
 
 void aril__library_start(void)

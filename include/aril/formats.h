@@ -68,8 +68,9 @@ ARIL_API const char *aril_safetensors_get(const aril_safetensors *f, const char 
 ARIL_API bool aril_describes_file(const char *path);
 
 /* Prints what an ONNX model, a Caffe net or a Caffe solver contains: inputs and outputs with their
- * types, nodes or layers, and the shapes of their weights, which are not read. ARIL_ERR_FORMAT if
- * the file is malformed; the error names the place in it. */
+ * types, nodes or layers, and the shapes of their weights, which are not read. The types of values
+ * inside an ONNX model are inferred; where they cannot be, they are those that the file declares.
+ * ARIL_ERR_FORMAT if the file is malformed; the error names the place in it. */
 ARIL_API aril_status aril_describe_file(const char *path, FILE *out);
 
 /* ---- images: JPEG and PNG, where the build found libjpeg and libpng ---- */

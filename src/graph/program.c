@@ -668,6 +668,8 @@ aril_status aril__program_try(aril_program *p, aril_list in, bool recorded, aril
         out[i] = aril__give(th, out[i]);
         if (s == ARIL_OK) s = aril_tensor_status(out[i]);
     }
+    if (s == ARIL_OK && p->kind && p->kind->check && (s = p->kind->check(p->ctx)) < 0)
+        aril__poison_all(n_out, out);
     return s;
 }
 

@@ -58,6 +58,9 @@ typedef struct aril__program_kind {
     bool (*values)(void *ctx, aril_values in, aril_value **out, aril_status *status);
     /* Whether traces are for values of small inputs (aril__is_small_input). NULL: they are not. */
     bool (*by_value)(void *ctx);
+    /* Checks after a run what it read besides its inputs: on an error its results are poisoned.
+     * NULL: there is nothing to check. */
+    aril_status (*check)(void *ctx);
     bool fixed; /* nobody changes the tensors that it reads besides its inputs */
 } aril__program_kind;
 

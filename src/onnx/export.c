@@ -29,6 +29,7 @@ typedef struct job {
 static void name_sizes(export_model *m, const job *j, const aril__graph *g)
 {
     const aril_export_opts *o = j->opts;
+    m->sizes = g->sizes;
     m->n_size_names = (int)g->sizes->n;
     m->size_names = aril__onnx_alloc(&m->arena, g->sizes->n, sizeof *m->size_names);
     if (!m->size_names) m->n_size_names = 0;
@@ -51,18 +52,6 @@ static void name_sizes(export_model *m, const job *j, const aril__graph *g)
     }
 }
 
-static void describe(const export_model *m, const aril__graph *g, aril__value_id v, export_port *p)
-{
-    const int64_t *dim = aril__graph_dims(g, v);
-    p->dtype = (aril_dtype)g->values[v].dtype;
-    p->ndim = g->values[v].ndim;
-    for (int d = 0; d < p->ndim; d++) {
-        p->dim[d] = dim[d];
-        size_t k = dim[d] < 0 && aril__size_is_named(dim[d]) ? aril__size_index(dim[d]) : SIZE_MAX;
-        p->dim_name[d] = k < (size_t)m->n_size_names ? m->size_names[k] : NULL;
-    }
-}
-
 /* ---- inputs ---- */
 
 static export_value *add_input(export_graph *g, aril__value_id v, const char *name)
@@ -70,7 +59,7 @@ static export_value *add_input(export_graph *g, aril__value_id v, const char *na
     export_port *p = aril__export_port(g->model, &g->model->main, false);
     export_value *x = p ? aril__export_value(g->model, name) : NULL;
     if (!x) return NULL;
-    describe(g->model, g->g, v, p);
+    aril__export_describe(g->model, g->g, v, p);
     return p->value = g->value[v] = x;
 }
 
@@ -142,7 +131,7 @@ static void add_output(export_graph *g, aril__value_id v, const char *name)
     export_value *x = g->value[v];
     export_port *p = aril__export_port(m, &m->main, true);
     if (!x || !p) return;
-    describe(m, g->g, v, p);
+    aril__export_describe(m, g->g, v, p);
     bool own = x->from && !x->name && strcmp(x->from->type, "Constant") != 0;
     if (!own) aril__export_node(g, "Identity", VALUES(x), NO_ATTRS, 1, &x);
     p->value = x;

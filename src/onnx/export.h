@@ -17,6 +17,7 @@
 typedef struct export_value {
     const char *name; /* given, or NULL */
     const struct export_node *from;
+    const struct export_port *type; /* NULL: not known */
     bool used;
 } export_value;
 
@@ -99,7 +100,8 @@ typedef struct export_model {
     export_body main;
     export_weight *weights, **last_weight;
     export_constant *constants;
-    int depth; /* of decompositions */
+    int depth;                /* of decompositions */
+    const aril__sizes *sizes; /* of the main graph: those that have names */
     const char **size_names;
     int n_size_names;
     aril_status status; /* of the first failure */
@@ -166,6 +168,9 @@ void aril__export_list(FILE *to);
 /* Whether an elementwise op has a formula in other ops. */
 bool aril__export_has_formula(const aril__op *op);
 
+/* The type of a value of a graph. Sizes have names if the main graph knows them. */
+void aril__export_describe(const export_model *m, const aril__graph *g, aril__value_id v,
+                           export_port *to);
 /* Writes a graph into g->to: inputs have their values already. */
 aril_status aril__export_walk(export_graph *g);
 /* Writes the decomposition of a node in its place. */

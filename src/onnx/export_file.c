@@ -204,6 +204,22 @@ static void write_port(aril__message *to, const export_port *p)
     }
 }
 
+static bool is_output(const export_body *b, const export_value *x)
+{
+    bool is = false;
+    for (int i = 0; i < b->n_out; i++) is |= b->out[i].value == x;
+    return is;
+}
+
+/* The types of values inside, which a reader of the file would have to infer. */
+static void write_types(aril__message *to, const export_body *b)
+{
+    for (const export_node *n = b->first; n; n = n->next)
+        for (int i = 0; i < n->n_out; i++)
+            if (n->out[i]->type && n->out[i]->used && !is_output(b, n->out[i]))
+                write_port(aril__message_add_sub(to, "value_info"), n->out[i]->type);
+}
+
 static void write_body(aril__message *to, const export_body *b)
 {
     for (const export_node *n = b->first; n; n = n->next)
@@ -211,6 +227,7 @@ static void write_body(aril__message *to, const export_body *b)
     aril__message_set_text(to, "name", b->name);
     for (int i = 0; i < b->n_in; i++) write_port(aril__message_add_sub(to, "input"), &b->in[i]);
     for (int i = 0; i < b->n_out; i++) write_port(aril__message_add_sub(to, "output"), &b->out[i]);
+    write_types(to, b);
 }
 
 /* The lowest version of the format that has an operator set. */

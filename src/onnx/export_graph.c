@@ -85,6 +85,39 @@ static bool write_view_of_state(export_graph *g, const aril__graph_node *n)
     return true;
 }
 
+/* ---- types ---- */
+
+void aril__export_describe(const export_model *m, const aril__graph *g, aril__value_id v,
+                           export_port *to)
+{
+    const int64_t *dim = aril__graph_dims(g, v);
+    to->dtype = (aril_dtype)g->values[v].dtype;
+    to->ndim = g->values[v].ndim;
+    for (int d = 0; d < to->ndim; d++) {
+        bool named = dim[d] < 0 && aril__size_is_named(dim[d]) && g->sizes == m->sizes;
+        size_t k = named ? aril__size_index(dim[d]) : SIZE_MAX;
+        to->dim[d] = dim[d];
+        to->dim_name[d] = k < (size_t)m->n_size_names ? m->size_names[k] : NULL;
+    }
+}
+
+/* Notes the types of a node's results, for readers of the file. */
+static void note_types(export_graph *g, const aril__graph_node *n)
+{
+    for (uint32_t k = 0; k < n->n_out; k++) {
+        export_value *x = g->value[n->out + k];
+        if (!x || !x->from || x->type) continue;
+        export_port *p = aril__onnx_alloc(&g->model->arena, 1, sizeof *p);
+        if (!p) {
+            g->model->status = ARIL_ERR_MEMORY;
+            return;
+        }
+        p->value = x;
+        aril__export_describe(g->model, g->g, n->out + k, p);
+        x->type = p;
+    }
+}
+
 /* ---- nodes ---- */
 
 static void bind_inputs(export_graph *g, export_call *c)
@@ -202,7 +235,8 @@ static aril_status write_node(export_graph *g, aril__node_id id)
     bind_inputs(g, &c);
     aril_status s = write_call(&c);
     for (uint32_t k = 0; k < n->n_out; k++) g->value[n->out + k] = c.out[k];
-    return s;
+    if (s == ARIL_OK) note_types(g, n);
+    return s == ARIL_OK ? g->model->status : s;
 }
 
 /* Results may be inputs, states or constants themselves. */

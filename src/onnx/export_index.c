@@ -309,11 +309,15 @@ static aril_status one_hot(export_call *c)
     ARIL_SCOPE;
     const struct one_hot_attrs *a = c->attrs;
     aril_tensor *values = aril_arange(0, 2, 1, dtype_out(c, 0), aril_cpu());
+    static const int64_t one[] = { 1 };
+    bool scalar = ndim_in(c, 0) == 0; /* the operator takes tensors of one dimension or more */
+    export_value *at = aril__export_in_as(c, 0, ARIL_I64);
+    if (scalar) at = aril__export_reshape(c, at, 1, one);
     export_value *y = put(c, "OneHot",
-                          VALUES(aril__export_in_as(c, 0, ARIL_I64),
-                                 aril__export_number(c, (double)a->classes[0], ARIL_I64),
+                          VALUES(at, aril__export_number(c, (double)a->classes[0], ARIL_I64),
                                  aril__export_constant(c->model, values)),
                           ATTRIBUTES(attr_int("axis", -1)));
+    if (scalar) y = aril__export_reshape(c, y, ndim_out(c, 0), dims_out(c, 0));
     return set_out(c, 0, y);
 }
 

@@ -18,9 +18,13 @@ static const char *reduction_name(int64_t reduction)
     return reduction == ARIL_MEAN ? "mean" : reduction == ARIL_SUM ? "sum" : "none";
 }
 
+/* Readers expand the operators of losses into functions, which cannot reshape an empty input. */
 static bool is_plain_loss(const export_call *c)
 {
-    return ((const struct nll_attrs *)c->attrs)->label_smoothing[0] == 0 && ndim_in(c, 0) >= 2;
+    bool empty = false;
+    for (int d = 0; d < ndim_in(c, 0); d++) empty |= dims_in(c, 0)[d] == 0;
+    return !empty && ((const struct nll_attrs *)c->attrs)->label_smoothing[0] == 0 &&
+           ndim_in(c, 0) >= 2;
 }
 
 static aril_status class_loss(export_call *c)

@@ -88,15 +88,47 @@ static bool moves_texts(const onnx_call *c)
     return texts && (c->node->rule->flags & ONNX_MOVES);
 }
 
+/* Whether sizes that only the run tells reach the rule: as integers, or those of its inputs where
+ * the rule reads them. *takes: it can work with them; *shapes: its result has them. */
+static bool meets_open_sizes(const onnx_call *c, bool *takes, bool *shapes)
+{
+    int flags = c->node->rule->flags;
+    bool open = false;
+    *takes = true;
+    *shapes = false;
+    for (int i = 0; i < c->n_in && c->run->open; i++) {
+        if (!c->in[i].sizes && !(flags & ONNX_SIZES && has_unknown_size(&c->in[i]))) continue;
+        int input = i < 3 ? i : 3;
+        bool shape = flags & ONNX_SHAPE_0 << input;
+        open = true;
+        *takes &= shape || (flags & ONNX_OPEN_0 << input);
+        *shapes |= shape;
+    }
+    return open;
+}
+
+/* Whether some integers of a known tensor stand for unknown sizes. */
+static bool holds_sizes(onnx_call *c, const onnx_value *v)
+{
+    const void *at;
+    if (v->kind != ONNX_TENSOR || aril_dtype_of(v->tensor) != ARIL_I64 ||
+        aril__onnx_host(c, v->tensor, ARIL_I64, &at) != ARIL_OK)
+        return false;
+    bool some = false;
+    for (int64_t i = 0; i < aril_numel(v->tensor); i++)
+        some |= aril__size_is_named(((const int64_t *)at)[i]);
+    return some;
+}
+
 /* Runs the rule, on concrete values if all are known. */
 static aril_status convert(onnx_call *c)
 {
     const onnx_rule *rule = c->node->rule;
     if (!rule) return call_function(c);
     bool bodies = rule->flags & ONNX_BODIES, sizes = rule->flags & ONNX_SIZES;
-    for (int i = 0; i < c->n_in && sizes && c->run->open; i++)
-        if (has_unknown_size(&c->in[i])) return ARIL__ONNX_DYNAMIC;
-    bool known = !(rule->flags & (ONNX_RANDOM | ONNX_BODIES)) && (sizes || all_known(c));
+    bool takes, shapes, open = meets_open_sizes(c, &takes, &shapes);
+    if (!takes) return ARIL__ONNX_DYNAMIC;
+    bool known = !shapes && !(rule->flags & (ONNX_RANDOM | ONNX_BODIES)) && (sizes || all_known(c));
     c->host = known;
     aril__pause pause = { 0 };
     if (known && c->run->tracing) pause = aril__trace_pause();
@@ -117,7 +149,13 @@ static aril_status convert(onnx_call *c)
         }
     }
     if (known && c->run->tracing) aril__trace_resume(pause);
-    for (int i = 0; i < c->n_out && !bodies; i++) c->out[i].known = known;
+    for (int i = 0; i < c->n_out && !bodies; i++) {
+        c->out[i].known = known;
+        c->out[i].sizes = known && open && s == ARIL_OK && holds_sizes(c, &c->out[i]);
+        if (known && open && s == ARIL_OK && c->out[i].kind == ONNX_TENSOR &&
+            aril_dtype_of(c->out[i].tensor) != ARIL_I64)
+            s = ARIL__ONNX_DYNAMIC; /* the numbers that stand for sizes need 64 bits */
+    }
     return s;
 }
 
@@ -152,10 +190,67 @@ static aril_status run_node(onnx_run *run, const onnx_node *n)
     return s < 0 ? blame(run, n, s, was_ok) : s;
 }
 
+/* ---- types ---- */
+
+/* Values of a body that runs several times may have several types. */
+static void note_again(onnx_type *t, const onnx_type *now)
+{
+    if (t->kind != now->kind || t->elem != now->elem || t->ndim != now->ndim) {
+        *t = (onnx_type){ 0 };
+        return;
+    }
+    for (int d = 0; d < t->ndim; d++)
+        if (t->dim[d] != now->dim[d]) t->dim[d] = -1;
+}
+
+static void note_type(onnx_type *t, const onnx_value *v)
+{
+    enum { STRING = 8 };
+    onnx_type now = { .kind = v->kind };
+    aril_shape shape = { 0 };
+    if (v->kind == ONNX_TENSOR) {
+        now.elem = aril__onnx_dtype_number(aril_dtype_of(v->tensor));
+        shape = aril_shape_of(v->tensor);
+    } else if (v->kind == ONNX_TEXT) {
+        now.elem = STRING;
+        shape = v->text->shape;
+    }
+    now.ndim = shape.ndim;
+    for (int d = 0; d < shape.ndim; d++) now.dim[d] = shape.dim[d];
+    if (t->kind)
+        note_again(t, &now);
+    else
+        *t = now;
+}
+
+/* Runs a node to learn the types of its results. Where that fails, they stay unknown, and with them
+ * those of what is computed from them. */
+static void infer_node(onnx_run *run, const onnx_node *n)
+{
+    onnx_type *of = run->types->of;
+    bool missing = false;
+    for (size_t i = 0; i < n->n_in; i++) missing |= of[n->in[i]].missing;
+    aril_status s = missing ? ARIL__ONNX_DYNAMIC : run_node(run, n);
+    for (size_t i = 0; i < n->n_out; i++) {
+        onnx_slot slot = n->out[i];
+        if (!slot) continue;
+        if (s == ARIL_OK)
+            note_type(&of[slot], &run->slot[slot]);
+        else
+            of[slot] = (onnx_type){ .missing = true };
+    }
+    if (s < 0) aril_clear_error();
+}
+
 static aril_status run_nodes(onnx_run *run, const onnx_body *body)
 {
     for (size_t i = 0; i < body->n_nodes; i++) {
-        aril_status s = run_node(run, &body->node[i]);
+        const onnx_node *n = &body->node[i];
+        aril_status s = ARIL_OK;
+        if (run->types)
+            infer_node(run, n);
+        else
+            s = run_node(run, n);
         if (s != ARIL_OK) return s;
     }
     return ARIL_OK;
@@ -169,8 +264,11 @@ aril_status aril__onnx_run_body(onnx_run *run, const onnx_body *body, size_t n_i
                           body->n_in, n_in);
     for (size_t i = 0; i < body->n_in; i++)
         set(&run->slot[body->in[i]], i < n_in ? in[i] : (onnx_value){ 0 });
+    for (size_t i = 0; i < body->n_in && run->types; i++)
+        note_type(&run->types->of[body->in[i]], &run->slot[body->in[i]]);
     aril_status s = run_nodes(run, body);
     for (size_t i = 0; i < body->n_out && s == ARIL_OK; i++) {
+        if (run->types && run->types->of[body->out[i]].missing) return ARIL__ONNX_DYNAMIC;
         out[i] = get(run, body->out[i]);
         if (out[i].kind == ONNX_TENSOR && !aril__onnx_keep(&run->arena, out[i].tensor))
             s = ARIL_ERR_MEMORY;
@@ -295,6 +393,7 @@ aril_status aril__onnx_run(onnx_model *m, onnx_arena *a, size_t n_in, const onnx
     for (int i = 0; i < m->n_out && s == ARIL_OK; i++) {
         out[i] = get(&run, m->out[i].slot);
         if (out[i].kind == ONNX_TENSOR) aril_adopt(aril_keep(out[i].tensor));
+        if (out[i].sizes) s = ARIL__ONNX_DYNAMIC; /* a result cannot be an attribute */
     }
     for (size_t i = 0; i < m->n_slots; i++) clear(&run.slot[i]);
     free(run.slot);
@@ -312,6 +411,25 @@ aril_status aril__onnx_run(onnx_model *m, onnx_arena *a, size_t n_in, const onnx
                           "%s: computes with sizes that are left open; they must be known",
                           m->path);
     if (s == ARIL__ONNX_DYNAMIC) note_dynamic(m, n_in, in);
+    return s;
+}
+
+aril_status aril__onnx_infer_run(onnx_model *m, onnx_types *types, const onnx_value *in)
+{
+    onnx_run run = { .model = m, .types = types, .tracing = true, .open = true };
+    run.arena.limit = m->max_memory;
+    run.slot = aril__calloc(m->n_slots * sizeof *run.slot);
+    if (!run.slot) return aril__fail(ARIL_ERR_MEMORY, "onnx: out of memory");
+    for (int i = 0; i < m->n_required; i++) {
+        onnx_type *t = &types->of[m->in[i].slot];
+        put(&run, m->in[i].slot, in[i]);
+        t->missing = in[i].kind == ONNX_NONE;
+        if (!t->missing) note_type(t, &in[i]);
+    }
+    aril_status s = run_nodes(&run, &m->main);
+    for (size_t i = 0; i < m->n_slots; i++) clear(&run.slot[i]);
+    free(run.slot);
+    aril__onnx_arena_free(&run.arena);
     return s;
 }
 

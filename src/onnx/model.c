@@ -428,6 +428,28 @@ static aril_status set_initial(loading *l, onnx_slot slot, onnx_value v)
     return ARIL_OK;
 }
 
+/* Where only types matter, a large initializer is zeros that need no memory; false: it is small. */
+static bool outline(const loading *l, const aril__message *t, onnx_value *v)
+{
+    enum { LARGE = 1024 };
+    aril_shape shape = { 0 };
+    aril_dtype dtype;
+    size_t n = aril__message_count(t, "dims");
+    int64_t all = 1;
+    if (!l->m->outline || n > ARIL_MAX_DIMS ||
+        !aril__onnx_dtype(aril__message_int(t, "data_type"), &dtype))
+        return false;
+    for (size_t d = 0; d < n; d++) {
+        int64_t size = aril__message_int_at(t, "dims", d);
+        if (size < 1 || __builtin_mul_overflow(all, size, &all)) return false;
+        shape.dim[shape.ndim++] = size;
+    }
+    if (all < LARGE || all > INT64_MAX / 16) return false;
+    aril_tensor *zero = aril_expand(aril_zeros(ARIL_SHAPE(), dtype, aril_cpu()), shape);
+    *v = (onnx_value){ .kind = ONNX_TENSOR, .tensor = zero };
+    return true;
+}
+
 static aril_status read_initializers(loading *l, names *s, const aril__message *graph)
 {
     enum { REST = 32 << 20 }; /* bytes of weights that are in memory twice, at most */
@@ -445,13 +467,19 @@ static aril_status read_initializers(loading *l, names *s, const aril__message *
             if (!slot) return aril__latest_status();
             if (l->m->initial[slot].kind)
                 return malformed(l, t, "two initializers have the name", name);
-            aril_status status = sparse ? aril__onnx_sparse(&l->m->arena, t, l->m->folder, &v)
-                                        : aril__onnx_tensor(&l->m->arena, t, l->m->folder, &v);
+            bool large = !sparse && outline(l, t, &v);
+            aril_status status = large ? aril_tensor_status(v.tensor)
+                                 : sparse
+                                     ? aril__onnx_sparse(&l->m->arena, t, l->m->folder, &v)
+                                     : aril__onnx_initializer(&l->m->arena, t, &l->m->files, &v);
             if (status == ARIL_OK) status = set_initial(l, slot, v);
             if (status < 0) return status;
+            l->m->initial[slot].known &= !large;
+            if (large) continue;
             if (v.kind == ONNX_TENSOR) copied += aril_numel(v.tensor) * 4;
             if (copied < REST) continue;
             aril__message_rest(l->m->file);
+            aril__onnx_files_rest(&l->m->files, false);
             copied = 0;
         }
     return ARIL_OK;
@@ -528,6 +556,8 @@ static aril_status read_model(onnx_model *m, const char *output)
     aril__bytes_free(&l.missing);
     if (status == ARIL_OK) status = list_ports(&l, graph);
     if (status == ARIL_OK) status = aril__message_check(m->file);
+    if (status == ARIL_OK) status = aril__onnx_files_check(&m->files);
+    aril__onnx_files_rest(&m->files, true);
     aril__message_rest(m->file);
     if (status == ARIL_OK && !(m->moved = alloc(&l, m->n_slots, sizeof *m->moved)))
         status = ARIL_ERR_MEMORY;
@@ -552,18 +582,30 @@ static onnx_model *new_model(aril__message *file, const char *path, aril_device 
     return NULL;
 }
 
-onnx_model *aril__onnx_model_load(const char *path, aril_load_opts opts, bool parameters)
+static onnx_model *load(const char *path, aril_load_opts opts, bool parameters, bool outline)
 {
     onnx_model *m =
         new_model(aril__message_load(&aril__onnx_ModelProto, path), path, opts.device, parameters);
     if (!m) return NULL;
+    m->outline = outline;
     const char *slash = strrchr(path, '/');
     m->folder = aril__strdup(slash ? path : ".");
     if (m->folder && slash) m->folder[slash == path ? 1 : slash - path] = '\0';
+    m->files = (onnx_files){ .folder = m->folder, .in_place = !parameters };
     if (m->folder && read_model(m, opts.output) == ARIL_OK) return m;
     if (!m->folder) no_memory();
     aril__onnx_model_free(m);
     return NULL;
+}
+
+onnx_model *aril__onnx_model_load(const char *path, aril_load_opts opts, bool parameters)
+{
+    return load(path, opts, parameters, false);
+}
+
+onnx_model *aril__onnx_model_outline(const char *path)
+{
+    return load(path, (aril_load_opts){ 0 }, false, true);
 }
 
 onnx_model *aril__onnx_model_read(const void *data, size_t size, const char *name,
@@ -591,6 +633,7 @@ void aril__onnx_model_free(onnx_model *m)
     free(m->name);
     free(m->path);
     free(m->folder);
+    aril__onnx_files_free(&m->files);
     aril__message_free(m->file);
     free(m);
 }

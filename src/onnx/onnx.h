@@ -55,6 +55,7 @@ typedef struct onnx_text {
 typedef struct onnx_value {
     uint8_t kind;
     bool known; /* the same in every run of a trace */
+    bool sizes; /* integers of which some stand for unknown sizes of the trace (core/sizes.h) */
     union {
         aril_tensor *tensor;
         const onnx_text *text;
@@ -85,6 +86,26 @@ aril_value *aril__onnx_to_value(const onnx_value *v);
  * `folder` is where files of external data lie; NULL: they are refused. */
 aril_status aril__onnx_tensor(onnx_arena *a, const aril__message *tensor, const char *folder,
                               onnx_value *out);
+/* The files of external data of a model, each mapped once. */
+typedef struct onnx_files {
+    const char *folder; /* where they lie; NULL: they are refused */
+    bool in_place;      /* tensors may use their memory: of files, aligned to 64 bytes */
+    struct onnx_file *at;
+    size_t n;
+} onnx_files;
+
+/* A tensor in an external file. In place it keeps the file mapped: then the file must not change,
+ * which aril__onnx_files_check tells; memory that a truncated file does not have reads as 0. */
+aril_status aril__onnx_external(onnx_files *files, const aril__message *tensor, aril_dtype dtype,
+                                aril_shape shape, aril_tensor **out);
+aril_status aril__onnx_files_check(const onnx_files *files);
+/* Lets the system take back the memory of what was read; when all is `loaded`, files that no tensor
+ * uses are closed. */
+void aril__onnx_files_rest(onnx_files *files, bool loaded);
+void aril__onnx_files_free(onnx_files *files);
+/* aril__onnx_tensor of an initializer, whose external data lie in these files. */
+aril_status aril__onnx_initializer(onnx_arena *a, const aril__message *tensor, onnx_files *files,
+                                   onnx_value *out);
 /* A SparseTensorProto as a dense tensor. */
 aril_status aril__onnx_sparse(onnx_arena *a, const aril__message *sparse, const char *folder,
                               onnx_value *out);
@@ -137,9 +158,27 @@ typedef struct onnx_port {
     bool optional; /* has an initializer */
 } onnx_port;
 
+/* What is known of the type of a value. */
+typedef struct onnx_type {
+    uint8_t kind; /* ONNX_NONE: nothing */
+    bool missing; /* a node before it could not be inferred */
+    int elem;     /* ONNX's number of the dtype */
+    int ndim;
+    int64_t dim[ARIL_MAX_DIMS]; /* negative: an unknown size, named by the number; -1: any */
+} onnx_type;
+
+/* The types of all values, and the names of the unknown sizes among them. */
+typedef struct onnx_types {
+    onnx_type *of; /* of each slot */
+    int64_t *size;
+    const char **size_name;
+    size_t n_sizes;
+} onnx_types;
+
 typedef struct onnx_model {
     aril__message *file;
     char *path, *folder;
+    onnx_files files;
     onnx_arena arena;
     onnx_body main;
     onnx_port *in, *out;
@@ -151,6 +190,7 @@ typedef struct onnx_model {
     const char **name;   /* of each slot, for messages */
     bool *tracked;       /* of each slot: a Gradient node differentiates with respect to it */
     aril_device device;
+    bool outline;         /* large initializers have types and no values */
     bool parameters;      /* floating-point initializers may change: they are not known */
     bool *borrowed;       /* of each slot: its initializer belongs to a module; NULL: none do */
     atomic_bool dynamic;  /* some rule needs values: no traces, */
@@ -161,6 +201,8 @@ typedef struct onnx_model {
 
 /* Reads a model. NULL with an error; one error lists all operators that are not supported. */
 onnx_model *aril__onnx_model_load(const char *path, aril_load_opts opts, bool parameters);
+/* The same without the values of large initializers, to infer types. */
+onnx_model *aril__onnx_model_outline(const char *path);
 /* The same from memory, which must outlive it. */
 onnx_model *aril__onnx_model_read(const void *data, size_t size, const char *name,
                                   aril_device device);
@@ -170,6 +212,7 @@ void aril__onnx_model_free(onnx_model *m);
 
 typedef struct onnx_run {
     onnx_model *model;
+    onnx_types *types; /* noted by a run that infers them, which goes on after failures; or NULL */
     onnx_arena arena;
     onnx_value *slot; /* tensors: references */
     bool tracing;
@@ -180,6 +223,15 @@ typedef struct onnx_run {
  * may be missing. Results are owned by the innermost scope and by the arena. */
 aril_status aril__onnx_run(onnx_model *m, onnx_arena *a, size_t n_in, const onnx_value *in,
                            onnx_value *out);
+
+/* infer.c: the types of all values, found by a trace on inputs of the declared types; sizes with
+ * names stay open. The memory belongs to the model. */
+aril_status aril__onnx_infer(onnx_model *m, onnx_types *to);
+/* interpret.c: the part of it that runs inside the trace: in[n_required], of which those that are
+ * not tensors are of no kind. */
+aril_status aril__onnx_infer_run(onnx_model *m, onnx_types *types, const onnx_value *in);
+/* The name of an unknown size; NULL: it has none. */
+const char *aril__onnx_size_name(const onnx_types *types, int64_t dim);
 
 /* Runs a body inside a rule: its inputs are given, out[] receives its outputs, kept by the run. */
 aril_status aril__onnx_run_body(onnx_run *run, const onnx_body *body, size_t n_in,

@@ -20,6 +20,7 @@ static void run_model(void *ctx, aril_tensor *const *in, aril_tensor **out)
                              .known = tracing && !(in[i]->flags & ARIL__SYMBOLIC) };
     onnx_value *to = v + m->n_required;
     aril_status s = aril__onnx_run(m, &arena, (size_t)m->n_required, v, to);
+    if (s == ARIL_OK) s = aril__message_check(m->file); /* attributes were read from it */
     for (int i = 0; i < m->n_out && s == ARIL_OK; i++) {
         if (to[i].kind != ONNX_TENSOR)
             s = aril__fail(ARIL_ERR_UNSUPPORTED, "%s: output %s is not a tensor of numbers",
@@ -77,6 +78,8 @@ static bool run_values(void *ctx, aril_values in, aril_value **out, aril_status 
     for (int i = 0; i < in.n && s == ARIL_OK; i++)
         s = aril__onnx_from_value(&arena, in.at[i], &v[i]);
     if (s == ARIL_OK) s = aril__onnx_run(m, &arena, (size_t)in.n, v, v + in.n);
+    if (s == ARIL_OK) s = aril__message_check(m->file);
+    if (s == ARIL_OK) s = aril__onnx_files_check(&m->files);
     for (int i = 0; i < m->n_out && s == ARIL_OK; i++)
         if (!(out[i] = aril__onnx_to_value(&v[in.n + i]))) s = aril__latest_status();
     aril__onnx_arena_free(&arena);
@@ -84,7 +87,18 @@ static bool run_values(void *ctx, aril_values in, aril_value **out, aril_status 
     return true;
 }
 
-static const aril__program_kind loaded = { free_model, is_dynamic, run_values, is_by_value, true };
+/* Weights that are used in their file must not change while they are. */
+static aril_status check_files(void *ctx)
+{
+    return aril__onnx_files_check(&((onnx_model *)ctx)->files);
+}
+
+static const aril__program_kind loaded = { .free = free_model,
+                                           .untraced = is_dynamic,
+                                           .values = run_values,
+                                           .by_value = is_by_value,
+                                           .check = check_files,
+                                           .fixed = true };
 
 aril_program *aril__onnx_program(onnx_model *m)
 {

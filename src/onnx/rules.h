@@ -26,6 +26,13 @@ enum {
     ONNX_RANDOM = 2, /* never known */
     ONNX_BODIES = 4, /* runs bodies, which see values besides its inputs */
     ONNX_MOVES = 8,  /* moves elements without computing: strings too */
+    /* Integers of input i, from 0 to 3, that stand for unknown sizes are moved to the result; or
+     * those of all inputs. */
+    ONNX_OPEN_0 = 16,
+    ONNX_OPEN_ALL = 240,
+    /* Integers of input i may stand for unknown sizes, and the result has these. */
+    ONNX_SHAPE_0 = 256,
+    ONNX_SHAPE_1 = 512,
 };
 
 typedef struct onnx_rule {

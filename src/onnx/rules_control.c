@@ -20,10 +20,42 @@ static aril_status truth(onnx_call *c, const onnx_value *v, bool *out)
     return s;
 }
 
+static bool same_type(const onnx_value *a, const onnx_value *b)
+{
+    if (a->kind != ONNX_TENSOR || b->kind != ONNX_TENSOR || a->sizes || b->sizes) return false;
+    aril_shape x = aril_shape_of(a->tensor), y = aril_shape_of(b->tensor);
+    return aril_dtype_of(a->tensor) == aril_dtype_of(b->tensor) && x.ndim == y.ndim &&
+           memcmp(x.dim, y.dim, (size_t)x.ndim * sizeof *x.dim) == 0;
+}
+
+/* Where types are inferred and the condition is not known: both branches, whose results must agree
+ * in their types. */
+static aril_status both_branches(onnx_call *c)
+{
+    const onnx_body *body[] = { aril__onnx_attr_body(c, "then_branch"),
+                                aril__onnx_attr_body(c, "else_branch") };
+    onnx_value *out[2];
+    aril_status s[2];
+    for (int k = 0; k < 2; k++) {
+        if (!body[k] || (int)body[k]->n_out < c->n_out) return ARIL_ERR_FORMAT;
+        if (!(out[k] = aril__onnx_alloc(&c->run->arena, body[k]->n_out, sizeof **out)))
+            return ARIL_ERR_MEMORY;
+        s[k] = aril__onnx_run_body(c->run, body[k], 0, NULL, out[k]);
+    }
+    if (s[0] != ARIL_OK || s[1] != ARIL_OK) return s[0] != ARIL_OK ? s[0] : s[1];
+    for (int i = 0; i < c->n_out; i++) {
+        if (!same_type(&out[0][i], &out[1][i])) return ARIL__ONNX_DYNAMIC;
+        out[0][i].known = false;
+        give_value(c, i, out[0][i]);
+    }
+    return ARIL_OK;
+}
+
 static aril_status branch(onnx_call *c)
 {
     bool yes;
     aril_status s = c->n_in ? truth(c, &c->in[0], &yes) : ARIL_ERR_ARG;
+    if (s == ARIL__ONNX_DYNAMIC && c->run->types) return both_branches(c);
     if (s != ARIL_OK) return s;
     const onnx_body *body = aril__onnx_attr_body(c, yes ? "then_branch" : "else_branch");
     if (!body) return ARIL_ERR_FORMAT;
@@ -45,6 +77,7 @@ typedef struct stack {
 
 static aril_status push(onnx_call *c, stack *s, onnx_value v)
 {
+    if (v.sizes) return ARIL__ONNX_DYNAMIC; /* a result of trips is computed */
     if (s->n == s->capacity) {
         size_t cap = 2 * s->capacity + 8;
         onnx_value *grown = aril__onnx_alloc(&c->run->arena, cap, sizeof *grown);
@@ -171,6 +204,7 @@ static aril_status scan_once(onnx_call *c, const onnx_body *body, int states, in
         axis[i] = aril__onnx_axis(c, entry(axes, i), aril_ndim(v->tensor));
         if (axis[i] < 0) return ARIL_ERR_ARG;
         int64_t n = aril_size(v->tensor, axis[i]);
+        if (n < 0) return ARIL__ONNX_DYNAMIC;
         if (trips >= 0 && n != trips)
             return aril__onnx_fail(c, ARIL_ERR_SHAPE, "scanned inputs differ in length");
         trips = n;
@@ -220,6 +254,7 @@ static aril_status scan_batch(onnx_call *c, const onnx_body *body, int states, i
     int outputs = (int)body->n_out - states, n = states + inputs;
     if (given(c, 0)) return aril__onnx_fail(c, ARIL_ERR_UNSUPPORTED, "sequence_lens");
     int64_t batch = n && c->in[1].kind == ONNX_TENSOR ? aril_size(c->in[1].tensor, 0) : 0;
+    if (batch < 0) return ARIL__ONNX_DYNAMIC;
     onnx_value *one = aril__onnx_alloc(&c->run->arena, (size_t)n, sizeof *one);
     onnx_value *state = aril__onnx_alloc(&c->run->arena, (size_t)states + 1, sizeof *state);
     stack *all = aril__onnx_alloc(&c->run->arena, body->n_out, sizeof *all);

@@ -226,9 +226,9 @@ static aril_status reverse_sequence(onnx_call *c)
 }
 
 const onnx_rule aril__onnx_index_rules[] = {
-    RULE_FLAGS("Gather", 1, gather, ONNX_MOVES),
-    RULE_FLAGS("GatherElements", 11, gather_elements, ONNX_MOVES),
-    RULE_FLAGS("GatherND", 11, gather_nd, ONNX_MOVES),
+    RULE_FLAGS("Gather", 1, gather, ONNX_MOVES | ONNX_OPEN_0),
+    RULE_FLAGS("GatherElements", 11, gather_elements, ONNX_MOVES | ONNX_OPEN_0),
+    RULE_FLAGS("GatherND", 11, gather_nd, ONNX_MOVES | ONNX_OPEN_0),
     RULE("Scatter", 9, scatter_elements),
     RULE("ScatterElements", 11, scatter_elements),
     RULE("ScatterND", 11, scatter_nd),

@@ -467,9 +467,9 @@ const onnx_rule aril__onnx_math_rules[] = {
     RULE("PRelu", 1, prelu),
     RULE("Clip", 1, clip),
     RULE_FLAGS("Where", 9, where, ONNX_MOVES),
-    RULE("Cast", 1, cast),
+    RULE_FLAGS("Cast", 1, cast, ONNX_OPEN_0),
     RULE("CastLike", 15, cast_like),
     RULE("BitCast", 26, bit_cast),
-    RULE("Identity", 1, identity),
+    RULE_FLAGS("Identity", 1, identity, ONNX_OPEN_0),
     { 0 },
 };

@@ -62,7 +62,10 @@ static aril_status check_size(onnx_call *c, aril_shape shape)
 {
     int64_t n = 1;
     for (int i = 0; i < shape.ndim; i++)
-        if (shape.dim[i] < 0 || __builtin_mul_overflow(n, shape.dim[i], &n) || n > INT64_MAX / 16)
+        if (aril__size_is_named(shape.dim[i]))
+            continue;
+        else if (shape.dim[i] < 0 || __builtin_mul_overflow(n, shape.dim[i], &n) ||
+                 n > INT64_MAX / 16)
             return aril__onnx_fail(c, ARIL_ERR_SHAPE,
                                    "the sizes of the result are negative or too large");
     return ARIL_OK;
@@ -110,6 +113,11 @@ static aril_status size_of(onnx_call *c)
 {
     int64_t n = given(c, 0) && c->in[0].kind == ONNX_TEXT ? (int64_t)c->in[0].text->n
                                                           : aril_numel(c->in[0].tensor);
+    if (n < 0) { /* a size of its own */
+        aril_shape s = aril_shape_of(c->in[0].tensor);
+        n = aril__size_product(aril__self()->sizes, s.ndim, s.dim);
+    }
+    if (n < 0 && !aril__size_is_named(n)) return ARIL__ONNX_DYNAMIC;
     return give(c, 0, aril_from(&n, ARIL_SHAPE(), ARIL_I64, aril_cpu()));
 }
 
@@ -153,10 +161,12 @@ static aril_status reshape(onnx_call *c)
 static aril_status flatten(onnx_call *c)
 {
     aril_shape from = sizes_in(c, 0);
-    int64_t axis = aril__onnx_attr_int(c, "axis", 1), rows = 1, columns = 1;
+    int64_t axis = aril__onnx_attr_int(c, "axis", 1), rows, columns;
     if (axis < 0) axis += from.ndim;
     if (axis < 0 || axis > from.ndim) return aril__onnx_fail(c, ARIL_ERR_ARG, "axis out of range");
-    for (int i = 0; i < from.ndim; i++) *(i < axis ? &rows : &columns) *= from.dim[i];
+    aril__sizes *sizes = aril__self()->sizes;
+    rows = aril__size_product(sizes, (int)axis, from.dim);
+    columns = aril__size_product(sizes, from.ndim - (int)axis, from.dim + axis);
     return give_shaped(c, ARIL_SHAPE(rows, columns));
 }
 
@@ -285,7 +295,7 @@ static aril_status split(onnx_call *c)
     for (int i = 0; i < c->n_out && s == ARIL_OK; i++) {
         int64_t here = sizes.n >= 0 ? sizes.at[i] : size;
         if (sizes.n < 0 && here > n - start) here = n - start;
-        if (here < 0 || here > n - start)
+        if (here < 0 || (n >= 0 && here > n - start))
             return aril__onnx_fail(c, ARIL_ERR_SHAPE, "the parts are larger than the axis");
         s = give(c, i, aril_narrow(x, axis, start, here));
         start += here;
@@ -311,6 +321,11 @@ static aril_status slice(onnx_call *c)
         int64_t n = aril_size(x, axis), step = steps.n >= 0 ? steps.at[i] : 1;
         int64_t start = starts.at[i], end = ends.at[i];
         if (!step) return aril__onnx_fail(c, ARIL_ERR_ARG, "a step is 0");
+        if (n < 0) { /* clamped when it runs */
+            if (step > 0 && end >= INT32_MAX) end = ARIL_END;
+            x = aril_slice(x, axis, start, end, step);
+            continue;
+        }
         if (start < 0) start = start < -n ? -1 : start + n;
         if (end < 0) end = end < -n ? -1 : end + n;
         if (step > 0) {
@@ -496,19 +511,19 @@ static aril_status trilu(onnx_call *c)
 
 const onnx_rule aril__onnx_shape_rules[] = {
     RULE("Constant", 1, constant),
-    RULE("ConstantOfShape", 9, constant_of_shape),
-    RULE_FLAGS("Shape", 1, shape_of, ONNX_SIZES),
-    RULE_FLAGS("Size", 1, size_of, ONNX_SIZES),
-    RULE("Reshape", 1, reshape),
-    RULE_FLAGS("Flatten", 1, flatten, ONNX_MOVES),
-    RULE_FLAGS("Squeeze", 1, squeeze, ONNX_MOVES),
-    RULE_FLAGS("Unsqueeze", 1, unsqueeze, ONNX_MOVES),
-    RULE_FLAGS("Transpose", 1, transpose, ONNX_MOVES),
-    RULE_FLAGS("Expand", 8, expand, ONNX_MOVES),
+    RULE_FLAGS("ConstantOfShape", 9, constant_of_shape, ONNX_SHAPE_0),
+    RULE_FLAGS("Shape", 1, shape_of, ONNX_SIZES | ONNX_OPEN_0),
+    RULE_FLAGS("Size", 1, size_of, ONNX_SIZES | ONNX_OPEN_0),
+    RULE_FLAGS("Reshape", 1, reshape, ONNX_OPEN_0 | ONNX_SHAPE_1),
+    RULE_FLAGS("Flatten", 1, flatten, ONNX_MOVES | ONNX_OPEN_0),
+    RULE_FLAGS("Squeeze", 1, squeeze, ONNX_MOVES | ONNX_OPEN_0),
+    RULE_FLAGS("Unsqueeze", 1, unsqueeze, ONNX_MOVES | ONNX_OPEN_0),
+    RULE_FLAGS("Transpose", 1, transpose, ONNX_MOVES | ONNX_OPEN_0),
+    RULE_FLAGS("Expand", 8, expand, ONNX_MOVES | ONNX_OPEN_0 | ONNX_SHAPE_1),
     RULE_FLAGS("Tile", 1, tile, ONNX_MOVES),
-    RULE_FLAGS("Concat", 1, concat, ONNX_MOVES),
-    RULE_FLAGS("Split", 1, split, ONNX_MOVES),
-    RULE_FLAGS("Slice", 1, slice, ONNX_MOVES),
+    RULE_FLAGS("Concat", 1, concat, ONNX_MOVES | ONNX_OPEN_ALL),
+    RULE_FLAGS("Split", 1, split, ONNX_MOVES | ONNX_OPEN_0),
+    RULE_FLAGS("Slice", 1, slice, ONNX_MOVES | ONNX_OPEN_0),
     RULE("Pad", 1, pad),
     RULE("CenterCropPad", 18, center_crop_pad),
     RULE("DepthToSpace", 1, depth_to_space),

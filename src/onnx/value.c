@@ -1,11 +1,8 @@
 /* Memory of a run, and values from tensors in files. */
 #include "core/dtype.h"
-#include "formats/mapped_file.h"
 #include "formats/schemas.h"
 #include "onnx/onnx.h"
 
-#include <inttypes.h>
-#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -188,83 +185,22 @@ static aril_status read_typed(const aril__message *tensor, int64_t type, aril_sh
     return aril_tensor_status(out->tensor);
 }
 
-/* ---- external data ---- */
+/* ---- all forms ---- */
 
-static const char *entry(const aril__message *tensor, const char *key)
+/* External data by a file that is closed again. */
+static aril_status read_once(const aril__message *tensor, aril_dtype dtype, aril_shape shape,
+                             const char *folder, aril_tensor **out)
 {
-    for (size_t i = 0; i < aril__message_count(tensor, "external_data"); i++) {
-        const aril__message *e = aril__message_sub_at(tensor, "external_data", i);
-        if (strcmp(aril__message_text(e, "key"), key) == 0) return aril__message_text(e, "value");
-    }
-    return NULL;
-}
-
-static bool entry_number(const aril__message *tensor, const char *key, uint64_t *out)
-{
-    const char *text = entry(tensor, key);
-    *out = 0;
-    if (!text) return true;
-    char *end;
-    if (*text < '0' || *text > '9') return false;
-    *out = strtoull(text, &end, 10);
-    return !*end && *out < INT64_MAX;
-}
-
-/* The path of a file in the model's folder or below it; NULL with an error. To be freed. */
-static char *external_path(const aril__message *tensor, const char *folder)
-{
-    const char *location = entry(tensor, "location");
-    char *path = NULL, *real = NULL, *base = NULL;
-    if (!location || !*location) {
-        malformed(tensor, "external data without a location");
-    } else if (!folder) {
-        malformed(tensor, "external data in a model that was not read from a file");
-    } else if (*location == '/' || asprintf(&path, "%s/%s", folder, location) < 0) {
-        malformed(tensor, "the location of external data leaves the model's folder");
-    } else if (!(base = realpath(folder, NULL)) || !(real = realpath(path, NULL))) {
-        aril__fail(ARIL_ERR_IO, "onnx: tensor %s: cannot find %s", name_of(tensor), path);
-    } else {
-        size_t n = strlen(base);
-        if (strncmp(real, base, n) != 0 || (real[n] != '/' && n > 1)) {
-            malformed(tensor, "the location of external data leaves the model's folder");
-            free(real);
-            real = NULL;
-        }
-    }
-    if (!real) path = (free(path), NULL);
-    free(path);
-    free(base);
-    return real;
-}
-
-static aril_status read_external(const aril__message *tensor, aril_dtype dtype, aril_shape shape,
-                                 int64_t n, const char *folder, onnx_value *out)
-{
-    uint64_t offset, length;
-    size_t bytes = aril__dtype_bytes(dtype, n);
-    if (!entry_number(tensor, "offset", &offset) || !entry_number(tensor, "length", &length))
-        return malformed(tensor, "offset or length of external data is not a number");
-    char *path = external_path(tensor, folder);
-    if (!path) return aril__latest_status();
-    aril__mapped *file = aril__mapped_open("external data", path);
-    free(path);
-    if (!file) return aril__latest_status();
-    aril_status s = ARIL_OK;
-    size_t size = aril__mapped_size(file);
-    if ((length && length != bytes) || offset > size || bytes > size - offset)
-        s = malformed(tensor, "external data are not as long as its sizes say");
-    if (s == ARIL_OK) {
-        out->tensor =
-            aril_from((const char *)aril__mapped_data(file) + offset, shape, dtype, aril_cpu());
-        s = aril_tensor_status(out->tensor);
-    }
-    if (s == ARIL_OK) s = aril__mapped_check(file);
-    aril__mapped_close(file);
+    onnx_files files = { .folder = folder };
+    aril_status s = aril__onnx_external(&files, tensor, dtype, shape, out);
+    if (s == ARIL_OK) s = aril__onnx_files_check(&files);
+    aril__onnx_files_free(&files);
     return s;
 }
 
-aril_status aril__onnx_tensor(onnx_arena *a, const aril__message *tensor, const char *folder,
-                              onnx_value *out)
+/* With `files`, external data is read through them; else from the folder. */
+static aril_status read_tensor(onnx_arena *a, const aril__message *tensor, const char *folder,
+                               onnx_files *files, onnx_value *out)
 {
     int64_t type = aril__message_int(tensor, "data_type"), n;
     aril_shape shape = { 0 };
@@ -278,13 +214,26 @@ aril_status aril__onnx_tensor(onnx_arena *a, const aril__message *tensor, const 
     if (s < 0) return s;
     *out = (onnx_value){ .kind = ONNX_TENSOR, .known = true };
     if (aril__message_int(tensor, "data_location") == 1)
-        return read_external(tensor, dtype, shape, n, folder, out);
+        return files ? aril__onnx_external(files, tensor, dtype, shape, &out->tensor)
+                     : read_once(tensor, dtype, shape, folder, &out->tensor);
     if (!aril__message_has(tensor, "raw_data")) return read_typed(tensor, type, shape, n, out);
     aril__slice raw = aril__message_bytes(tensor, "raw_data");
     if (raw.n != aril__dtype_bytes(dtype, n))
         return malformed(tensor, "its data are not as long as its sizes say");
     out->tensor = aril_from(raw.n ? raw.at : "", shape, dtype, aril_cpu());
     return aril_tensor_status(out->tensor);
+}
+
+aril_status aril__onnx_tensor(onnx_arena *a, const aril__message *tensor, const char *folder,
+                              onnx_value *out)
+{
+    return read_tensor(a, tensor, folder, NULL, out);
+}
+
+aril_status aril__onnx_initializer(onnx_arena *a, const aril__message *tensor, onnx_files *files,
+                                   onnx_value *out)
+{
+    return read_tensor(a, tensor, NULL, files, out);
 }
 
 aril_status aril__onnx_sparse(onnx_arena *a, const aril__message *sparse, const char *folder,

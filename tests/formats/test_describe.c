@@ -100,7 +100,7 @@ TEST(an_onnx_model)
     aril__message_set_text(tensor, "name", "w");
     aril__message_set_int(tensor, "data_type", 16);
     aril__message_set_ints(tensor, "dims", (const int64_t[]){ 4, 1000 }, 2);
-    add_node(graph, "MatMul", "x", "w", "h");
+    add_node(graph, "Product", "x", "w", "h");
     aril__message *attribute =
         aril__message_add_sub(add_node(graph, "If", "h", "", "y"), "attribute");
     aril__message_set_text(attribute, "name", "then_branch");
@@ -108,20 +108,27 @@ TEST(an_onnx_model)
     CHECK_INT(aril__message_save(model, temp_path("x.onnx")), ARIL_OK);
     aril__message_free(model);
     CHECK_MSG(describe(temp_path("x.onnx")) == ARIL_OK, "%s", aril_error());
+    /* An operator that ONNX does not have: the types are the declared ones. */
+    char *why = strstr(text, "\nTypes are those that the file declares: ");
+    CHECK_MSG(why && strstr(why, "1 node is not supported: Product-17"), "%s", text);
+    if (why) *why = '\0';
     CHECK_STR(text, "ONNX model, IR version 8, opset 17, from test\n"
-                    "main: 2 nodes, 1 initializer, 4,000 parameters\n"
+                    "2 nodes, 1 initializer, 4,000 parameters\n"
                     "\n"
-                    "inputs\n"
-                    "  x                        float[N,4,?]\n"
+                    "graph main (\n"
+                    "  %x[FLOAT, Nx4x?]\n"
+                    ") optional inputs with matching initializers (\n"
+                    "  %w[FLOAT, Nx4x?]\n"
+                    ") {\n"
+                    "  %h = Product(%x, %w)\n"
+                    "  %y[FLOAT, Nx4x?] = If[then_branch=<graph >](%h, %)\n"
+                    "  return %y\n"
+                    "}\n"
                     "\n"
-                    "outputs\n"
-                    "  y                        float[N,4,?]\n"
-                    "\n"
-                    "nodes\n"
-                    "  MatMul               x, w bfloat16[4,1000] -> h\n"
-                    "  If                   h, - -> y\n"
-                    "    then_branch:\n"
-                    "      Constant             -> z\n");
+                    "graph () {\n"
+                    "  %z = Constant()\n"
+                    "  return\n"
+                    "}\n");
 }
 
 TEST(wrong_files)

@@ -97,12 +97,15 @@ static inline aril__bytes wire_of(int i)
     return wire;
 }
 
-/* Runs a model on ones of the declared sizes. Large inputs are not worth the time. */
+/* Infers the types of a model, and runs it on ones of the declared sizes. Large inputs are not
+ * worth the time. */
 static inline bool run_model(const void *data, size_t n)
 {
     ARIL_SCOPE;
     aril_tensor *in[8], *out[8];
     onnx_model *m = aril__onnx_model_read(data, n, "fuzz", aril_cpu());
+    onnx_types types;
+    if (m && aril__onnx_infer(m, &types) < 0) aril_clear_error();
     if (m) {
         m->max_trips = 20;
         m->max_memory = 4 << 20;

@@ -3,6 +3,8 @@
  * cases.bin. */
 #include "aril/aril.h"
 #include "core/cpu.h"
+#include "formats/schemas.h"
+#include "onnx/rules.h"
 #include "support/temp.h"
 #include "support/test.h"
 
@@ -185,6 +187,72 @@ TEST(microsoft_quantized)
                                       "qsoftmax", "qconcat",    "qaverage", "qglobal",
                                       "qwhere",   "dequantize", "quantize" };
     for (size_t i = 0; i < sizeof of / sizeof *of; i++) run_cases(of[i], i < 9 ? 2 : 1);
+}
+
+TEST(microsoft_images)
+{
+    run_cases("bias_", 3);
+    run_cases("group_norm", 3);
+    run_cases("skip_group_norm", 2);
+    run_cases("nhwc_", 3);
+    run_cases("qmean_", 2);
+    run_cases("gather_blocks_", 2);
+}
+
+TEST(microsoft_others)
+{
+    run_cases("trilu_", 2);
+    run_cases("inverse", 1);
+    run_cases("expand_dims", 2);
+}
+
+/* Marks the rules of a domain that the nodes of a model use. */
+static void mark_used(const aril__bytes *model, const char *domain, const onnx_rule **used, int *n,
+                      int room)
+{
+    int from, to;
+    aril__message *m =
+        aril__message_read(&aril__onnx_ModelProto, model->at, model->n, (aril__message_opts){ 0 });
+    if (!m) return;
+    const aril__message *graph = aril__message_sub(m, "graph");
+    for (size_t i = 0; i < aril__message_count(graph, "node") && *n < room; i++) {
+        const aril__message *node = aril__message_sub_at(graph, "node", i);
+        if (strcmp(aril__message_text(node, "domain"), domain) == 0)
+            used[(*n)++] =
+                aril__onnx_rule(domain, aril__message_text(node, "op_type"), 1, &from, &to);
+    }
+    aril__message_free(m);
+}
+
+TEST(every_operator_of_microsoft_has_a_case)
+{
+    enum { ROOM = 1000 };
+    static const char domain[] = "com.microsoft";
+    static const onnx_rule *used[ROOM];
+    int n_used = 0, n = 0;
+    FILE *f = fopen(ONNX_CASES, "rb");
+    for (uint32_t length; f && (length = word_of(f)) > 0;) {
+        uint32_t size = word_of(f);
+        aril__bytes data = { 0 };
+        unsigned char *at = malloc(length + size + 1);
+        bool read = at && fread(at, 1, length + size, f) == length + size;
+        if (read && length > 6 && memcmp(at + length - 5, ".onnx", 5) == 0)
+            aril__bytes_add(&data, at + length, size);
+        if (data.n) mark_used(&data, domain, used, &n_used, ROOM);
+        aril__bytes_free(&data);
+        free(at);
+        if (!read) break;
+    }
+    if (f) fclose(f);
+    for (int t = 0; aril__onnx_rules(t); t++)
+        for (const onnx_rule *r = aril__onnx_rules(t); r->name; r++) {
+            bool found = false;
+            if (strcmp(r->domain, domain) != 0) continue;
+            n++;
+            for (int i = 0; i < n_used; i++) found |= used[i] == r;
+            if (!found) test_fail(__FILE__, __LINE__, "no case runs %s", r->name);
+        }
+    CHECK(n > 40);
 }
 
 /* ---- ai.onnx.ml ---- */

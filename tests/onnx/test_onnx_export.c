@@ -1,6 +1,7 @@
 /* Exported networks, training steps, control flow and graphs, read again, give the same values;
  * files that cannot be written leave nothing behind. */
 #include "onnx/export_case.h"
+#include "onnx/onnx_text.h"
 #include "support/compare.h"
 
 #include <signal.h>
@@ -188,6 +189,45 @@ TEST(a_loaded_program_is_exported)
     CHECK(aril_ok());
     aril_module_release(m);
     aril_module_release(net);
+}
+
+/* A model that computes with its sizes: x [n,2,3] as [n,6] by Shape, Slice, Concat and Reshape,
+ * and a row that is expanded to as many. */
+TEST(a_loaded_program_keeps_sizes_open)
+{
+    ARIL_SCOPE;
+    aril_program *p = load_text(
+        OPSET(18),
+        "node { op_type: \"Shape\" input: \"x\" output: \"s\" } "
+        "node { op_type: \"Slice\" input: [\"s\", \"zero\", \"one\"] output: \"n\" } "
+        "node { op_type: \"Concat\" input: [\"n\", \"all\"] output: \"to\" attribute { "
+        "name: \"axis\" i: 0 type: INT } } "
+        "node { op_type: \"Reshape\" input: [\"x\", \"to\"] output: \"r\" } "
+        "node { op_type: \"Concat\" input: [\"n\", \"six\"] output: \"as\" attribute { "
+        "name: \"axis\" i: 0 type: INT } } "
+        "node { op_type: \"Expand\" input: [\"row\", \"as\"] output: \"e\" } "
+        "node { op_type: \"Add\" input: [\"r\", \"e\"] output: \"y\" } "
+        "initializer { name: \"zero\" dims: 1 data_type: 7 int64_data: 0 } "
+        "initializer { name: \"one\" dims: 1 data_type: 7 int64_data: 1 } "
+        "initializer { name: \"all\" dims: 1 data_type: 7 int64_data: -1 } "
+        "initializer { name: \"six\" dims: 1 data_type: 7 int64_data: 6 } "
+        "initializer { name: \"row\" dims: 6 data_type: 1 float_data: [1, 2, 3, 4, 5, 6] } "
+        "input { name: \"x\" type { tensor_type { elem_type: 1 shape { dim { dim_param: "
+        "\"n\" } dim { dim_value: 2 } dim { dim_value: 3 } } } } } output " ANY("y"));
+    CHECK_MSG(p != NULL, "%s", aril_error());
+    aril_tensor *two = normal(ARIL_SHAPE(2, 2, 3)), *five = normal(ARIL_SHAPE(5, 2, 3)), *y, *want;
+    const char *path = case_path("sizes_computed");
+    CHECK_INT(aril_program_export(p, ARIL_LIST(two), path, (aril_export_opts){ .batch = true }),
+              ARIL_OK);
+    aril_program_run(p, ARIL_LIST(five), &want);
+    run_model(path, ARIL_LIST(five), &y);
+    CHECK_INT(aril_size(y, 0), 5);
+    check_equal("five", y, want, 0);
+    if (!test_failed()) keep_case("sizes_computed", 0, 1, &five, 1, &want);
+    aril_program_free(p);
+    p = aril_program_load(path, (aril_load_opts){ 0 });
+    CHECK_INT(aril_program_input_shape(p, 0).dim[0], -1);
+    aril_program_free(p);
 }
 
 /* Sizes with names: two inputs share one, and a product of two is computed in the model. */

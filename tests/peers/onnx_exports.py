@@ -33,6 +33,9 @@ END = os.environ.get("ARIL_EXPORT_END", "")  # of the names of the cases to run:
 # What the peers compute differently, or cannot: the op of the case, and why.
 KNOWN = {
     "conv_9_grad": "a batch of 0 samples, which are channels in the gradient of the weight",
+    "conv_add_4_grad": "a batch of 0 samples, too",
+    "cross_entropy_7": "a batch of 0 samples, for which ONNX's reference writes to an array that is read-only",
+    "cross_entropy_7_grad": "as cross_entropy_7",
 }
 
 

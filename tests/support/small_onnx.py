@@ -21,11 +21,12 @@ def bytes_of(kind, *shape, low=None, high=None):
 
 
 class Case:
-    """A model with one node; inputs named in `weights` are initializers, None is an input that is left out."""
+    """A model with one node; inputs named in `weights` are initializers, None is an input that is left out. `expected` are results
+    for an operator that onnxruntime has no kernel of on CPUs."""
 
     def __init__(self, name, op, inputs, outputs=1, domain="com.microsoft", weights=(), rtol=1e-4, atol=1e-5, open_sizes=False,
-                 version=18, **attributes):
-        self.name, self.rtol, self.atol = name, rtol, atol
+                 version=18, expected=None, **attributes):
+        self.name, self.rtol, self.atol, self.results = name, rtol, atol, expected
         names = ["" if value is None else f"x{i}" for i, value in enumerate(inputs)]
         given = [(f"x{i}", value) for i, value in enumerate(inputs) if value is not None]
         initial = [numpy_helper.from_array(value, at) for at, value in given if int(at[1:]) in weights]
@@ -43,7 +44,9 @@ class Case:
         self.model = helper.make_model(graph, opset_imports=opsets, ir_version=9)
 
     def run(self):
-        """Finds the results; raises if onnxruntime has no kernel."""
+        """Finds the results; raises if onnxruntime has no kernel and none are given."""
+        if self.results is not None:
+            return
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = 1
         options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
@@ -314,8 +317,75 @@ def classical():
     yield Case("ml_svm_certain", "SVMClassifier", [x], outputs=2, vectors_per_class=[1, 2, 1], classlabels_ints=[0, 1, 2], prob_a=[-1.0, -2.0, -1.5], prob_b=[0.1, 0.0, -0.1], **svm, **ml)
 
 
+def ort(op, inputs, **attributes):
+    """What onnxruntime computes by an operator of the default domain."""
+    case = Case("ort", op, inputs, domain="", **attributes)
+    case.run()
+    return case.results[0]
+
+
+def gelu(x):
+    return ort("Gelu", [x], version=20)
+
+
+def group_norm(x, gamma, beta, groups, activation=0, epsilon=1e-5):
+    """[N,H,W,C]"""
+    n, h, w, c = x.shape
+    f = x.astype(np.float64).reshape(n, h * w, groups, c // groups)
+    f = (f - f.mean((1, 3), keepdims=True)) / np.sqrt(f.var((1, 3), keepdims=True) + epsilon)
+    f = f.reshape(x.shape) * gamma + beta
+    return (f / (1 + np.exp(-f)) if activation else f).astype(np.float32)
+
+
+def channels(x, last):
+    return np.ascontiguousarray(x.transpose(0, 2, 3, 1) if last else x.transpose(0, 3, 1, 2))
+
+
+def images():
+    """Operators of diffusion models, images with the channels last, and others that few models have."""
+    x, b, skip = normal(2, 3, 8), normal(8), normal(2, 3, 8)
+    y = x + b
+    yield Case("bias_split_gelu", "BiasSplitGelu", [x, b], expected=[y[..., :4] * gelu(y[..., 4:])])
+    yield Case("bias_add", "BiasAdd", [x, b, skip], expected=[x + b + skip])
+    x, gamma, beta, skip, b = normal(2, 3, 4, 8), normal(8), normal(8), normal(2, 3, 4, 8), normal(8)
+    yield Case("group_norm", "GroupNorm", [x, gamma, beta], groups=4, activation=0, expected=[group_norm(x, gamma, beta, 4)])
+    yield Case("group_norm_silu", "GroupNorm", [x, gamma, beta], groups=2, activation=1, epsilon=1e-3,
+               expected=[group_norm(x, gamma, beta, 2, 1, 1e-3)])
+    first = channels(x, False)
+    yield Case("group_norm_first", "GroupNorm", [first, gamma, beta], groups=4, activation=0, channels_last=0,
+               expected=[channels(group_norm(x, gamma, beta, 4), False)])
+    s = x + skip + b
+    yield Case("skip_group_norm", "SkipGroupNorm", [x, gamma, beta, skip, b], outputs=2, groups=4, activation=1,
+               expected=[group_norm(s, gamma, beta, 4, 1), s])
+    row = normal(2, 8)
+    s = x + row[:, None, None]
+    yield Case("skip_group_norm_row", "SkipGroupNorm", [x, gamma, beta, row], outputs=2, groups=4, activation=0,
+               expected=[group_norm(s, gamma, beta, 4), s])
+    w, b, z = normal(6, 8, 3, 3), normal(6), normal(2, 3, 4, 6)
+    y = channels(ort("Conv", [first, w, b], pads=[1, 1, 1, 1]), True)
+    yield Case("nhwc_conv", "NhwcFusedConv", [x, w, b], pads=[1, 1, 1, 1], expected=[y])
+    yield Case("nhwc_conv_sum", "NhwcFusedConv", [x, w, b, z], pads=[1, 1, 1, 1], activation="Relu", expected=[np.maximum(y + z, 0)])
+    yield Case("nhwc_max_pool", "NhwcMaxPool", [bytes_of(np.uint8, 1, 5, 6, 3)], kernel_shape=[2, 3], strides=[2, 1], pads=[0, 1, 1, 1])
+    x = normal(2, 4, 5)
+    yield Case("trilu_lower", "Trilu", [x, np.array(1, np.int64)], upper=0)
+    yield Case("trilu_upper", "Trilu", [x])
+    yield Case("inverse", "Inverse", [normal(2, 4, 4) + 3 * np.eye(4, dtype=np.float32)])
+    yield Case("expand_dims", "ExpandDims", [x, np.array(1, np.int32)], weights=(1,))
+    yield Case("expand_dims_last", "ExpandDims", [x, np.array(-1, np.int32)], weights=(1,))
+    scale, zero = np.array(0.05, np.float32), np.array(3, np.uint8)
+    q, to = bytes_of(np.uint8, 2, 3, 5), [np.array(0.04, np.float32), np.array(10, np.uint8)]
+    for name, axes, keep in (("last", [-1], 1), ("two", [0, 2], 0)):
+        y = np.clip(np.rint(((q - 3.0) * 0.05).mean(tuple(axes), keepdims=bool(keep)) / 0.04) + 10, 0, 255).astype(np.uint8)
+        yield Case("qmean_" + name, "QLinearReduceMean", [q, scale, zero, *to], axes=axes, keepdims=keep, expected=[y])
+    table, at = bytes_of(np.uint8, 6, 16), np.array([[5, 0], [2, 2]], np.int64)
+    scales, zeros = (random.random((6, 2)).astype(np.float32) + 0.5) * 0.1, bytes_of(np.uint8, 6, 1)
+    for name, given in (("plain", None), ("zeros", zeros)):
+        yield Case("gather_blocks_" + name, "GatherBlockQuantized", [table, at, scales, given], weights=(0, 2, 3), bits=4, block_size=16,
+                   gather_axis=0, quantize_axis=1)
+
+
 def cases():
-    for group in (activations, products, norms, attentions, quantized, integers, trips, classical):
+    for group in (activations, products, norms, attentions, quantized, integers, trips, classical, images):
         yield from group()
 
 
