@@ -290,11 +290,20 @@ for name, theirs in (("softmax", T.softmax), ("log_softmax", T.log_softmax)):
 # ---- Products --------------------------------------------------------------------------------------
 
 
-@case("matmul square", ("f32", "f64", "i32", "i64", "bf16"))
+@case("matmul square", ("f32", "f64", "u8", "i16", "i32", "i64", "bf16"))
 def matmul(s, kind):
     if s.n > 1_100_000:
         return None
     x, y = values(s.square(), kind), values(s.square(), kind)
+    a, b = ours(x), ours(y)
+    return lambda: api.matmul(a, b), lambda: T.matmul(x, y)
+
+
+@case("matmul of a row", ("f32", "i32", "i64"))
+def row_product(s, kind):
+    if s.n > 1_100_000:
+        return None
+    x, y = values((1, s.square()[0]), kind), values(s.square(), kind)
     a, b = ours(x), ours(y)
     return lambda: api.matmul(a, b), lambda: T.matmul(x, y)
 
