@@ -93,10 +93,14 @@ static void take_across(const job *j, int64_t offset, int64_t step, int64_t m, i
         } else {
             word x[STAGED]; /* floats or 8-byte values */
             size_t each = j->how->in == ARIL__C_F32 ? sizeof(float) : sizeof(word);
-            run = run < STAGED / m ? run : STAGED / m;
-            for (int64_t k = 0; k < run; k++)
-                j->load((char *)x + (size_t)(k * m) * each, j->in, p.offset[0] + k * pitch, step,
-                        m);
+            int64_t rows = (int64_t)(sizeof x / each) / m;
+            run = run < rows ? run : rows;
+            if (step == 1 && pitch == m)
+                j->load(x, j->in, p.offset[0], 1, run * m);
+            else
+                for (int64_t k = 0; k < run; k++)
+                    j->load((char *)x + (size_t)(k * m) * each, j->in, p.offset[0] + k * pitch,
+                            step, m);
             j->how->across(&j->params, s, plane, x, m, run, m, from);
         }
         from += run;
