@@ -255,6 +255,27 @@ static void check_pair(const binary *f, int level, const float *x, const float *
     }
 }
 
+/* pow by one exponent for all elements, and by exponents that are all simple. */
+TEST(simple_powers)
+{
+    static const float exponents[] = { 2, 3, 0.5f, 1.5f, -0.5f, -1, -2 };
+    enum { EXPONENTS = sizeof exponents / sizeof *exponents };
+    static float x[BLOCK], y[BLOCK];
+    int top = aril__cpu_set(ARIL__CPU_LEVELS);
+    for (int level = 0; level <= top && !test_failed(); level++) {
+        aril__cpu_set(level);
+        double worst = 0;
+        for (int r = 0; r < 10 * EXPONENTS; r++) {
+            for (int i = 0; i < BLOCK; i++) {
+                x[i] = i < SPECIALS ? specials[i] : float_of((uint32_t)random_bits());
+                y[i] = exponents[r < EXPONENTS ? r : (int)(random_bits() % EXPONENTS)];
+            }
+            check_pair(&pairs[0], level, x, y, BLOCK, &worst);
+        }
+    }
+    aril__cpu_set(top);
+}
+
 TEST(functions_of_two_numbers)
 {
     static float x[BLOCK], y[BLOCK];
