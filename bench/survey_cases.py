@@ -6,7 +6,7 @@ import ctypes as C
 
 import torch
 import torch.nn.functional as F
-from by_ctypes import DEVICE, END, I, Out, api, axes, declare, number, options, shape, tensors
+from by_ctypes import DEVICE, END, I, I64, Out, api, axes, declare, number, options, shape, tensors
 
 T = torch
 KINDS = {"bool": T.bool, "u8": T.uint8, "u16": T.uint16, "u32": T.uint32, "u64": T.uint64, "i8": T.int8, "i16": T.int16, "i32": T.int32,
@@ -277,6 +277,33 @@ def topk(s, kind):
     return lambda: api.topk(a, 10, I(1), plain, which), lambda: T.topk(x, 10, 1)
 
 
+@case("unique", ("f32", "i64", "i32"))
+def unique(s, kind):
+    x = values((s.n,), kind)
+    a = ours(x)
+    return lambda: api.unique(a, None, None), lambda: T.unique(x)
+
+
+# ---- Embeddings -------------------------------------------------------------------------------------
+
+EmbeddingOptions = options("EmbeddingOptions", (I64, "padding_idx"))
+BagOptions = options("BagOptions", (I, "mode"), (C.c_void_p, "per_sample_weights"), (I64, "padding_idx"), (C.c_bool, "include_last_offset"))
+
+
+@case("embedding_bag", WIDE)
+def embedding_bag(s, kind):
+    weight, index = values((max(10, s.n // 64), 64), kind), T.randint(0, max(10, s.n // 64), (max(1, s.n // 640), 10))
+    a, b, mean = ours(index), ours(weight), BagOptions()
+    return lambda: api.embedding_bag(a, b, None, mean), lambda: F.embedding_bag(index, weight)
+
+
+@case("embedding", WIDE)
+def embedding(s, kind):
+    weight, index = values((max(10, s.n // 64), 64), kind), T.randint(0, max(10, s.n // 64), (max(1, s.n // 64),))
+    a, b, plain = ours(index), ours(weight), EmbeddingOptions()
+    return lambda: api.embedding(a, b, plain), lambda: F.embedding(index, weight)
+
+
 # ---- Norms, softmax, losses ------------------------------------------------------------------------
 
 for name, theirs in (("softmax", T.softmax), ("log_softmax", T.log_softmax)):
@@ -290,11 +317,20 @@ for name, theirs in (("softmax", T.softmax), ("log_softmax", T.log_softmax)):
 # ---- Products --------------------------------------------------------------------------------------
 
 
-@case("matmul square", ("f32", "f64", "i32", "i64", "bf16"))
+@case("matmul square", ("f32", "f64", "u8", "i16", "i32", "i64", "bf16"))
 def matmul(s, kind):
     if s.n > 1_100_000:
         return None
     x, y = values(s.square(), kind), values(s.square(), kind)
+    a, b = ours(x), ours(y)
+    return lambda: api.matmul(a, b), lambda: T.matmul(x, y)
+
+
+@case("matmul of a row", ("f32", "i32", "i64"))
+def row_product(s, kind):
+    if s.n > 1_100_000:
+        return None
+    x, y = values((1, s.square()[0]), kind), values(s.square(), kind)
     a, b = ours(x), ours(y)
     return lambda: api.matmul(a, b), lambda: T.matmul(x, y)
 
@@ -304,6 +340,20 @@ def batched(s, kind):
     x, y = values((max(1, s.n // 256), 16, 16), kind), values((max(1, s.n // 256), 16, 16), kind)
     a, b = ours(x), ours(y)
     return lambda: api.matmul(a, api.transpose(b, I(1), I(2))), lambda: T.matmul(x, y.transpose(1, 2))
+
+
+@case("outer", ("f32", "i32"))
+def outer(s, kind):
+    x, y = values((s.square()[0],), kind), values((s.square()[1],), kind)
+    a, b = ours(x), ours(y)
+    return lambda: api.outer(a, b), lambda: T.outer(x, y)
+
+
+@case("kron", ("f32",))
+def kron(s, kind):
+    x, y = values((8, 8), kind), values((max(1, s.square()[0] // 8), max(1, s.square()[1] // 8)), kind)
+    a, b = ours(x), ours(y)
+    return lambda: api.kron(a, b), lambda: T.kron(x, y)
 
 
 @case("einsum bij,bij->b", WIDE)

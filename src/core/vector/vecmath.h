@@ -12,16 +12,16 @@
  * -O3 with -fno-trapping-math and -fno-math-errno, which the library is built with; restrict on the
  * pointers avoids a runtime check for overlap.
  *
- *     f32 and f64   v_exp v_exp_below v_expm1 v_log v_log1p v_sigmoid v_tanh v_rint v_floor
- *                   v_ceil v_trunc v_lgamma v_trigamma v_erfinv
- *     f32           v_exp2 v_log2 v_log10 v_erf v_erfc v_sin v_cos v_tan v_asin v_acos v_atan
- *                   v_atan2(y, x) v_sinh v_cosh v_asinh v_acosh v_atanh v_pow(x, y) v_hypot(x, y)
- *                   v_digamma
+ *     f32 and f64   v_exp v_exp_below v_expm1 v_exp2 v_log v_log1p v_sigmoid v_tanh v_rint
+ *                   v_floor v_ceil v_trunc v_sin v_cos v_tan v_asin v_acos v_atan v_erf
+ *                   v_hypot(x, y) v_lgamma v_trigamma v_erfinv
+ *     f32           v_log2 v_log10 v_erfc v_atan2(y, x) v_sinh v_cosh v_asinh v_acosh v_atanh
+ *                   v_pow(x, y) v_digamma
  *
  * The f64 v_lgamma takes positive numbers alone.
  *
- * v_sin, v_cos and v_tan are accurate up to ARIL__VM_FAR; larger arguments, which are rare, must go
- * to the C library: check a block of arguments first. */
+ * v_sin, v_cos and v_tan are accurate up to ARIL__VM_FAR, in f64 to ARIL__VM_FAR64. Larger
+ * arguments, which are rare, must go to the C library: check a block of arguments first. */
 #ifndef ARIL_CORE_VECMATH_H
 #define ARIL_CORE_VECMATH_H
 
@@ -31,7 +31,8 @@
 #include <stdint.h>
 #include <string.h>
 
-#define ARIL__VM_FAR 0x1p20f
+#define ARIL__VM_FAR   0x1p20f
+#define ARIL__VM_FAR64 0x1p14
 
 /* Adding this number to x leaves rint(x) in the lowest bits of the sum. */
 #define VM_ROUND32      0x1.8p23f

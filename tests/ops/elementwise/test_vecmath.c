@@ -255,6 +255,27 @@ static void check_pair(const binary *f, int level, const float *x, const float *
     }
 }
 
+/* pow by one exponent for all elements, and by exponents that are all simple. */
+TEST(simple_powers)
+{
+    static const float exponents[] = { 2, 3, 0.5f, 1.5f, -0.5f, -1, -2 };
+    enum { EXPONENTS = sizeof exponents / sizeof *exponents };
+    static float x[BLOCK], y[BLOCK];
+    int top = aril__cpu_set(ARIL__CPU_LEVELS);
+    for (int level = 0; level <= top && !test_failed(); level++) {
+        aril__cpu_set(level);
+        double worst = 0;
+        for (int r = 0; r < 10 * EXPONENTS; r++) {
+            for (int i = 0; i < BLOCK; i++) {
+                x[i] = i < SPECIALS ? specials[i] : float_of((uint32_t)random_bits());
+                y[i] = exponents[r < EXPONENTS ? r : (int)(random_bits() % EXPONENTS)];
+            }
+            check_pair(&pairs[0], level, x, y, BLOCK, &worst);
+        }
+    }
+    aril__cpu_set(top);
+}
+
 TEST(functions_of_two_numbers)
 {
     static float x[BLOCK], y[BLOCK];
@@ -321,6 +342,10 @@ static const struct {
     { "tanh", ARIL__FORMULA_tanh, tanhl },    { "sigmoid", ARIL__FORMULA_sigmoid, ref_sigmoidl },
     { "floor", ARIL__FORMULA_floor, floorl }, { "ceil", ARIL__FORMULA_ceil, ceill },
     { "trunc", ARIL__FORMULA_trunc, truncl }, { "round", ARIL__FORMULA_round, rintl },
+    { "exp2", ARIL__FORMULA_exp2, exp2l },    { "sin", ARIL__FORMULA_sin, sinl },
+    { "cos", ARIL__FORMULA_cos, cosl },       { "tan", ARIL__FORMULA_tan, tanl },
+    { "asin", ARIL__FORMULA_asin, asinl },    { "acos", ARIL__FORMULA_acos, acosl },
+    { "atan", ARIL__FORMULA_atan, atanl },    { "erf", ARIL__FORMULA_erf, erfl },
 };
 enum { DOUBLES = sizeof doubles / sizeof *doubles };
 
@@ -352,10 +377,15 @@ TEST(functions_in_double)
                     if (r % 3 == 1) x[i] = ((double)(u >> 11) * 0x1p-53 - 0.5) * 1600;
                 }
                 for (int i = 0; r == 0 && i < SPECIALS; i++) x[i] = (double)specials[i];
+                /* Next to the zeros and poles of trigonometric functions, and each special value in
+                 * a call of its own: one that is far away sends its whole block elsewhere. */
+                for (int i = 0; r == 3 && i < BLOCK; i++) x[i] = i * 1.57079632679489661923;
                 if (r == 0) x[SPECIALS] = 0x1p-1074, x[SPECIALS + 1] = 0x1p-1022;
-                int bad = 0, n = BLOCK - r % 16;
-                aril__ew_kernel(doubles[f].op, ARIL__C_F64)(n, y, (const void *[5]){ x }, no_params,
-                                                            &bad);
+                int bad = 0, n = BLOCK - r % 16, at_once = r == 0 ? 1 : n;
+                for (int i = 0; i < n; i += at_once)
+                    aril__ew_kernel(doubles[f].op, ARIL__C_F64)(at_once, y + i,
+                                                                (const void *[5]){ x + i },
+                                                                no_params, &bad);
                 for (int i = 0; i < n; i++) {
                     double u = ulps64(y[i], doubles[f].ref((long double)x[i]));
                     if (u > worst) worst = u, where = x[i];
@@ -366,6 +396,33 @@ TEST(functions_in_double)
                        aril__cpu_name(level), worst, where);
             CHECK_MSG(worst <= 2, "%s (%s, f64): %g ulp at %a (%.17g)", doubles[f].name,
                       aril__cpu_name(level), worst, where, where);
+        }
+    }
+    aril__cpu_set(top);
+}
+
+TEST(hypotenuses_in_double)
+{
+    static double x[BLOCK], y[BLOCK], z[BLOCK];
+    int top = aril__cpu_set(ARIL__CPU_LEVELS), bad = 0;
+    for (int level = 0; level <= top; level++) {
+        aril__cpu_set(level);
+        for (int r = 0; r < 100 && !test_failed(); r++) {
+            for (int i = 0; i < BLOCK; i++) {
+                uint64_t u = random_bits(), v = r % 2 ? random_bits() : u ^ (random_bits() >> 10);
+                memcpy(&x[i], &u, sizeof u);
+                memcpy(&y[i], &v, sizeof v);
+            }
+            for (int i = 0, k = 0; r == 0 && i < SPECIALS; i++)
+                for (int j = 0; j < SPECIALS; j++, k++)
+                    x[k] = (double)specials[i], y[k] = (double)specials[j];
+            aril__ew_kernel(ARIL__FORMULA_hypot, ARIL__C_F64)(BLOCK, z, (const void *[5]){ x, y },
+                                                              no_params, &bad);
+            for (int i = 0; i < BLOCK; i++) {
+                double u = ulps64(z[i], hypotl((long double)x[i], (long double)y[i]));
+                CHECK_MSG(u <= 2, "hypot of %a, %a (%s): got %a, %g ulp", x[i], y[i],
+                          aril__cpu_name(level), z[i], u);
+            }
         }
     }
     aril__cpu_set(top);

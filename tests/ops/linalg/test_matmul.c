@@ -118,9 +118,9 @@ TEST(rows_agree_on_transposed_and_strided)
 /* The same with every instruction set that the machine has. */
 TEST(rows_agree_at_every_level)
 {
-    static const int64_t of[][3] = {
-        { 150, 45, 90 }, { 129, 200, 330 }, { 7, 9, 2500 }, { 13, 31, 17 }
-    };
+    static const int64_t of[][3] = { { 150, 45, 90 }, { 129, 200, 330 }, { 7, 9, 2500 },
+                                     { 13, 31, 17 },  { 16, 16, 16 },    { 5, 37, 70 },
+                                     { 70, 64, 64 } };
     int top = aril__cpu_set(ARIL__CPU_LEVELS);
     for (int level = 0; level <= top; level++) {
         aril__cpu_set(level);

@@ -118,6 +118,39 @@ MOVES(8, uint8_t)
 MOVES(16, uint16_t)
 MOVES(32, uint32_t)
 
+/* ---- one element for a whole row, by size and target ---- */
+
+typedef void fill_fn(void *to, const void *one, int64_t n);
+
+#define FILL(TARGET, bits, level, X)                                            \
+    TARGET static void fill_##bits##level(void *to, const void *one, int64_t n) \
+    {                                                                           \
+        X *restrict d = to;                                                     \
+        const X x = *(const X *)one;                                            \
+        for (int64_t i = 0; i < n; i++) d[i] = x;                               \
+    }
+#define FILLS(TARGET, level)          \
+    FILL(TARGET, 8, level, uint8_t)   \
+    FILL(TARGET, 16, level, uint16_t) \
+    FILL(TARGET, 32, level, uint32_t) \
+    FILL(TARGET, 64, level, uint64_t)
+#define FILLS_BY_BYTES(level)                                                                 \
+    {                                                                                         \
+        [1] = fill_8##level, [2] = fill_16##level, [4] = fill_32##level, [8] = fill_64##level \
+    }
+FILLS(, )
+#if ARIL__TARGETS
+FILLS(ARIL__AVX2, _avx2)
+FILLS(ARIL__AVX512, _avx512)
+#endif
+static fill_fn *const fills[ARIL__CPU_LEVELS][9] = {
+    [ARIL__CPU_BASELINE] = FILLS_BY_BYTES(),
+#if ARIL__TARGETS
+    [ARIL__CPU_AVX2] = FILLS_BY_BYTES(_avx2),
+    [ARIL__CPU_AVX512] = FILLS_BY_BYTES(_avx512),
+#endif
+};
+
 typedef struct narrow {
     uint8_t type; /* of the kernel; 0: there is none for that dtype */
     aril__load_fn *load, *load_truth;
@@ -265,6 +298,7 @@ static void run_rows(void *ctx, int64_t begin, int64_t end)
     blocks b;
     const void *in[OPERANDS] = { 0 };
     int64_t base[ARIL__NEST_OPERANDS], filled[OPERANDS];
+    fill_fn *fill = fills[aril__cpu()][j->size];
     int bad = 0;
     int64_t max = SPAN;
     for (int i = 0; i <= j->n_in; i++) {
@@ -286,7 +320,7 @@ static void run_rows(void *ctx, int64_t begin, int64_t end)
             } else if (filled[i] != p.offset[i]) {
                 /* Fill the whole row's length, for later pieces of it. */
                 int64_t row = j->inner < j->block ? j->inner : j->block;
-                o->load(b.of[i], o->base, p.offset[i], 0, row);
+                fill(b.of[i], o->base + (size_t)p.offset[i] * j->size, row);
                 in[i] = b.of[i];
                 filled[i] = p.offset[i];
             }

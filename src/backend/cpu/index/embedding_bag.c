@@ -3,7 +3,7 @@
 #include "backend/cpu/index/kernels.h"
 #include "core/parallel.h"
 
-enum { BLOCK = 64, GRAIN = 16 * 1024 };
+enum { BLOCK = 64, GRAIN = 16 * 1024, AHEAD = 8 /* entries whose rows are requested early */ };
 
 typedef struct bag_job {
     const void *weight, *scale, *g;
@@ -16,7 +16,7 @@ typedef struct bag_job {
 } bag_job;
 
 #define TEMPLATE "backend/cpu/index/embedding_bag.inc"
-#include "ops/table/each_real.inc"
+#include "core/vector/each_target.inc"
 
 typedef enum bag_kernel { SUMS, SPREAD, DOTS, ARGMAX } bag_kernel;
 
@@ -24,10 +24,11 @@ static aril_status run_bag(aril__run *r, bag_kernel kind, const aril_tensor *g,
                            const aril_tensor *weight, const aril_tensor *index,
                            const aril_tensor *offsets, const aril_tensor *scale)
 {
-    static aril__range_fn *const kernel[][2] = { { bag_sums_f32, bag_sums_f64 },
-                                                 { bag_spread_f32, bag_spread_f64 },
-                                                 { bag_dots_f32, bag_dots_f64 },
-                                                 { bag_argmax_f32, bag_argmax_f64 } };
+    bool wide = r->type == ARIL_F64;
+    aril__range_fn *const kernel[] = { [SUMS] = ARIL__PICK(bag_sums, wide),
+                                       [SPREAD] = ARIL__PICK(bag_spread, wide),
+                                       [DOTS] = ARIL__PICK(bag_dots, wide),
+                                       [ARGMAX] = ARIL__PICK(bag_argmax, wide) };
     const struct bag_attrs *at = r->attrs;
     bag_job j = { .weight = kind == SPREAD ? NULL : aril__ptr(weight),
                   .scale = scale ? aril__ptr(scale) : NULL,
@@ -53,7 +54,7 @@ static aril_status run_bag(aril__run *r, bag_kernel kind, const aril_tensor *g,
         int64_t each = kind == SPREAD ? index->numel + j.rows
                                       : j.width * (index->numel / (j.bags ? j.bags : 1) + 1);
         int64_t grain = GRAIN / (each > 0 ? each : 1);
-        aril__parallel_for(n, grain > 1 ? grain : 1, kernel[kind][r->type == ARIL_F64], &j);
+        aril__parallel_for(n, grain > 1 ? grain : 1, kernel[kind], &j);
     }
     return s;
 }

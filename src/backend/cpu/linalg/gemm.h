@@ -9,6 +9,7 @@ enum aril__gemm_path {
     ARIL__GEMM_PLAIN,  /* element by element */
     ARIL__GEMM_DOTS,   /* vectorized along k */
     ARIL__GEMM_DIRECT, /* vectorized along the rows of b, which is read in place */
+    ARIL__GEMM_TURNED, /* the same, of a small b whose columns are contiguous: transposed first */
     ARIL__GEMM_PACKED, /* the same, with a and b packed block by block */
     ARIL__GEMM_STREAM, /* for few rows of a: b is read once, four whole rows at a time */
 };

@@ -16,6 +16,9 @@ enum {
     DOT_LINES = 16,      /* maximum rows or columns for which dot products pay */
     SMALL = 1 << 16,     /* bytes of B that stay in cache anyway */
     TINY = 512,          /* multiplications below which packing does not pay */
+    TURNED = 1 << 12,    /* maximum elements of B that are transposed as a whole, */
+    TURNED_ROWS = 4,     /* from which number of rows of A */
+    TURNED_BYTES = 64,   /* and bytes of a row of B on that pays */
     STREAM_ROWS = 4,     /* maximum rows for which B is streamed, */
     STREAM_COLUMNS = 64, /* minimum columns: fewer are not worth whole rows of B, */
     STREAM = 1 << 20,    /* and from how many bytes on: what comes from memory, not from a cache */
@@ -183,6 +186,9 @@ void aril__gemm_choose(aril__gemm *g, size_t size)
     bool large = g->k >= 8 && g->k * g->n * (int64_t)size >= STREAM;
     if (large && g->m <= STREAM_ROWS && g->n >= STREAM_COLUMNS && g->b_col == 1 && g->c_col == 1)
         g->path = ARIL__GEMM_STREAM;
+    else if (along_k && g->k * g->n <= TURNED && g->m >= TURNED_ROWS &&
+             g->n * (int64_t)size >= TURNED_BYTES)
+        g->path = ARIL__GEMM_TURNED;
     else if (along_k && (g->m <= DOT_LINES || g->n <= DOT_LINES) && !by_row)
         g->path = ARIL__GEMM_DOTS;
     else if (g->b_col == 1 && (g->m <= SKINNY || g->k * g->n * (int64_t)size <= SMALL))

@@ -1,54 +1,108 @@
 #include "backend/cpu/linalg/product_int.h"
 
 #include "core/parallel.h"
+#include "core/vector/targets.h"
 #include "ops/linalg/matmul.h"
 #include "ops/shape/copy.h"
 
-enum { BLOCK = 64, GRAIN = 64 * 1024 };
+#include <string.h>
+
+enum {
+    GRAIN = 64 * 1024,       /* minimum multiplications per thread */
+    BLOCK_ROWS = 64,         /* rows that share a packed panel of b */
+    PANEL_BYTES = 32 * 1024, /* of which the cache keeps most */
+    PANEL_VECTORS = 2,       /* the columns of a panel */
+    TILE_ROWS = 4,           /* rows whose sums are in registers */
+};
+
+#if defined(__clang__)
+#define UNROLL _Pragma("clang loop unroll(full)")
+#else
+#define UNROLL _Pragma("GCC unroll 8")
+#endif
+
+/* Signed and unsigned integers wrap around alike. */
+#define T    uint8_t
+#define A    uint32_t
+#define KIND 8
+#include "backend/cpu/linalg/product_int_targets.inc"
+#define T    uint16_t
+#define A    uint32_t
+#define KIND 16
+#include "backend/cpu/linalg/product_int_targets.inc"
+#define T    uint32_t
+#define A    uint32_t
+#define KIND 32
+#include "backend/cpu/linalg/product_int_targets.inc"
+#define T    uint64_t
+#define A    uint64_t
+#define KIND 64
+#include "backend/cpu/linalg/product_int_targets.inc"
+
+typedef struct kernel {
+    void (*block)(const aril__product *p, const int64_t at[3], bool add, int64_t row, int64_t m,
+                  int64_t col, int64_t n);
+    int64_t width; /* maximum n */
+} kernel;
+
+/* By the logarithm of the bytes of an element. */
+#define BY_SIZE(level)                                                            \
+    {                                                                             \
+        { block_8##level, WIDTH_8##level }, { block_16##level, WIDTH_16##level }, \
+            { block_32##level, WIDTH_32##level },                                 \
+        {                                                                         \
+            block_64##level, WIDTH_64##level                                      \
+        }                                                                         \
+    }
+static const kernel kernels[ARIL__CPU_LEVELS][4] = {
+    [ARIL__CPU_BASELINE] = BY_SIZE(),
+#if ARIL__TARGETS
+    [ARIL__CPU_AVX2] = BY_SIZE(_avx2),
+    [ARIL__CPU_AVX512] = BY_SIZE(_avx512),
+#endif
+};
+
+static const kernel *kernel_of(aril_dtype t)
+{
+    int size = 0;
+    while (8 << size < aril__dtypes[t].bits) size++;
+    return &kernels[aril__cpu()][size];
+}
 
 typedef struct job {
     aril__product p;
-    bool add; /* accumulate into c */
+    const kernel *kernel;
+    int64_t down, across; /* blocks of the result */
+    bool add;             /* accumulate into c */
 } job;
 
-/* Computes a row of results in blocks, all of k for each block, so that B is read along its rows.
- * Signed and unsigned integers wrap around alike. */
-static void run_rows(void *ctx, int64_t begin, int64_t end)
+static void run_blocks(void *ctx, int64_t begin, int64_t end)
 {
     const job *j = ctx;
     const aril__product *p = &j->p;
-    for (int64_t row = begin; row < end; row++) {
-        int64_t at[3], i = row % p->m;
-        aril__product_at(p, row / p->m, at);
-        const uint64_t *a = (const uint64_t *)(const void *)p->a + at[0] + i * p->a_row;
-        uint64_t *c = (uint64_t *)(void *)p->c + at[2] + i * p->c_row;
-        for (int64_t first = 0; first < p->n; first += BLOCK) {
-            int64_t n = p->n - first < BLOCK ? p->n - first : BLOCK;
-            const uint64_t *b = (const uint64_t *)(const void *)p->b + at[1] + first * p->b_col;
-            uint64_t sum[BLOCK];
-            for (int64_t x = 0; x < n; x++) sum[x] = j->add ? c[(first + x) * p->c_col] : 0;
-            for (int64_t k = 0; k < p->k; k++) {
-                uint64_t v = a[k * p->a_col];
-                const uint64_t *bk = b + k * p->b_row;
-                if (p->b_col == 1)
-                    for (int64_t x = 0; x < n; x++) sum[x] += v * bk[x];
-                else
-                    for (int64_t x = 0; x < n; x++) sum[x] += v * bk[x * p->b_col];
-            }
-            for (int64_t x = 0; x < n; x++) c[(first + x) * p->c_col] = sum[x];
-        }
+    for (; begin < end; begin++) {
+        int64_t at[3], row = begin / j->across % j->down * BLOCK_ROWS;
+        int64_t col = begin % j->across * j->kernel->width;
+        int64_t m = p->m - row < BLOCK_ROWS ? p->m - row : BLOCK_ROWS;
+        int64_t n = p->n - col < j->kernel->width ? p->n - col : j->kernel->width;
+        aril__product_at(p, begin / (j->down * j->across), at);
+        j->kernel->block(p, at, j->add, row, m, col, n);
     }
 }
 
 aril_status aril__cpu_product_int(aril__run *r)
 {
-    job j = { .p = aril__product_of(r) };
+    job j = { .p = aril__product_of(r), .kernel = kernel_of(r->type) };
     if (r->op == &aril__op_linear && r->n_in > 2 && r->in[2]) {
         aril__copy_elements(r->out[0], r->in[2]);
         j.add = true;
     }
     if (r->out[0]->numel == 0) return ARIL_OK;
-    int64_t work = j.p.n * (j.p.k > 0 ? j.p.k : 1), grain = work < GRAIN ? GRAIN / work : 1;
-    aril__parallel_for(j.p.batch * j.p.m, grain, run_rows, &j);
+    j.down = aril__parallel_chunks(j.p.m, BLOCK_ROWS);
+    j.across = aril__parallel_chunks(j.p.n, j.kernel->width);
+    int64_t rows = j.p.m < BLOCK_ROWS ? j.p.m : BLOCK_ROWS;
+    int64_t work = rows * j.kernel->width * (j.p.k > 0 ? j.p.k : 1);
+    aril__parallel_for(j.p.batch * j.down * j.across, work < GRAIN ? GRAIN / work : 1, run_blocks,
+                       &j);
     return ARIL_OK;
 }

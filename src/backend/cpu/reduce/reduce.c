@@ -30,8 +30,9 @@ static void mean_finish(const aril__reduce_params *p, void *state, int64_t plane
 
 enum { STRETCH = 2048 }; /* elements searched for a position at a time */
 
-/* STATE(x) names the functions of the state, NAME(x) those that accumulate elements. */
-#define REDUCER(name, n, in_, r0, r1, state, take, finish_, ordered_)        \
+/* STATE(x) names the functions of the state, NAME(x) those that accumulate elements; those of
+ * integers in their own dtype are the native fold of that name. */
+#define REDUCER(name, n, in_, r0, r1, state, take, finish_, ordered_, fold)  \
     static const aril__reducer NAME(name) = { .planes = n,                   \
                                               .in = in_,                     \
                                               .out = { r0, r1 },             \
@@ -40,7 +41,8 @@ enum { STRETCH = 2048 }; /* elements searched for a position at a time */
                                               .along = NAME(take##_along),   \
                                               .merge = STATE(state##_merge), \
                                               .finish = finish_,             \
-                                              .ordered = ordered_ }
+                                              .ordered = ordered_,           \
+                                              .native = ARIL__NATIVE_##fold }
 
 #define T         double
 #define LOWEST    (-INFINITY)

@@ -1,5 +1,6 @@
 #include "backend/cpu/reduce/reduce_loop.h"
 
+#include "backend/cpu/reduce/reduce_native.h"
 #include "core/loops.h"
 #include "core/parallel.h"
 
@@ -29,7 +30,8 @@ typedef struct job {
     aril__loops reduced; /* operand 0: in */
     char *in;
     aril__load_fn *load;
-    int64_t size; /* bytes per element if no conversion is needed, else 0 */
+    int64_t size;                  /* bytes per element if no conversion is needed, else 0 */
+    aril__fold_fn *across, *along; /* folds of elements that are not converted */
     int n_out;
     aril_tensor *const *out;
     int64_t base[3];       /* offsets of the operands of `kept` */
@@ -66,14 +68,14 @@ static void rows_across(const job *j, int64_t offset, int64_t pitch, int64_t n, 
         word wide[PLANES * ROW];
         int64_t w = fold * m, k = n / fold;
         how->start(&j->params, wide, w, w, pos);
-        how->across(&j->params, wide, w, at(j, offset), w, k, w, pos);
+        j->across(&j->params, wide, w, at(j, offset), w, k, w, pos);
         for (int64_t i = 0; i < fold; i++) how->merge(&j->params, s, plane, wide + i * m, w, m);
         offset += k * w;
         pos += k * fold;
         n -= k * fold;
     }
     if (n == 0) return;
-    how->across(&j->params, s, plane, at(j, offset), pitch, n, m, pos);
+    j->across(&j->params, s, plane, at(j, offset), pitch, n, m, pos);
 }
 
 static void take_across(const job *j, int64_t offset, int64_t step, int64_t m, int64_t from,
@@ -91,10 +93,14 @@ static void take_across(const job *j, int64_t offset, int64_t step, int64_t m, i
         } else {
             word x[STAGED]; /* floats or 8-byte values */
             size_t each = j->how->in == ARIL__C_F32 ? sizeof(float) : sizeof(word);
-            run = run < STAGED / m ? run : STAGED / m;
-            for (int64_t k = 0; k < run; k++)
-                j->load((char *)x + (size_t)(k * m) * each, j->in, p.offset[0] + k * pitch, step,
-                        m);
+            int64_t rows = (int64_t)(sizeof x / each) / m;
+            run = run < rows ? run : rows;
+            if (step == 1 && pitch == m)
+                j->load(x, j->in, p.offset[0], 1, run * m);
+            else
+                for (int64_t k = 0; k < run; k++)
+                    j->load((char *)x + (size_t)(k * m) * each, j->in, p.offset[0] + k * pitch,
+                            step, m);
             j->how->across(&j->params, s, plane, x, m, run, m, from);
         }
         from += run;
@@ -114,8 +120,8 @@ static bool rows_along(const job *j, int64_t offset, int64_t from, int64_t to, w
     if (w < VECTOR_MAX || w > ROW || from % w || to % w || rows < 8) return false;
     word wide[PLANES * ROW];
     how->start(&j->params, wide, w, w, from);
-    how->across(&j->params, wide, w, at(j, offset + from / w * n->stride[0][0]), n->stride[0][0],
-                rows, w, from);
+    j->across(&j->params, wide, w, at(j, offset + from / w * n->stride[0][0]), n->stride[0][0],
+              rows, w, from);
     for (int64_t i = 0; i < w; i++) how->merge(&j->params, s, plane, wide + i, w, 1);
     return true;
 }
@@ -127,7 +133,7 @@ static void take_along(const job *j, int64_t offset, int64_t step, int64_t m, in
     const aril__loops *n = &j->reduced;
     int64_t next = aril__loops_step(n, 0);
     if (n->ndim <= 1 && j->size && (next == 1 || to - from == 1)) {
-        j->how->along(&j->params, s, plane, at(j, offset + from * next), step, to - from, m, from);
+        j->along(&j->params, s, plane, at(j, offset + from * next), step, to - from, m, from);
         return;
     }
     aril__loops_at p;
@@ -138,7 +144,7 @@ static void take_along(const job *j, int64_t offset, int64_t step, int64_t m, in
             int64_t run = aril__loops_run(n, &p);
             run = run < to - pos ? run : to - pos;
             if (j->size && next == 1) {
-                j->how->along(&j->params, s, plane, at(j, p.offset[0]), 0, run, 1, pos);
+                j->along(&j->params, s, plane, at(j, p.offset[0]), 0, run, 1, pos);
             } else {
                 word x[STAGED];
                 run = run < STAGED ? run : STAGED;
@@ -283,12 +289,13 @@ static void run_small(const aril__reducer *how, aril__reduce_params params, cons
     word s[PLANES], x[STAGED];
     const void *from = aril__ptr(in);
     params.count = in->numel;
-    if (in->dtype != ARIL_F32 && in->dtype != ARIL_F64) {
+    const aril__reduce_native *native = aril__reduce_native_of(how->native, in->dtype);
+    if (!native && in->dtype != ARIL_F32 && in->dtype != ARIL_F64) {
         aril__dtypes[in->dtype].load[how->in](x, aril__base(in), in->offset, 1, in->numel);
         from = x;
     }
     how->start(&params, s, 1, 1, 0);
-    how->along(&params, s, 1, from, 0, in->numel, 1, 0);
+    (native ? native->along : how->along)(&params, s, 1, from, 0, in->numel, 1, 0);
     if (how->finish) how->finish(&params, s, 1, 1);
     for (int k = 0; k < n_out; k++)
         aril__dtypes[out[k]->dtype].store[how->out[k]](aril__base(out[k]), out[k]->offset, 1, s + k,
@@ -335,11 +342,15 @@ aril_status aril__reduce_run(const aril__reducer *how, aril__reduce_params param
                                       [ARIL__C_F64] = ARIL_F64,
                                       [ARIL__C_I64] = ARIL_I64,
                                       [ARIL__C_U64] = ARIL_U64 };
+    const aril__reduce_native *native = aril__reduce_native_of(how->native, in->dtype);
+    bool as_is = native || in->dtype == direct[how->in];
     job j = { .how = how,
               .params = params,
               .in = aril__base(in),
               .load = aril__dtypes[in->dtype].load[how->in],
-              .size = in->dtype == direct[how->in] ? aril__dtypes[in->dtype].bits / 8 : 0,
+              .size = as_is ? aril__dtypes[in->dtype].bits / 8 : 0,
+              .across = native ? native->across : how->across,
+              .along = native ? native->along : how->along,
               .n_out = n_out,
               .out = out,
               .base = { in->offset, out[0]->offset, n_out > 1 ? out[1]->offset : 0 },

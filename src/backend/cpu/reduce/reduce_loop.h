@@ -11,6 +11,25 @@ typedef struct aril__reduce_params {
     int64_t count; /* elements reduced into each output */
 } aril__reduce_params;
 
+/* A fold of elements: see `across` and `along` of aril__reducer. */
+typedef void aril__fold_fn(const aril__reduce_params *p, void *s, int64_t plane, const void *x,
+                           int64_t pitch, int64_t n, int64_t m, int64_t at);
+
+/* Folds of integers that need no conversion (backend/cpu/reduce/reduce_native.h). */
+typedef enum aril__native_fold {
+    ARIL__NATIVE_NONE,
+    ARIL__NATIVE_SUM,
+    ARIL__NATIVE_PROD,
+    ARIL__NATIVE_MAX,
+    ARIL__NATIVE_MIN,
+    ARIL__NATIVE_COUNT,
+    ARIL__NATIVE_FOLDS
+} aril__native_fold;
+
+typedef struct aril__reduce_native {
+    aril__fold_fn *across, *along;
+} aril__reduce_native;
+
 /* Folds elements into states of `planes` 8-byte numbers: number k of state i is at s[k * plane +
  * i]. Elements are passed as the ctype `in`. */
 typedef struct aril__reducer {
@@ -21,18 +40,17 @@ typedef struct aril__reducer {
     void (*start)(const aril__reduce_params *p, void *s, int64_t plane, int64_t m, int64_t at);
     /* State i of m (at most ARIL__REDUCE_ROW) accumulates x[k * pitch + i] for k in [0, n), which
      * is at position at + k. */
-    void (*across)(const aril__reduce_params *p, void *s, int64_t plane, const void *x,
-                   int64_t pitch, int64_t n, int64_t m, int64_t at);
+    aril__fold_fn *across;
     /* State i of m accumulates x[i * pitch + k] for k in [0, n), which is at position at + k. */
-    void (*along)(const aril__reduce_params *p, void *s, int64_t plane, const void *x,
-                  int64_t pitch, int64_t n, int64_t m, int64_t at);
+    aril__fold_fn *along;
     /* Merges state i of `later` into state i. */
     void (*merge)(const aril__reduce_params *p, void *s, int64_t plane, const void *later,
                   int64_t later_plane, int64_t m);
     /* Turns states into results; NULL if they already are. */
     void (*finish)(const aril__reduce_params *p, void *s, int64_t plane, int64_t m);
-    bool ordered; /* uses positions: elements must come with their own */
-    int weight;   /* cost of an element, in additions; 0 counts as 1 */
+    bool ordered;             /* uses positions: elements must come with their own */
+    int weight;               /* cost of an element, in additions; 0 counts as 1 */
+    aril__native_fold native; /* gives the same states from elements of an integer dtype */
 } aril__reducer;
 
 enum { ARIL__REDUCE_ROW = 1024, ARIL__REDUCE_PLANES = 3 };

@@ -6,6 +6,7 @@
 #include "backend/cpu/reduce/scan.h"
 #include "backend/cpu/reduce/sort.h"
 #include "backend/cpu/reduce/stats.h"
+#include "backend/cpu/reduce/unique.h"
 
 const aril__row aril__cpu_reduce_rows[] = {
     KERNEL(sum, cpu_sum, .dtypes = DT_COMPUTE, .strided = true, .workspace = aril__cpu_sum_scratch),
@@ -71,6 +72,7 @@ const aril__row aril__cpu_reduce_rows[] = {
     KERNEL(mode, cpu_mode, .dtypes = DT_COMPUTE, .strided = true,
            .workspace = aril__cpu_sort_scratch),
 
+    KERNEL(unique, cpu_unique, .dtypes = DT_COMPUTE, .workspace = aril__cpu_unique_scratch),
     KERNEL(bincount, cpu_bincount, .dtypes = DT_INT, .strided = true),
     KERNEL(histc, cpu_histc, .dtypes = DT_FLOAT, .workspace = aril__cpu_histc_scratch),
     KERNEL(searchsorted, cpu_searchsorted, .dtypes = DT_COMPUTE,

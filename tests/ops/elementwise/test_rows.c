@@ -1,0 +1,45 @@
+/* Operands with one element for each row give the same bits as copies of full shape, in every dtype
+ * and at every CPU level: rows of any length, of results that are contiguous or not. */
+#include "aril/aril.h"
+#include "core/cpu.h"
+#include "support/test.h"
+
+static aril_tensor *numbers(aril_shape shape, aril_dtype dtype)
+{
+    aril_tensor *x = aril_rand(shape, ARIL_F32, aril_cpu());
+    if (dtype == ARIL_BOOL) return aril_gt_scalar(x, 0.5);
+    return aril_cast(aril_mul_scalar(x, 100), dtype);
+}
+
+static void check(aril_dtype dtype, int64_t rows, int64_t columns)
+{
+    ARIL_SCOPE;
+    aril_tensor *x = numbers(ARIL_SHAPE(rows, columns), dtype);
+    aril_tensor *one = numbers(ARIL_SHAPE(rows, 1), dtype);
+    aril_tensor *line = aril_slice(x, 0, 0, 1, 1); /* [1,columns] */
+    aril_tensor *full = aril_contiguous(aril_expand(one, aril_shape_of(x)));
+    aril_tensor *lines = aril_contiguous(aril_expand(line, aril_shape_of(x)));
+    CHECK_MSG(aril_equal(aril_maximum(x, one), aril_maximum(x, full)), "%s, [%d,%d], %s",
+              aril_dtype_name(dtype), (int)rows, (int)columns, aril__cpu_name(aril__cpu()));
+    CHECK(aril_equal(aril_lt(one, x), aril_lt(full, x)));
+    CHECK(aril_equal(aril_where(aril_gt(one, x), one, x), aril_where(aril_gt(full, x), full, x)));
+    CHECK(aril_equal(aril_minimum(one, line), aril_minimum(full, lines)));
+    aril_tensor *wide = aril_zeros(ARIL_SHAPE(rows, columns + 3), dtype, aril_cpu());
+    aril_tensor *part = aril_slice(wide, 1, 3, ARIL_END, 1);
+    aril_tensor *odd = aril_maximum(part, one); /* rows that are not adjacent */
+    CHECK(aril_equal(odd, aril_maximum(aril_contiguous(part), full)));
+}
+
+TEST(one_element_for_each_row)
+{
+    static const int64_t sizes[][2] = { { 3, 64 }, { 40, 97 }, { 2, 1000 }, { 3, 20000 } };
+    int top = aril__cpu_set(ARIL__CPU_LEVELS);
+    for (int level = 0; level <= top; level++)
+        for (aril_dtype t = ARIL_BOOL; t <= ARIL_F64; t++)
+            for (size_t s = 0; s < sizeof sizes / sizeof *sizes && !test_failed(); s++) {
+                aril__cpu_set(level);
+                check(t, sizes[s][0], sizes[s][1]);
+            }
+    aril__cpu_set(top);
+    CHECK(aril_ok());
+}
