@@ -27,7 +27,7 @@ typedef struct aril_jit_opts {
      * the same batch size. Other numbers are not read. */
     const aril_shape *sizes;
     int n_sizes;
-    int max_results; /* room in out[] that fn may use; default 64 */
+    int max_results; /* room in out[] that fn may use; more results are an error; default 4096 */
     int max_traces;  /* the oldest trace is dropped beyond that; default 64 */
     /* Bytes that a run may allocate on each device (aril_program_memory); 0: any number. Where that
      * is not enough, values that are cheap to compute are computed again instead of kept. A run

@@ -12,7 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_RESULTS = 64, MAX_TRACES = 64, MAX_PARTS = 8 };
+enum { MAX_RESULTS = 4096, MAX_TRACES = 64, MAX_PARTS = 8 };
+enum { SPILL = 65536 };     /* results that a function may list beyond its room and get an error */
 enum { MAX_BY_VALUE = 16 }; /* traces of a program whose signatures contain values */
 
 /* What a run needs to find of a state as the trace found it. */
@@ -221,6 +222,14 @@ static const char *other_than(const trace *t, aril_list in, const int64_t *word,
 
 /* ---- tracing ---- */
 
+static aril_status too_many(const aril_program *p)
+{
+    return aril__fail(ARIL_ERR_ARG,
+                      "%s: the function has more than %d results; raise .max_results of "
+                      "aril_jit_opts",
+                      p->name, p->max_results);
+}
+
 static aril_status no_gap(const aril_program *p, int n, aril_tensor *const *out)
 {
     for (int i = n; i < p->max_results; i++)
@@ -262,15 +271,16 @@ static aril_status make_inputs(const aril_program *p, aril__tracing *t, aril_lis
     return ARIL_OK;
 }
 
+/* out[]: NULLs, and one more than there is room for results. */
 static aril_status call_fn(const aril_program *p, aril_tensor *const *in, aril_tensor **out,
                            int *n_out)
 {
     const aril__thread *th = aril__self();
     const aril__error *before = th->last_error;
-    memset(out, 0, (size_t)p->max_results * sizeof *out);
     p->fn(p->ctx, in, out);
     for (*n_out = 0; *n_out < p->max_results && out[*n_out];) ++*n_out;
     if (th->last_error != before && th->last_error) return th->last_error->code;
+    if (out[p->max_results]) return too_many(p);
     for (int i = 0; i < *n_out; i++) {
         aril_status s = aril_tensor_status(out[i]);
         if (s < 0) return s;
@@ -284,14 +294,15 @@ static aril_status record(const aril_program *p, aril_list in, bool recorded, tr
                           bool *again, int *n_out)
 {
     aril__tracing *t = aril__tracing_new(p->name, false);
-    aril_tensor **out = aril__calloc((size_t)(p->max_results + in.n + 1) * sizeof *out);
-    if (!t || !out) {
+    aril_tensor **symbol =
+        aril__calloc(((size_t)in.n + (size_t)p->max_results + SPILL) * sizeof *symbol);
+    if (!t || !symbol) {
         aril__tracing_free(t);
-        free(out);
+        free(symbol);
         return no_memory(p);
     }
     int set = 0, n_list = 0;
-    aril_tensor **symbol = out + p->max_results, **list = NULL;
+    aril_tensor **out = symbol + in.n, **list = NULL;
     aril__traced_call c = aril__tracing_begin(t);
     aril_status s = make_inputs(p, t, in, recorded, to, symbol);
     if (s == ARIL_OK) s = call_fn(p, symbol, out, &set);
@@ -306,7 +317,7 @@ static aril_status record(const aril_program *p, aril_list in, bool recorded, tr
     if (s == ARIL_OK) to->g = aril__tracing_take(t, &to->watches);
     aril__tracing_free(t);
     free(list);
-    free(out);
+    free(symbol);
     return s;
 }
 
@@ -554,7 +565,7 @@ static bool is_untraced(const aril_program *p)
 static aril_status call_untraced(const aril_program *p, aril_list in, aril_tensor **out, int *n_out)
 {
     ARIL_SCOPE;
-    aril_tensor **made = aril__calloc((size_t)p->max_results * sizeof *made);
+    aril_tensor **made = aril__calloc(((size_t)p->max_results + 1) * sizeof *made);
     if (!made) return no_memory(p);
     aril_status s = call_fn(p, in.at, made, n_out);
     for (int i = 0; i < *n_out && s == ARIL_OK; i++) out[i] = aril__tensor_keep(made[i]);
