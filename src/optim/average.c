@@ -1,10 +1,14 @@
 /* Averages of weights over updates: exponential, or with equal weights. */
 #include "optim/optim.h"
 
+#include "aril/autocast.h"
 #include "aril/autograd.h"
 #include "aril/create.h"
+#include "aril/math.h"
 #include "core/memory.h"
+#include "ops/table/apply.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 struct aril_average {
@@ -96,7 +100,7 @@ void aril_average_free(aril_average *a)
 }
 
 /* Moves and casts the means to where the parameters are now, as the state of an optimizer is. */
-static aril_status follow(aril_average *a)
+static aril_status move_means(aril_average *a)
 {
     for (int i = 0; i < a->n; i++) {
         const aril_tensor *p = a->params[i], *mean = a->means[i];
@@ -111,6 +115,38 @@ static aril_status follow(aril_average *a)
     return ARIL_OK;
 }
 
+/* The same, not traced. A program is made for these means, and for whether they are swapped in. */
+static aril_status follow(aril_average *a)
+{
+    aril__pause pause = aril__trace_pause();
+    aril_status s = move_means(a);
+    aril__trace_resume(pause);
+    if (s == ARIL_OK) s = aril__trace_depend(a->means, (size_t)a->n * sizeof *a->means);
+    if (s == ARIL_OK) s = aril__trace_watch(&a->swapped, sizeof a->swapped);
+    if (s < 0 || !aril__self()->tracer) return s;
+    aril__trace_name(a->count, "average.count");
+    for (int i = 0; i < a->n; i++) {
+        char name[320];
+        snprintf(name, sizeof name, "%s.average", a->name[i]);
+        aril__trace_name(a->means[i], name);
+    }
+    return ARIL_OK;
+}
+
+/* The weight of the newest value: 1 of the first one. Computed by ops, so that a program of the
+ * update computes it in each run. */
+static aril_status weigh(aril_average *a)
+{
+    aril_device host = aril_cpu();
+    aril_tensor *n = aril_cast(a->count, ARIL_F64), *weight;
+    if (a->opts.equal)
+        weight = aril_rdiv_scalar(aril_add_scalar(n, 1), 1);
+    else
+        weight = aril_where(aril_eq_scalar(n, 0), aril_full(ARIL_SHAPE(), 1, ARIL_F64, host),
+                            aril_full(ARIL_SHAPE(), 1 - a->opts.decay, ARIL_F64, host));
+    return aril_tensor_status(aril_copy_(a->weight, weight));
+}
+
 aril_status aril_average_update(aril_average *a)
 {
     if (!a) return aril__fail(ARIL_ERR_ARG, "average_update: the average is NULL");
@@ -119,19 +155,16 @@ aril_status aril_average_update(aril_average *a)
                                           "aril_average_swap first");
     ARIL_SCOPE;
     ARIL_NO_GRAD;
+    ARIL_NO_AUTOCAST;
     aril_status s = follow(a);
+    if (s == ARIL_OK) s = weigh(a);
     if (s < 0) return s;
-    int64_t n = *(int64_t *)aril__ptr(a->count);
-    aril__number_set(a->weight, n == 0          ? 1
-                                : a->opts.equal ? 1 / (double)(n + 1)
-                                                : 1 - a->opts.decay);
     for (int i = 0; i < a->n; i++)
         a->updates[i] = (aril__update){
             .p = a->means[i], .grad = a->params[i], .lr = a->weight, .attrs = &a->attrs
         };
     s = aril__update_all(a->n, a->updates, a->updates + a->n);
-    if (s == ARIL_OK) aril__number_set(a->count, (double)(n + 1));
-    return s;
+    return s == ARIL_OK ? aril_tensor_status(aril_add_scalar_(a->count, 1)) : s;
 }
 
 /* Copies of all values come first: writing them within a device needs no memory, so the swap is
@@ -154,6 +187,13 @@ static aril_status swap(aril_average *a, aril_tensor **copies)
     return s;
 }
 
+static void toggle(void *ctx, const void *data)
+{
+    aril_average *a = ctx;
+    (void)data;
+    a->swapped = !a->swapped;
+}
+
 aril_status aril_average_swap(aril_average *a)
 {
     if (!a) return aril__fail(ARIL_ERR_ARG, "average_swap: the average is NULL");
@@ -163,8 +203,9 @@ aril_status aril_average_swap(aril_average *a)
     if (!copies) return aril__fail(ARIL_ERR_MEMORY, "average_swap: out of memory");
     aril_status s = follow(a);
     if (s == ARIL_OK) s = swap(a, copies);
-    if (s == ARIL_OK) a->swapped = !a->swapped;
     free(copies);
+    if (s == ARIL_OK) s = aril__trace_after(toggle, a, NULL, 0);
+    if (s == ARIL_OK) toggle(a, NULL);
     return s;
 }
 
