@@ -677,6 +677,15 @@ static aril_status body_depend(aril__tracer *self, const void *at, size_t bytes)
     return outer->tracer.depend ? outer->tracer.depend(&outer->tracer, at, bytes) : ARIL_OK;
 }
 
+static aril_status body_after(aril__tracer *self, void (*fn)(void *ctx, const void *data),
+                              void *ctx, const void *data, size_t bytes)
+{
+    (void)self, (void)fn, (void)ctx, (void)data, (void)bytes;
+    return aril__fail(ARIL_ERR_STATE,
+                      "a branch or the body of a loop cannot step an optimizer or advance a "
+                      "schedule: a program does that once, at the end of its run");
+}
+
 aril__tracing *aril__tracing_body(aril__tracing *outer, const char *name)
 {
     aril__tracing *t = aril__tracing_new(name, false);
@@ -688,7 +697,7 @@ aril__tracing *aril__tracing_body(aril__tracing *outer, const char *name)
     t->tracer.freed = NULL;
     t->tracer.watch = body_watch;
     t->tracer.depend = body_depend;
-    t->tracer.after = NULL;
+    t->tracer.after = body_after;
     return t;
 }
 

@@ -248,7 +248,9 @@ const aril_named *aril_optim_parameters(const aril_optim *opt)
 
 aril_tensor *aril_optim_group_lr(aril_optim *opt, int group)
 {
-    if (opt && group >= 0 && group < opt->n_groups) return opt->groups[group].lr;
+    if (opt && group >= 0 && group < opt->n_groups)
+        return aril__optim_check_moved(opt, "optim_lr") < 0 ? aril__poison()
+                                                            : opt->groups[group].lr;
     if (!opt)
         aril__fail(ARIL_ERR_ARG, "optim_lr: the optimizer is NULL");
     else
@@ -262,12 +264,8 @@ aril_tensor *aril_optim_lr(aril_optim *opt)
     return aril_optim_group_lr(opt, 0);
 }
 
-aril_status aril_optim_set_lr(aril_optim *opt, double lr)
+static void set_lr(aril_optim *opt, double lr)
 {
-    if (!opt) return aril__fail(ARIL_ERR_ARG, "optim_set_lr: the optimizer is NULL");
-    if (!(lr >= 0 && lr <= 1e300))
-        return aril__fail(ARIL_ERR_ARG,
-                          "optim_set_lr: the learning rate must be at least 0, got %g", lr);
     double first = opt->groups[0].base;
     for (int i = 0; i < opt->n_groups; i++) {
         aril__optim_group *g = &opt->groups[i];
@@ -275,6 +273,21 @@ aril_status aril_optim_set_lr(aril_optim *opt, double lr)
         aril__number_set(g->lr, g->base);
     }
     aril__schedules_apply(opt);
+}
+
+static void set_lr_after(void *opt, const void *lr)
+{
+    set_lr(opt, *(const double *)lr);
+}
+
+aril_status aril_optim_set_lr(aril_optim *opt, double lr)
+{
+    if (!opt) return aril__fail(ARIL_ERR_ARG, "optim_set_lr: the optimizer is NULL");
+    if (!(lr >= 0 && lr <= 1e300))
+        return aril__fail(ARIL_ERR_ARG,
+                          "optim_set_lr: the learning rate must be at least 0, got %g", lr);
+    if (aril__self()->tracer) return aril__optim_defer(opt, set_lr_after, &lr, sizeof lr);
+    set_lr(opt, lr);
     return ARIL_OK;
 }
 

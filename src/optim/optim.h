@@ -127,6 +127,8 @@ struct aril_optim {
     aril_tensor *scale; /* [] f32, loss scale; NULL: none */
     aril_tensor *good;  /* [] i64, steps since the scale changed */
     int64_t pending;    /* calls of aril_step that only accumulated */
+    bool moved; /* in a trace: the end of a run will change learning rates, which the traced code
+                   must not use from there on */
     aril_schedule **schedules;
     int n_schedules;
     aril__lbfgs *lbfgs;
@@ -192,6 +194,12 @@ static inline bool aril__is_loss_scale(double scale)
 {
     return scale >= ARIL__MIN_SCALE && scale <= ARIL__MAX_SCALE;
 }
+/* In a trace, has each run end with fn(opt, data), which changes learning rates. */
+aril_status aril__optim_defer(aril_optim *opt, void (*fn)(void *opt, const void *data),
+                              const void *data, size_t bytes);
+/* An error of `what` where the traced code has deferred such a change before. */
+aril_status aril__optim_check_moved(const aril_optim *opt, const char *what);
+
 /* Ends a step whose ops were applied or recorded: sets opt->took, drops gradients, and does the
  * host's part unless the step is being recorded. */
 void aril__step_done(aril_optim *opt);
@@ -265,6 +273,8 @@ void aril__schedule_put(aril_schedule *s, const double *numbers);
  * learning rates and momenta. */
 void aril__schedules_advance(aril_optim *opt, bool batches, bool all, double metric);
 void aril__schedules_apply(aril_optim *opt);
+/* Whether it counts steps, not epochs. */
+bool aril__schedule_per_batch(const aril_schedule *s);
 /* Sets the momenta alone. */
 void aril__schedules_apply_momentum(aril_optim *opt);
 /* Sets the name of the metric passed to aril_optim_epoch, and whether larger values are better;

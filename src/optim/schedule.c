@@ -863,6 +863,11 @@ aril_status aril__schedules_watch(aril_optim *opt, const char *name, bool rising
 aril_status aril_optim_schedule(aril_optim *opt, aril_schedule *s)
 {
     aril_schedule **grown = NULL;
+    if (aril__self()->tracer) {
+        aril_schedule_free(s && !s->owned ? s : NULL);
+        return aril__fail(ARIL_ERR_STATE, "optim_schedule: a program would not repeat this; attach "
+                                          "the schedule before the function is traced");
+    }
     if (s && s->owned)
         return aril__fail(ARIL_ERR_ARG,
                           "optim_schedule: the schedule is already in use; create another one");
@@ -881,18 +886,40 @@ aril_status aril_optim_schedule(aril_optim *opt, aril_schedule *s)
     return ARIL_OK;
 }
 
+static void advance_epochs(void *opt, const void *metric)
+{
+    aril__schedules_advance(opt, false, false, *(const double *)metric);
+}
+
+static void advance_all(void *opt, const void *metric)
+{
+    aril__schedules_advance(opt, false, true, *(const double *)metric);
+}
+
+/* At once, or at the end of each run of the program that is traced. */
+static aril_status advance(aril_optim *opt, void (*fn)(void *opt, const void *metric),
+                           double metric)
+{
+    if (aril__self()->tracer) return aril__optim_defer(opt, fn, &metric, sizeof metric);
+    fn(opt, &metric);
+    return ARIL_OK;
+}
+
 aril_status aril_optim_epoch(aril_optim *opt, double metric)
 {
     if (!opt) return aril__fail(ARIL_ERR_ARG, "optim_epoch: the optimizer is NULL");
-    aril__schedules_advance(opt, false, false, metric);
-    return ARIL_OK;
+    return advance(opt, advance_epochs, metric);
 }
 
 aril_status aril_schedule_step(aril_optim *opt)
 {
     if (!opt) return aril__fail(ARIL_ERR_ARG, "schedule_step: the optimizer is NULL");
-    aril__schedules_advance(opt, false, true, NAN);
-    return ARIL_OK;
+    return advance(opt, advance_all, NAN);
+}
+
+bool aril__schedule_per_batch(const aril_schedule *s)
+{
+    return s->opts.per_batch;
 }
 
 /* ---- state ---- */

@@ -507,6 +507,7 @@ static aril_status apply_step(aril_optim *opt)
     ARIL_NO_AUTOCAST; /* updates are computed in the dtype of the state, also inside a region */
     aril_tensor *factor = NULL, *finite = NULL;
     next_numbers next = { 0 };
+    if (aril__optim_check_moved(opt, "step") < 0) return ARIL_ERR_STATE;
     int n = gather(opt);
     if (n < 0) return n;
     if (n == 0) return no_gradient(opt);
@@ -558,6 +559,40 @@ static void after_run(void *opt, const void *took)
     aril__step_host(opt, took);
 }
 
+aril_status aril__optim_defer(aril_optim *opt, void (*fn)(void *opt, const void *data),
+                              const void *data, size_t bytes)
+{
+    aril_status s = aril__trace_watch(&opt->moved, sizeof opt->moved); /* false after the trace */
+    opt->moved = true;
+    return s == ARIL_OK ? aril__trace_after(fn, opt, data, bytes) : s;
+}
+
+aril_status aril__optim_check_moved(const aril_optim *opt, const char *what)
+{
+    if (!opt->moved) return ARIL_OK;
+    return aril__fail(ARIL_ERR_STATE,
+                      "%s: the traced function has changed the learning rate before, which a "
+                      "program does at the end of its run; change it after the last step, or "
+                      "between runs",
+                      what);
+}
+
+/* Whether a step ends with new learning rates. */
+static bool moves_rates(const aril_optim *opt)
+{
+    bool moves = false;
+    for (int i = 0; i < opt->n_schedules; i++) moves |= aril__schedule_per_batch(opt->schedules[i]);
+    return moves;
+}
+
+/* Has each run do the host's part of the step. */
+static aril_status record_host(aril_optim *opt)
+{
+    size_t bytes = (size_t)opt->n_params * sizeof *opt->took;
+    return moves_rates(opt) ? aril__optim_defer(opt, after_run, opt->took, bytes)
+                            : aril__trace_after(after_run, opt, opt->took, bytes);
+}
+
 /* What the recorded ops depend on besides tensors. A program is made for these values. */
 static aril_status watch_host(aril_optim *opt)
 {
@@ -598,9 +633,7 @@ aril_status aril_step(aril_optim *opt)
     }
     s = apply_step(opt);
     if (s == ARIL_OK) aril__step_done(opt);
-    if (s == ARIL_OK)
-        s = aril__trace_after(after_run, opt, opt->took, (size_t)opt->n_params * sizeof *opt->took);
-    return s;
+    return s == ARIL_OK && aril__self()->tracer ? record_host(opt) : s;
 }
 
 aril_tensor *aril_step_closure(aril_optim *opt, aril_closure *fn, void *ctx)
