@@ -212,8 +212,9 @@ aril_status aril__trace_check_host(const aril__tracing *t)
     for (uint32_t i = 0; i < w->n; i++)
         if (w->at[i].fixed && !holds(w, &w->at[i]))
             return aril__fail(ARIL_ERR_STATE,
-                              "a traced function changed the data of a module, which a program "
-                              "would not do in later runs; keep what changes in a buffer");
+                              "a traced function changed the data of a module or a metric, which "
+                              "a program would not do in later runs; keep what changes in a "
+                              "buffer or a state");
     return ARIL_OK;
 }
 

@@ -11,6 +11,7 @@
 #include "core/memory.h"
 #include "core/tensor.h"
 #include "core/thread.h"
+#include "ops/table/apply.h"
 
 #include <ctype.h>
 #include <math.h>
@@ -293,9 +294,64 @@ aril_tensor *aril_metric_get(aril_metric *m, const char *name)
     return m != NULL ? aril__states_get(&m->states, name) : NULL;
 }
 
+/* In a trace, a state that exists is written to in each run; a program cannot exchange it. */
+static aril_status set_traced(aril_metric *m, const char *name, aril_tensor *value)
+{
+    aril_tensor *state = aril__states_get(&m->states, name);
+    aril_status status = aril_tensor_status(value);
+    char a[ARIL__SHAPE_TEXT], b[ARIL__SHAPE_TEXT];
+    if (status != ARIL_OK) return status;
+    if (state == NULL)
+        return aril__fail(ARIL_ERR_STATE,
+                          "%s: a traced update cannot create the state '%s'; update the metric "
+                          "once before the function is traced",
+                          m->label, name);
+    if (state->dtype != value->dtype ||
+        !aril__same_dims(state->ndim, state->dim, value->ndim, value->dim))
+        return aril__fail(ARIL_ERR_STATE,
+                          "%s: a traced update cannot change the state '%s' from %s %s to %s %s; "
+                          "update the metric outside the traced function",
+                          m->label, name, aril__dtypes[state->dtype].name, aril__text(a, state),
+                          aril__dtypes[value->dtype].name, aril__text(b, value));
+    return aril_tensor_status(aril_copy_(state, value));
+}
+
 aril_status aril_metric_set(aril_metric *m, const char *name, aril_tensor *value)
 {
-    return m != NULL ? aril__states_set(&m->states, name, value) : missing();
+    if (m == NULL) return missing();
+    if (aril__self()->tracer != NULL && name != NULL && value != NULL)
+        return set_traced(m, name, value);
+    return aril__states_set(&m->states, name, value);
+}
+
+/* The state that a traced update adds to: made here, as zeros, if there is none, and moved to the
+ * device of the value, both of which a program does not repeat. NULL with an error. */
+static aril_tensor *state_to_add(aril_metric *m, const char *name, const aril_tensor *value)
+{
+    char text[ARIL__SHAPE_TEXT];
+    aril_tensor *state = aril__states_get(&m->states, name);
+    if (state == NULL && value->numel < 0) {
+        aril__fail(ARIL_ERR_SHAPE, "%s: the state '%s' has the shape %s, whose sizes are unknown",
+                   m->label, name, aril__text(text, value));
+        return NULL;
+    }
+    aril_device device = aril_device_of(value);
+    aril__pause pause = aril__trace_pause();
+    aril_tensor *here = state != NULL
+                            ? aril_to(state, device)
+                            : aril_zeros(aril_shape_of(value), aril_dtype_of(value), device);
+    aril_status status = here == state ? ARIL_OK : aril__states_set(&m->states, name, here);
+    aril__trace_resume(pause);
+    return status == ARIL_OK ? here : NULL;
+}
+
+static aril_status add_traced(aril_metric *m, const char *name, aril_tensor *value)
+{
+    ARIL_SCOPE;
+    aril_tensor *state = state_to_add(m, name, value);
+    if (state == NULL) return aril__latest_status();
+    aril__trace_name(state, name);
+    return aril_tensor_status(aril_add_(state, value));
 }
 
 aril_status aril_metric_add(aril_metric *m, const char *name, aril_tensor *value)
@@ -308,6 +364,7 @@ aril_status aril_metric_add(aril_metric *m, const char *name, aril_tensor *value
     aril_status status = aril_tensor_status(value);
     if (status != ARIL_OK) return status;
     ARIL_NO_GRAD;
+    if (aril__self()->tracer != NULL) return add_traced(m, name, value);
     aril_tensor *state = aril__states_get(&m->states, name);
     if (state != NULL) return aril__states_accumulate(&m->states, name, value);
     ARIL_SCOPE;
@@ -332,9 +389,19 @@ double aril__metric_number(aril_metric *m, const char *name)
     return t != NULL ? aril_item(t) : 0;
 }
 
+/* An error in a trace. */
+static aril_status outside_only(const aril_metric *m, const char *what)
+{
+    if (aril__self()->tracer == NULL) return ARIL_OK;
+    return aril__fail(ARIL_ERR_STATE,
+                      "%s: %s cannot be part of a traced function, which runs would not repeat; "
+                      "call it outside",
+                      m->label, what);
+}
+
 void aril_metric_reset(aril_metric *m)
 {
-    if (m == NULL) return;
+    if (m == NULL || outside_only(m, "metric_reset") < 0) return;
     aril__states_clear(&m->states);
     /* The class's data stays, with what the constructor stored in it. */
 }
@@ -348,6 +415,7 @@ aril_status aril_metric_load_state(aril_metric *m, const aril_named *state)
 {
     if (m == NULL) return missing();
     if (state == NULL) return aril__fail(ARIL_ERR_ARG, "metric_load_state: the state is NULL");
+    if (outside_only(m, "metric_load_state") < 0) return ARIL_ERR_STATE;
     aril__states fresh = { 0 };
     aril_status status = aril__states_copy(&fresh, "", state);
     if (status != ARIL_OK) {
@@ -361,6 +429,37 @@ aril_status aril_metric_load_state(aril_metric *m, const aril_named *state)
 
 /* ---- updates and values ---- */
 
+/* What a traced update depends on. A class that counts on the host, in its data, fails. */
+static aril_status watch_data(aril_metric *m)
+{
+    if (m->row != NULL && m->row->grows)
+        return aril__fail(ARIL_ERR_UNSUPPORTED,
+                          "%s: its state grows with each batch, so that a traced function cannot "
+                          "update it; return the output, and update the metric outside",
+                          m->label);
+    return m->data != NULL ? aril__trace_depend(m->data, m->type->size) : ARIL_OK;
+}
+
+/* The states, which exist now. A reset or a loaded state replaces them: a new trace. */
+static aril_status watch_states(aril_metric *m)
+{
+    aril__states *s = &m->states; /* the list comes before its elements */
+    aril_status status = aril__trace_depend(&s->at, sizeof s->at);
+    if (status == ARIL_OK) status = aril__trace_depend(&s->n, sizeof s->n);
+    if (status == ARIL_OK && s->n > 0)
+        status = aril__trace_depend(s->at, (size_t)s->n * sizeof *s->at);
+    return status;
+}
+
+static aril_status update(aril_metric *m, aril_tensor *output, aril_tensor *target,
+                          aril_tensor *weight)
+{
+    bool traced = aril__self()->tracer != NULL;
+    aril_status status = traced ? watch_data(m) : ARIL_OK;
+    if (status >= 0) status = m->type->update(m, output, target, weight);
+    return status >= 0 && traced ? watch_states(m) : status;
+}
+
 aril_status aril_metric_update(aril_metric *m, aril_tensor *output, aril_tensor *target,
                                aril_tensor *weight)
 {
@@ -371,12 +470,17 @@ aril_status aril_metric_update(aril_metric *m, aril_tensor *output, aril_tensor 
     aril_status status = aril_tensor_status(output);
     if (status == ARIL_OK) status = aril_tensor_status(target);
     if (status != ARIL_OK) return status;
+    if (aril__self()->tracer == NULL && (output->flags | target->flags) & ARIL__SYMBOLIC)
+        return aril__fail(ARIL_ERR_STATE,
+                          "%s: a graph does not change tensors while it is defined; fetch the "
+                          "output, and update the metric with its value",
+                          m->label);
     if (aril_ndim(output) == 0)
         return aril__fail(ARIL_ERR_SHAPE, "%s: the output has no batch dimension", m->label);
     ARIL_SCOPE;
     ARIL_NO_GRAD;
     const aril__error *before = aril__self()->last_error;
-    status = m->type->update(m, output, target, weight);
+    status = update(m, output, target, weight);
     /* A class that set an error keeps its own message. */
     return status >= 0 || aril__self()->last_error != before
                ? status
@@ -536,4 +640,11 @@ aril_status aril__spread_weight(const char *who, aril_tensor *weight, aril_tenso
     for (int i = 1; i < s.ndim; i++) thin.dim[i] = 1;
     *spread = aril_expand(aril_reshape(aril_cast(weight, ARIL_F64), thin), s);
     return aril_tensor_status(*spread);
+}
+
+aril_tensor *aril__metric_count(aril_tensor *of, aril_dtype dtype)
+{
+    int64_t n = aril_numel(of);
+    if (n < 0) return aril_sum(aril_cast(aril_ones_like(of), dtype), ARIL_ALL);
+    return aril_full(ARIL_SHAPE(), n, dtype, aril_device_of(of));
 }

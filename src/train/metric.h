@@ -12,6 +12,7 @@ typedef struct aril__metric_row {
     unsigned fits;     /* mask of aril__metric_task */
     unsigned averages; /* 1 << ARIL_AVERAGE_MACRO ... */
     uint8_t counts[2];
+    bool grows; /* its state does: a traced function cannot update it */
     bool no_column;
     bool selects_best; /* aril_metric_selects_best */
 } aril__metric_row;
@@ -59,6 +60,9 @@ bool aril__scores_are_yes_no(const aril_metric *m, aril_tensor *output);
 /* Expands sample weights [N] to the shape [N,...] of `like`, in f64; NULL stays NULL. */
 aril_status aril__spread_weight(const char *who, aril_tensor *weight, aril_tensor *like,
                                 aril_tensor **spread);
+
+/* The number of elements, [], on the device of `of`. */
+aril_tensor *aril__metric_count(aril_tensor *of, aril_dtype dtype);
 
 /* Reshapes the target to the shape of the output, if both have as many elements. */
 aril_status aril__same_shape(const char *who, aril_tensor *output, aril_tensor **target);

@@ -8,6 +8,7 @@
 #include "aril/view.h"
 #include "core/error.h"
 #include "core/memory.h"
+#include "core/thread.h"
 #include "train/metric.h"
 
 #include <math.h>
@@ -28,7 +29,7 @@ static aril_status count_hits(aril_metric *m, aril_tensor *hit, aril_tensor *tru
         right = aril_sum(aril_mul(hit, spread), ARIL_ALL);
     } else {
         right = aril_sum(hit, ARIL_ALL);
-        seen = yes_no ? aril_full(ARIL_SHAPE(), aril_numel(hit), ARIL_I64, aril_device_of(hit))
+        seen = yes_no ? aril__metric_count(hit, ARIL_I64)
                       : aril_sum(aril_ge_scalar(truth, 0), ARIL_ALL);
     }
     status = aril_metric_add(m, "right", aril_cast(right, ARIL_F64));
@@ -68,6 +69,18 @@ aril_status aril__metric_topk_update(aril_metric *m, aril_tensor *output, aril_t
 
 /* ---- confusion matrix ---- */
 
+/* Adds the cells to "table" [C,C] without reading a value, below a row for ignored targets. An
+ * invalid target is an index out of range. */
+static aril_status add_cells(aril_metric *m, int64_t c, aril_tensor *cell, aril_tensor *spread)
+{
+    aril_tensor *by =
+        spread != NULL ? aril_flatten(spread, 0, -1) : aril_cast(aril_ones_like(cell), ARIL_F64);
+    aril_tensor *none = aril_zeros(ARIL_SHAPE((c + 1) * c), ARIL_F64, aril_device_of(cell));
+    aril_tensor *counts = aril_index_add(none, cell, by, 0);
+    aril_tensor *table = aril_narrow(aril_reshape(counts, ARIL_SHAPE(c + 1, c)), 0, 1, c);
+    return aril_metric_add(m, "table", table);
+}
+
 /* Adds to "table" [C,C]. Two extra rows collect ignored targets (below 0; the first row) and
  * invalid ones (the last row), so that sizes do not depend on values. */
 aril_status aril__metric_table_update(aril_metric *m, aril_tensor *output, aril_tensor *target,
@@ -77,6 +90,9 @@ aril_status aril__metric_table_update(aril_metric *m, aril_tensor *output, aril_
     aril_status status = aril__answers_of(m, output, target, &a);
     if (status != ARIL_OK) return status;
     int64_t c = a.classes;
+    if (c < 0)
+        return aril__fail(ARIL_ERR_SHAPE, "%s: the number of classes is unknown until the run",
+                          m->label);
     aril_tensor *had = aril_metric_get(m, "table"), *spread;
     if (had != NULL && aril_size(had, 0) != c)
         return aril__fail(ARIL_ERR_SHAPE, "%s: a batch has %lld classes, earlier ones had %lld",
@@ -85,6 +101,7 @@ aril_status aril__metric_table_update(aril_metric *m, aril_tensor *output, aril_
     if (status != ARIL_OK) return status;
     aril_tensor *row = aril_add_scalar(aril_minimum_scalar(aril_maximum_scalar(a.truth, -1), c), 1);
     aril_tensor *cell = aril_add(aril_mul_scalar(row, c), a.predicted);
+    if (aril__self()->tracer != NULL) return add_cells(m, c, aril_flatten(cell, 0, -1), spread);
     aril_tensor *counts =
         aril_bincount(aril_flatten(cell, 0, -1),
                       spread != NULL ? aril_flatten(spread, 0, -1) : NULL, (c + 2) * c);

@@ -21,9 +21,8 @@ static aril_status add_mean(aril_metric *m, aril_tensor *value, aril_tensor *wei
     aril_status status = aril__spread_weight(m->label, weight, value, &spread);
     if (status != ARIL_OK) return status;
     aril_tensor *sum = aril_sum(spread != NULL ? aril_mul(value, spread) : value, ARIL_ALL);
-    aril_tensor *count = spread != NULL ? aril_sum(spread, ARIL_ALL)
-                                        : aril_full(ARIL_SHAPE(), aril_numel(value), ARIL_F64,
-                                                    aril_device_of(value));
+    aril_tensor *count =
+        spread != NULL ? aril_sum(spread, ARIL_ALL) : aril__metric_count(value, ARIL_F64);
     status = aril_metric_add(m, "sum", aril_cast(sum, ARIL_F64));
     return status != ARIL_OK ? status : aril_metric_add(m, "weight", count);
 }
