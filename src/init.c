@@ -4,9 +4,11 @@
 #include "backend/onednn/rows.h"
 #include "core/device.h"
 #include "core/profile.h"
+#include "core/replaced.h"
 #include "core/thread.h"
 #include "formats/describe.h"
 #include "formats/weights/weights.h"
+#include "graph/trace.h"
 #include "nn/module.h"
 #include "ops/table/apply.h"
 #include "ops/elementwise/formula.h"
@@ -39,6 +41,7 @@ void aril__library_start(void)
     aril__hook.keep_symbol = aril__symbol_keep;
     aril__hook.release_symbol = aril__symbol_release;
     aril__hook.generator_freed = aril__rng_freed;
+    aril__replaced_hook = aril__trace_replaced;
     aril__hook.thread_end = aril__plans_thread_end;
     aril__hook.where = aril__module_where;
     aril__tape_hook = aril__autograd_tape;

@@ -281,6 +281,10 @@ static aril_status backward(aril_tensor *t, aril_tensor *grad, bool scalar, aril
 {
     aril__thread *th = aril__self();
     aril_tensor *start;
+    if (aril__unlikely(t && t->flags & ARIL__SYMBOLIC) && !th->tracer)
+        return aril__fail(ARIL_ERR_STATE,
+                          "backward: a graph does not change gradients while it is defined; use "
+                          "aril_gradients and aril_assign");
     if (aril__likely(!grad && is_plain_loss(th, t))) {
         start = one_like(th, t);
         return start ? aril__backward_from(t, start, opts) : ARIL_ERR_MEMORY;

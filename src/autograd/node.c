@@ -48,7 +48,7 @@ aril__node *aril__node_new(aril__thread *th, const aril__op *op, int n_in, int n
 aril__node *aril__leaf_new(aril__thread *th)
 {
     aril__node *n = aril__node_new(th, NULL, 0, 1, 0, 0);
-    if (n) n->flags = ARIL__NODE_LEAF;
+    if (n) n->flags = ARIL__NODE_LEAF | (th->tracer ? ARIL__NODE_TRACED : 0);
     return n;
 }
 

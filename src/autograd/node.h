@@ -49,6 +49,7 @@ enum {
     ARIL__NODE_FREED = 2, /* saved values were freed by a backward pass */
     ARIL__NODE_QUEUED = 4,
     ARIL__NODE_NEEDED = 8,
+    ARIL__NODE_TRACED = 16, /* a leaf that traced code made */
 };
 
 struct aril__node {

@@ -13,6 +13,7 @@
 #include "core/parallel.h"
 #include "core/source_location.h"
 #include "core/profile.h"
+#include "core/replaced.h"
 #include "core/tensor.h"
 
 #include <pthread.h>
@@ -350,6 +351,8 @@ void aril_release(aril_tensor *t)
         aril__tensor_release(th, t);
 }
 
+void (*aril__replaced_hook)(aril_tensor *before, aril_tensor *now);
+
 void aril_set(aril_tensor **handle, aril_tensor *t)
 {
     if (!handle) {
@@ -358,6 +361,9 @@ void aril_set(aril_tensor **handle, aril_tensor *t)
     }
     aril_tensor *old = *handle;
     *handle = aril_keep(t);
+    if (aril__unlikely(aril__self()->tracer != NULL) && old && (*handle)->flags & ARIL__SYMBOLIC &&
+        !has_ended(old) && aril__replaced_hook)
+        aril__replaced_hook(old, *handle);
     aril_release(old);
 }
 

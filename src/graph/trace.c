@@ -415,16 +415,24 @@ static aril_status defined_write(const aril__op *op)
                       op->name);
 }
 
+static aril_status defined_change(const aril__op *op)
+{
+    return aril__fail(ARIL_ERR_STATE,
+                      "%s: a graph does not change tensors while it is defined, such as running "
+                      "statistics of a module; call aril_module_eval before, or train with a "
+                      "compiled function (aril_jit)",
+                      op->name);
+}
+
 /* Whether a tensor stands for something outside the graph: a tensor, a variable, an input. */
 static bool is_outside(const aril_tensor *x)
 {
     return x->storage || root_of((aril__cell *)x->u.symbol)->origin != ARIL__CELL_INSIDE;
 }
 
-/* Whether a call in a body changes a tensor from outside it. */
-static bool changes_outside(const aril__tracing *t, const aril__call *c, const aril_tensor *dest)
+/* Whether a call changes an input that stands for something outside the graph. */
+static bool changes_outside(const aril__tracing *t, const aril__call *c)
 {
-    if (dest && (!is_inner(t, dest) || is_outside(dest))) return true;
     for (int i = 0; i < c->n_in; i++) {
         bool changes = c->op->writes && aril__changes(c->op, i);
         for (int k = 0; k < c->op->n_out; k++) changes |= c->op->out[k] == WRITES(i);
@@ -439,6 +447,18 @@ static aril_status body_write(const aril__op *op)
                       "%s: a branch or the body of a loop cannot change a tensor from outside it; "
                       "return the new value",
                       op->name);
+}
+
+/* An error if a call must not change what it would: a graph that is defined changes nothing, and a
+ * body nothing outside it. */
+static aril_status check_changes(const aril__tracing *t, const aril__call *c,
+                                 const aril_tensor *dest)
+{
+    if (t->defines && dest && is_outside(dest)) return defined_write(c->op);
+    if (t->defines && changes_outside(t, c)) return defined_change(c->op);
+    if (!t->outer) return ARIL_OK;
+    bool changes = dest && (!is_inner(t, dest) || is_outside(dest));
+    return changes || changes_outside(t, c) ? body_write(c->op) : ARIL_OK;
 }
 
 /* Results and writes of node `id`. out[] gets references. */
@@ -487,8 +507,7 @@ static aril_status apply(aril__tracer *self, const aril__call *c, aril_tensor *d
     aril__value_id few[FEW], *in = few;
     aril_status s = ARIL_OK;
     for (int i = 0; i < c->op->n_out; i++) out[i] = NULL;
-    if (t->defines && dest && is_outside(dest)) return defined_write(c->op);
-    if (t->outer && changes_outside(t, c, dest)) return body_write(c->op);
+    if ((s = check_changes(t, c, dest)) < 0) return s;
     if (c->n_in > FEW && !(in = aril__malloc((size_t)c->n_in * sizeof *in))) return no_memory();
     for (int i = 0; i < c->n_in && s == ARIL_OK; i++) {
         in[i] = aril__tracing_value(t, c->in[i]);
@@ -652,8 +671,11 @@ aril__tracing *aril__tracing_new(const char *name, bool defines)
 static aril_status body_leaf(aril__tracer *self, struct aril__node *leaf)
 {
     (void)self;
-    (void)leaf;
-    return ARIL_OK;
+    if (leaf->flags & ARIL__NODE_TRACED) return ARIL_OK;
+    return aril__fail(ARIL_ERR_STATE,
+                      "backward: a branch or the body of a loop cannot use the .grad of a tensor "
+                      "from outside it; return gradients that aril_gradients computes, or call "
+                      "aril_backward after the branch or loop");
 }
 
 /* Draws count as those of the outermost trace; a loop would repeat them. */
@@ -758,6 +780,7 @@ void aril__tracing_free(aril__tracing *t)
     free(t->starts);
     free(t->named);
     free(t->kept);
+    aril__trace_restore_replaced(t, ARIL_ERR_STATE);
     for (uint32_t i = 0; i < t->n_captured; i++) aril__tensor_release(aril__self(), t->captured[i]);
     for (uint32_t i = 0; i < t->n_memory; i++) free(t->memory[i]);
     for (uint32_t i = 0; i < t->n_names; i++) free(t->names[i].name);
@@ -825,6 +848,7 @@ aril_status aril__tracing_end(aril__tracing *t, aril__traced_call *c, aril_statu
     aril_guard_end(&c->scope); /* what the traced code created ends here */
     release_kept(t);
     if (t->outer) return s;
+    s = aril__trace_restore_replaced(t, s);
     if (s == ARIL_OK) s = aril__trace_fix_keys(t);
     return s == ARIL_OK ? finish_states(t) : s;
 }

@@ -87,6 +87,8 @@ aril__tracing *aril__tracing_body(aril__tracing *outer, const char *name);
 int aril__tracing_captures(const aril__tracing *t, aril_tensor *const **of);
 /* Captures a tensor, if it is not already; false with an error. */
 bool aril__tracing_capture(aril__tracing *t, aril_tensor *x);
+/* Notes that aril_set put a symbolic tensor in the place of another: aril__replaced_hook. */
+void aril__trace_replaced(aril_tensor *before, aril_tensor *now);
 /* Frees `memory` with the trace. */
 bool aril__tracing_own(aril__tracing *t, void *memory);
 /* The trace that is recording: that of the thread, or that of a symbolic tensor of a defined graph

@@ -1,6 +1,7 @@
 /* What a trace touches outside the graph: generators, gradients of leaves, memory of the host. */
 #include "graph/tracing.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -157,6 +158,101 @@ void aril__trace_restore_nodes(aril__tracing *t)
     free(t->met);
     t->met = NULL;
     t->n_met = t->cap_met = 0;
+}
+
+/* ---- kept tensors ---- */
+
+void aril__trace_replaced(aril_tensor *before, aril_tensor *now)
+{
+    aril__tracing *t = aril__tracing_now(0, NULL);
+    while (t && t->outer) t = t->outer;
+    if (!t || t->defines) return; /* its symbolic tensors last as long as the graph */
+    for (uint32_t i = t->n_replaced; i-- > 0 && before->flags & ARIL__SYMBOLIC;)
+        if (t->replaced[i].now == before) before = t->replaced[i].before;
+    if (before->flags & ARIL__SYMBOLIC) return; /* the traced code kept that, too */
+    if (!aril__graph_grow(&t->replaced, t->n_replaced, &t->cap_replaced, sizeof *t->replaced))
+        return;
+    t->replaced[t->n_replaced++] =
+        (aril__replaced){ aril__tensor_keep(before), aril__tensor_keep(now) };
+}
+
+/* The op that computes a symbolic tensor, and where it was called. */
+static const char *origin_of(const aril__tracing *t, const aril_tensor *x, char *text, size_t size)
+{
+    const aril__value *v = &t->g->values[((const aril__cell *)x->u.symbol)->value];
+    char where[256];
+    text[0] = '\0';
+    if (v->kind != ARIL__FROM_NODE) return text;
+    const aril__graph_node *n = &t->g->nodes[v->from];
+    aril__graph_where(t->g, n, where, sizeof where);
+    snprintf(text, size, " of %s%s%s%s", n->op->name, where[0] ? " (called at " : "", where,
+             where[0] ? ")" : "");
+    return text;
+}
+
+/* Makes a header one over the memory of another tensor. */
+static void become(aril__thread *th, aril_tensor *to, const aril_tensor *from)
+{
+    aril__storage *had = to->storage;
+    if (to->flags & ARIL__SYMBOLIC) aril__hook.release_symbol(to->u.symbol);
+    if (to->view) aril__hook.release_view(th, to->view);
+    to->view = NULL;
+    to->dtype = from->dtype;
+    to->ndim = from->ndim;
+    to->flags = from->flags & (uint16_t)~ARIL__IMMORTAL;
+    to->numel = from->numel;
+    to->offset = from->offset;
+    to->storage = from->storage;
+    if (to->storage) atomic_fetch_add_explicit(&to->storage->refs, 1, memory_order_relaxed);
+    if (had) aril__storage_release(th, had);
+    memcpy(to->dim, from->dim, sizeof to->dim);
+    memcpy(to->stride, from->stride, sizeof to->stride);
+    aril__bind(th, to, from->node, from->node_out);
+}
+
+static aril_status replaced_outside(const aril__tracing *t, const aril_tensor *now)
+{
+    char origin[320];
+    return aril__fail(ARIL_ERR_STATE,
+                      "set: a tensor that is kept outside the traced function was replaced by a "
+                      "result%s, which exists only inside; write to it with aril_copy_, or return "
+                      "the result and call aril_set with it after the run",
+                      origin_of(t, now, origin, sizeof origin));
+}
+
+/* Removes an entry that only the list refers to. */
+static bool drop_unkept(aril__tracing *t)
+{
+    aril__thread *th = aril__self();
+    for (uint32_t i = t->n_replaced; i-- > 0;) {
+        aril__replaced r = t->replaced[i];
+        int listed = 0;
+        for (uint32_t k = 0; k < t->n_replaced; k++) listed += t->replaced[k].now == r.now;
+        if (atomic_load(&r.now->refs) > listed) continue;
+        t->replaced[i] = t->replaced[--t->n_replaced];
+        aril__tensor_release(th, r.now);
+        aril__tensor_release(th, r.before);
+        return true;
+    }
+    return false;
+}
+
+aril_status aril__trace_restore_replaced(aril__tracing *t, aril_status s)
+{
+    aril__thread *th = aril__self();
+    while (drop_unkept(t)) continue;
+    for (uint32_t i = 0; i < t->n_replaced; i++) {
+        aril__replaced r = t->replaced[i];
+        if (s == ARIL_OK) s = replaced_outside(t, r.now);
+        if (r.now->flags & ARIL__SYMBOLIC && !(r.before->flags & (ARIL__POISON | ARIL__SHAPE_ONLY)))
+            become(th, r.now, r.before);
+        aril__tensor_release(th, r.now);
+        aril__tensor_release(th, r.before);
+    }
+    free(t->replaced);
+    t->replaced = NULL;
+    t->n_replaced = t->cap_replaced = 0;
+    return s;
 }
 
 /* ---- the host ---- */

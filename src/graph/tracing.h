@@ -59,6 +59,11 @@ typedef struct aril__named_size {
     int64_t given, unknown;
 } aril__named_size;
 
+/* A kept tensor that aril_set replaced by a symbolic one: references to both. */
+typedef struct aril__replaced {
+    aril_tensor *before, *now;
+} aril__replaced;
+
 /* What memory from outside is called. */
 typedef struct aril__named_memory {
     const aril__storage *storage;
@@ -89,6 +94,8 @@ struct aril__tracing {
     uint32_t n_named, cap_named;
     aril__met_tensor *met;
     uint32_t n_met, cap_met;
+    aril__replaced *replaced; /* of the outermost trace */
+    uint32_t n_replaced, cap_replaced;
     aril__named_memory *names;
     uint32_t n_names, cap_names;
     aril_tensor **kept; /* symbolic tensors and keys: of a defined graph, or until the end */
@@ -133,6 +140,10 @@ aril_status aril__trace_epilogue(aril__tracer *self, void (*fn)(void *ctx, const
  * code have recorded for it. */
 bool aril__trace_meet(aril__tracing *t, aril_tensor *x);
 void aril__trace_restore_nodes(aril__tracing *t);
+
+/* When all other references of the trace are gone: gives what aril_set replaced and is still kept
+ * its former value again, which is an error. */
+aril_status aril__trace_restore_replaced(aril__tracing *t, aril_status so_far);
 
 /* In a defined graph, a key stands for the next call of the generator of the run. */
 aril__value_id aril__trace_defined_key(aril__tracing *t, aril_tensor *key);
