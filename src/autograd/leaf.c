@@ -230,12 +230,33 @@ void aril_set_anomaly(bool on)
 
 /* ---- backward ---- */
 
+static aril_status is_scalar(const aril__requirement *q)
+{
+    int64_t n = aril__count(q->shape[0].ndim, q->shape[0].dim);
+    if (n == 1 || n < 0) return ARIL_OK;
+    char a[ARIL__SHAPE_TEXT];
+    return aril__fail(ARIL_ERR_SHAPE,
+                      "%s: the result has shape %s; backward starts without a gradient from a "
+                      "scalar only, pass the gradient of the result",
+                      q->what, aril__shape_text(a, q->shape[0].ndim, q->shape[0].dim));
+}
+
+static aril_status is_gradient_of(const aril__requirement *q)
+{
+    const aril_shape *grad = &q->shape[0], *t = &q->shape[1];
+    if (aril__shapes_fit(grad, t)) return ARIL_OK;
+    char a[ARIL__SHAPE_TEXT], b[ARIL__SHAPE_TEXT];
+    return aril__fail(ARIL_ERR_SHAPE, "%s: the gradient has shape %s, but the result has shape %s",
+                      q->what, aril__shape_text(a, grad->ndim, grad->dim),
+                      aril__shape_text(b, t->ndim, t->dim));
+}
+
 /* The initial gradient: as given, or ones. */
 static aril_status start_from(const char *what, aril_tensor *t, aril_tensor *grad, bool scalar,
                               aril_tensor **start)
 {
     aril_status s = look(what, t);
-    char a[ARIL__SHAPE_TEXT], b[ARIL__SHAPE_TEXT];
+    char a[ARIL__SHAPE_TEXT];
     if (s < 0) return s;
     if (!t->node)
         return aril__fail(
@@ -243,19 +264,12 @@ static aril_status start_from(const char *what, aril_tensor *t, aril_tensor *gra
             "%s: the result, %s %s, was not computed from any tensor that requires a gradient",
             what, aril__dtypes[t->dtype].name, aril__text(a, t));
     if (!grad) {
-        if (scalar && t->numel != 1 && t->numel >= 0)
-            return aril__fail(ARIL_ERR_SHAPE,
-                              "%s: the result has shape %s; backward starts without a gradient "
-                              "from a scalar only, pass the gradient of the result",
-                              what, aril__text(a, t));
+        if (scalar && t->numel != 1 && (s = aril__require_of(what, is_scalar, t)) < 0) return s;
         *start = aril_ones_like(t);
         return aril_tensor_status(*start);
     }
     if (grad->flags & ARIL__POISON) return aril__refuse_poison(what, 1, grad);
-    if (!aril__dims_fit(grad->ndim, grad->dim, t->ndim, t->dim))
-        return aril__fail(ARIL_ERR_SHAPE,
-                          "%s: the gradient has shape %s, but the result has shape %s", what,
-                          aril__text(a, grad), aril__text(b, t));
+    if ((s = aril__require_of(what, is_gradient_of, grad, t)) < 0) return s;
     if (!aril__is_number(grad) && (s = check_device(what, grad, t)) < 0) return s;
     *start = aril_cast(grad, (aril_dtype)t->dtype);
     return aril_tensor_status(*start);

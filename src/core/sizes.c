@@ -66,7 +66,7 @@ static int64_t add(aril__sizes *s, const char *name, uint64_t hash, int n, const
     s->words = words;
     if (!fits) return -1;
     aril__size_entry *e = &s->entries[s->n];
-    *e = (aril__size_entry){ .hash = hash, .at = s->n_words, .n_key = n };
+    *e = (aril__size_entry){ .hash = hash, .at = s->n_words, .n_key = n, .traced = -1 };
     if (name) snprintf(e->name, sizeof e->name, "%s", name);
     if (n) memcpy(s->words + s->n_words, key, (size_t)n * sizeof *key);
     s->n_words += (size_t)n;
@@ -90,6 +90,11 @@ int64_t aril__size_derived(aril__sizes *s, int n, const int64_t *key)
             return number_of(k);
     }
     return add(s, NULL, hash, n, key);
+}
+
+void aril__size_set_traced(aril__sizes *s, int64_t d, int64_t traced)
+{
+    if (entry_of(s, d)) s->entries[aril__size_index(d)].traced = traced;
 }
 
 const char *aril__size_name(const aril__sizes *s, int64_t d)
@@ -161,6 +166,59 @@ int64_t aril__size_value(const aril__sizes *s, int64_t d,
     int64_t value = p.factor;
     for (int i = 0; i < p.n; i++) value *= size(ctx, p.unknown[i]);
     return value;
+}
+
+/* ---- what follows from sizes that are known ---- */
+
+int64_t aril__size_known(const aril__sizes *s, int64_t d, const int64_t *value)
+{
+    if (d >= 0) return d;
+    return entry_of(s, d) ? value[aril__size_index(d)] : -1;
+}
+
+static int64_t product_known(const aril__sizes *s, int n, const int64_t *key, const int64_t *value)
+{
+    int64_t count = 1;
+    for (int i = 0; i < n; i++) {
+        int64_t d = aril__size_known(s, key[i], value);
+        if (d < 0 || __builtin_mul_overflow(count, d, &count)) return -1;
+    }
+    return count;
+}
+
+static int64_t broadcast_known(const aril__sizes *s, const int64_t *key, const int64_t *value)
+{
+    int64_t a = aril__size_known(s, key[0], value), b = aril__size_known(s, key[1], value);
+    if (a < 0 || b < 0) return -1;
+    return a == b || b == 1 ? a : a == 1 ? b : -1;
+}
+
+/* Derived unknowns come after those that they are derived from. */
+void aril__sizes_follow(const aril__sizes *s, int64_t *value, aril__size_result *result, void *ctx)
+{
+    for (size_t k = 0; k < s->n; k++) {
+        const aril__size_entry *e = &s->entries[k];
+        const int64_t *key = s->words + e->at;
+        if (value[k] >= 0 || !e->n_key) continue;
+        if (key[0] == ARIL__SIZE_PRODUCT)
+            value[k] = product_known(s, e->n_key - 1, key + 1, value);
+        else if (key[0] == ARIL__SIZE_BROADCAST)
+            value[k] = broadcast_known(s, key + 1, value);
+        else if (result)
+            value[k] = result(ctx, s, e->n_key, key, value);
+    }
+}
+
+/* Of derived sizes, those that are often asked for. */
+int64_t aril__size_traced(const aril__sizes *s, int64_t d)
+{
+    product p = product_of(s, 1, &d);
+    int64_t size = p.factor;
+    for (int i = 0; i < p.n; i++) {
+        const aril__size_entry *e = entry_of(s, p.unknown[i]);
+        if (!e || e->traced < 0 || __builtin_mul_overflow(size, e->traced, &size)) return -1;
+    }
+    return p.anonymous ? -1 : size;
 }
 
 /* Removes the unknown factors that both have. */

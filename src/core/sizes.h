@@ -23,8 +23,9 @@
 
 typedef struct aril__size_entry {
     uint64_t hash;
-    size_t at; /* of the key in `words` */
-    int n_key; /* 0: a new one */
+    size_t at;      /* of the key in `words` */
+    int n_key;      /* 0: a new one */
+    int64_t traced; /* of a new one: what it was when it was traced; -1: not known */
     char name[24];
 } aril__size_entry;
 
@@ -49,6 +50,11 @@ void aril__sizes_free(aril__sizes *s);
  * memory. */
 int64_t aril__size_new(aril__sizes *s, const char *name);
 
+/* What an unknown was when it was traced, where that decides what a function does: -1 if it is not
+ * known. */
+void aril__size_set_traced(aril__sizes *s, int64_t d, int64_t traced);
+int64_t aril__size_traced(const aril__sizes *s, int64_t d);
+
 /* The unknown that is derived in this way. */
 int64_t aril__size_derived(aril__sizes *s, int n, const int64_t *key);
 
@@ -69,6 +75,14 @@ bool aril__size_quotient(aril__sizes *s, int n, const int64_t *dim, int m, const
 /* What an unknown is in a run, where size(ctx, u) is what u is; a product is that of factors. */
 int64_t aril__size_value(const aril__sizes *s, int64_t d,
                          int64_t (*size)(void *ctx, int64_t unknown), void *ctx);
+
+/* What all unknowns of a table are: value[k], which holds those that are known and -1 for others,
+ * gets those that follow. result(ctx, n, key, value) is called for sizes of results of ops. */
+typedef int64_t aril__size_result(void *ctx, const aril__sizes *s, int n, const int64_t *key,
+                                  const int64_t *value);
+void aril__sizes_follow(const aril__sizes *s, int64_t *value, aril__size_result *result, void *ctx);
+/* A size of which the unknown ones are value[k]; -1 if it is not known. */
+int64_t aril__size_known(const aril__sizes *s, int64_t d, const int64_t *value);
 
 /* Whether the products of two lists of sizes are certainly different. */
 bool aril__size_differs(aril__sizes *s, int n, const int64_t *dim, int m, const int64_t *other);

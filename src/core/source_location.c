@@ -4,6 +4,15 @@
 
 bool aril__location_off;
 
+static _Thread_local aril__recorded recorded;
+
+aril__recorded aril__location_set_recorded(aril__recorded of)
+{
+    aril__recorded before = recorded;
+    recorded = of;
+    return before;
+}
+
 #if defined(__linux__) && defined(__LP64__) && __has_include(<execinfo.h>)
 
 #include <elf.h>
@@ -927,7 +936,15 @@ size_t aril__location(char *buf, size_t size)
     /* Sanitizers add their own frames around backtrace: start at the caller. */
     for (int i = 0; i < n_frames && first == 0; i++)
         if (frames[i] == __builtin_return_address(0)) first = i;
-    return aril__location_in(frames + first, n_frames - first, buf, size);
+    static const char between[] = ", run at ";
+    size_t n = aril__location_off ? 0 : aril__location_in(recorded.frames, recorded.n, buf, size);
+    if (n == 0) return aril__location_in(frames + first, n_frames - first, buf, size);
+    if (n + sizeof between >= size) return n;
+    memcpy(buf + n, between, sizeof between);
+    size_t now = n + sizeof between - 1;
+    size_t more = aril__location_in(frames + first, n_frames - first, buf + now, size - now);
+    if (more == 0) buf[n] = 0;
+    return more ? now + more : n;
 }
 
 void aril__location_shutdown(void)

@@ -26,6 +26,15 @@ size_t aril__location(char *buf, size_t size);
 int aril__location_frames(void **frames, int n);
 size_t aril__location_in(void *const *frames, int n, char *buf, size_t size);
 
+/* While a recorded call runs again, on this thread: aril__location gives where it was recorded, and
+ * after that where it runs: "mlp.c:42, run at main.c:7". Sets its stack (n = 0: none) and returns
+ * the one before, to be restored. The stack is read only when an error occurs. */
+typedef struct aril__recorded {
+    void *const *frames;
+    int n;
+} aril__recorded;
+aril__recorded aril__location_set_recorded(aril__recorded of);
+
 /* The line of one address (a virtual address of the file) of an ELF file's bytes: "file.c:42", or
  * "" and 0. Whether the address is Aril's own makes no difference. */
 size_t aril__location_of(const void *elf, size_t elf_size, uint64_t address, char *buf,

@@ -23,7 +23,7 @@ static bool copy_plain(aril__graph *to, const aril__graph *g)
     bool fits = COPY(to, g, nodes) && COPY(to, g, values) && COPY(to, g, ids) &&
                 COPY(to, g, words) && COPY(to, g, text) && COPY(to, g, frames) &&
                 COPY(to, g, outputs) && COPY(to, g, keys) && COPY(to, g, draws) &&
-                COPY(to, g, effects);
+                COPY(to, g, effects) && COPY(to, g, requirements);
     if (!fits) return false;
     to->n_nodes = g->n_nodes;
     to->n_values = g->n_values;
@@ -35,6 +35,7 @@ static bool copy_plain(aril__graph *to, const aril__graph *g)
     to->n_keys = g->n_keys;
     to->n_draws = g->n_draws;
     to->n_effects = g->n_effects;
+    to->n_requirements = g->n_requirements;
     return true;
 }
 

@@ -26,12 +26,17 @@ static void measure(const aril__graph *g, const aril__inspection *r, cost *c)
     const aril__value_id *id = aril__graph_in(g, n);
     aril_tensor *out[ARIL__MAX_OUT] = { NULL };
     aril_tensor **in = aril__calloc(((size_t)n->n_in + 1) * sizeof *in);
+    void *room = aril__malloc((size_t)n->op->attr_size + 1);
     c->seconds = r->seconds[c->id];
-    if (!in) return;
+    if (!in || !room) {
+        free(in);
+        free(room);
+        return;
+    }
     for (int i = 0; i < n->n_in; i++) in[i] = id[i] ? r->value[id[i]] : NULL;
     for (int k = 0; k < n->op->n_out; k++) out[k] = r->value[n->out + (uint32_t)k];
     aril__run run = { .op = n->op,
-                      .attrs = aril__graph_attrs(g, n),
+                      .attrs = aril__inspection_attrs(g, r, n, room),
                       .n_in = n->n_in,
                       .n_out = n->op->n_out,
                       .in = in,
@@ -42,6 +47,7 @@ static void measure(const aril__graph *g, const aril__inspection *r, cost *c)
     c->flops = moves ? aril__flops(&run) : 0;
     c->bytes = moves ? aril__bytes_moved(&run) : 0;
     free(in);
+    free(room);
 }
 
 static int by_time(const void *x, const void *y)
@@ -50,16 +56,15 @@ static int by_time(const void *x, const void *y)
     return a->seconds < b->seconds ? 1 : a->seconds > b->seconds ? -1 : 0;
 }
 
-static void print_row(const aril__graph *g, const cost *c, double total, FILE *to)
+static void print_row(const aril__graph *g, const aril__inspection *r, const cost *c, double total,
+                      FILE *to)
 {
     const aril__graph_node *n = &g->nodes[c->id];
-    char type[64], where[256];
-    const int64_t *dim = aril__graph_dims(g, n->out);
-    int used = snprintf(type, sizeof type, "%s[", aril__dtypes[g->values[n->out].dtype].name);
-    for (int d = 0; d < g->values[n->out].ndim && used < 50; d++)
-        used += snprintf(type + used, sizeof type - (size_t)used, "%s%lld", d ? "," : "",
-                         (long long)dim[d]);
-    snprintf(type + used, sizeof type - (size_t)used, "]");
+    char type[ARIL__SHAPE_TEXT + 16], shape[ARIL__SHAPE_TEXT], where[256];
+    const aril_tensor *t = r->value[n->out]; /* whose sizes are known */
+    const aril__value *v = &g->values[n->out];
+    aril__shape_text(shape, v->ndim, t ? t->dim : aril__graph_dims(g, n->out));
+    snprintf(type, sizeof type, "%s%s", aril__dtypes[v->dtype].name, shape);
     aril__graph_where(g, n, where, sizeof where);
     fprintf(to, "%-22s %-22s %10.3f %10.3f %10.1f %5.1f %%  %s%s%s\n", n->op->name, type,
             c->flops / 1e6, c->bytes / 1e6, c->seconds * 1e6,
@@ -87,7 +92,7 @@ static aril_status print_costs(const aril__graph *g, const cost_call *c)
     if (s == ARIL_OK) {
         qsort(all + 1, g->n_nodes - 1, sizeof *all, by_time);
         fprintf(c->to, "%-22s %-22s %10s %10s %10s %7s\n", "op", "result", "MFLOP", "MB", "us", "");
-        for (uint32_t i = 1; i < g->n_nodes; i++) print_row(g, &all[i], sum.seconds, c->to);
+        for (uint32_t i = 1; i < g->n_nodes; i++) print_row(g, &r, &all[i], sum.seconds, c->to);
         fprintf(c->to, "%-22s %-22s %10.3f %10.3f %10.1f\n", "sum", "", sum.flops / 1e6,
                 sum.bytes / 1e6, sum.seconds * 1e6);
     }

@@ -40,16 +40,19 @@ static void put_text(FILE *to, const char *text, size_t n)
     }
 }
 
-static void put_type(const aril__graph *g, aril__value_id v, FILE *to)
+static void put_type(const drawing *d, aril__value_id v)
 {
+    const aril__graph *g = d->g;
     const aril__value *x = &g->values[v];
-    const int64_t *dim = aril__graph_dims(g, v);
+    const aril_tensor *t = d->values ? d->values->value[v] : NULL; /* whose sizes are known */
+    const int64_t *dim = t ? t->dim : aril__graph_dims(g, v);
+    FILE *to = d->to;
     fprintf(to, "%s[", aril__dtypes[x->dtype].name);
-    for (int d = 0; d < x->ndim; d++)
-        if (dim[d] >= 0)
-            fprintf(to, "%s%" PRId64, d ? "," : "", dim[d]);
+    for (int k = 0; k < x->ndim; k++)
+        if (dim[k] >= 0)
+            fprintf(to, "%s%" PRId64, k ? "," : "", dim[k]);
         else
-            fprintf(to, "%s%s", d ? "," : "", aril__size_name(g->sizes, dim[d]));
+            fprintf(to, "%s%s", k ? "," : "", aril__size_name(g->sizes, dim[k]));
     fputs("]", to);
 }
 
@@ -143,7 +146,7 @@ static void put_source(const drawing *d, aril__value_id v)
     else
         fprintf(d->to, "%s %u", x->kind == ARIL__FROM_INPUT ? "input" : "state", x->from);
     fputs("\\n", d->to);
-    put_type(d->g, v, d->to);
+    put_type(d, v);
     fprintf(d->to, "\", shape=ellipse, fillcolor=\"%s\"];\n",
             x->kind == ARIL__FROM_INPUT ? "#cfe3f7" : "#ececec");
 }
@@ -168,7 +171,7 @@ static void put_op(const drawing *d, aril__node_id id, int indent)
         put_constant(d, in[i]);
     }
     fputs("\\n", d->to);
-    put_type(d->g, n->out, d->to);
+    put_type(d, n->out);
     fprintf(d->to, "\"%s];\n", n->n_bodies ? ", shape=diamond, fillcolor=\"#fdf0c8\"" : "");
 }
 
@@ -188,7 +191,7 @@ static void put_module(const drawing *d, aril__node_id id)
     else
         fputs(n == 1 ? d->g->nodes[id].op->name : "outside modules", d->to);
     fprintf(d->to, "\\n%u op%s\\n", n, n == 1 ? "" : "s");
-    put_type(d->g, last, d->to);
+    put_type(d, last);
     fprintf(d->to, "\", fillcolor=\"%s\"];\n", *path ? "#dcecd9" : "#f7f7f7");
 }
 

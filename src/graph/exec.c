@@ -528,7 +528,7 @@ bool aril__exec_attrs(aril__exec_state *r, const aril__graph_node *n, void *room
     memcpy(room, aril__graph_attrs(r->g, n), n->op->attr_size);
     if (!n->sized) return true;
     aril__symbolic_attrs(r->g->sizes, n->op, room, aril__exec_size, r);
-    return !aril__graph_has_unknown(n->op, room);
+    return !aril__graph_has_unknown(n->op, room) || aril__exec_follow(r, n->op, room);
 }
 
 /* ---- sources ---- */

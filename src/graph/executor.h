@@ -148,6 +148,7 @@ struct aril__instance {
     aril__action *actions;
     uint32_t *slot; /* header of each slot; 0: its value is a tensor of the run */
     bool *stored;   /* by effect, as in the executor */
+    bool *met;      /* by requirement: whether it was checked with the plan; NULL: all were */
     struct aril__plan_block *memory;
     uint32_t *results; /* places of results */
     aril__arena_part arena[ARIL__MAX_ARENAS];
@@ -187,6 +188,14 @@ bool aril__exec_viewable(aril__exec_state *r, const aril_tensor *t, aril__value_
  * if some are not known. */
 bool aril__exec_attrs(aril__exec_state *r, const aril__graph_node *n, void *room,
                       const void **attrs);
+
+/* require.c: checks the requirements of the graph that are not met yet and whose sizes are known.
+ * *all: whether that were the last ones. */
+aril_status aril__exec_require(const aril__exec_state *r, bool *met, bool *all);
+
+/* The same file: replaces unknown sizes in attributes that are not known themselves, but follow from
+ * those that are. False if some do not. */
+bool aril__exec_follow(const aril__exec_state *r, const aril__op *op, void *attrs);
 
 /* plan.c: a new instance for the run; NULL with an error. */
 aril__instance *aril__instance_new(aril__exec_state *r);

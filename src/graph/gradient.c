@@ -420,6 +420,7 @@ static void cut_backward(divider *d)
     }
     for (uint32_t i = 0; i < g->n_grads; i++) aril__node_release(th, g->grads[i].leaf);
     g->n_states = g->n_grads = g->n_keys = g->n_draws = g->n_effects = 0;
+    g->n_requirements = 0; /* the forward program checks them */
     aril__graph_keep_nodes(g, d->back);
     for (aril__value_id v = 1; v < d->n_values; v++)
         if (g->values[v].kind != ARIL__FROM_NODE && g->values[v].kind != ARIL__FROM_CONSTANT)

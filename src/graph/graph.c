@@ -2,7 +2,6 @@
 
 #include "autograd/node.h"
 #include "core/error.h"
-#include "core/source_location.h"
 #include "graph/exec.h"
 #include "graph/prepare.h"
 
@@ -88,6 +87,7 @@ void aril__graph_free(aril__graph *g)
     free(g->constants);
     free(g->outputs);
     free(g->epilogues);
+    free(g->requirements);
     free(g->frames);
     free(g);
 }
@@ -202,27 +202,50 @@ uint32_t aril__graph_text(aril__graph *g, const char *text)
     return g->n_text - (uint32_t)size;
 }
 
-void aril__graph_locate(aril__graph *g, aril__node_id id)
+/* The stack of the present call; 0 if it is unknown. */
+static uint32_t add_stack(aril__graph *g)
 {
     enum { MOST = 40 };
     void *frames[MOST];
-    if (id >= ARIL__LOCATED) return;
     int n = aril__location_frames(frames, MOST);
-    if (n <= 0 || !RESERVE(g, frames, (uint32_t)n + 2)) return;
+    if (n <= 0 || !RESERVE(g, frames, (uint32_t)n + 2)) return 0;
     if (g->n_frames == 0) g->frames[g->n_frames++] = NULL;
-    g->nodes[id].where = g->n_frames;
+    uint32_t at = g->n_frames;
     memcpy(g->frames + g->n_frames, frames, (size_t)n * sizeof *frames);
     g->n_frames += (uint32_t)n;
     g->frames[g->n_frames++] = NULL;
+    return at;
+}
+
+void aril__graph_locate(aril__graph *g, aril__node_id id)
+{
+    if (id < ARIL__LOCATED) g->nodes[id].where = add_stack(g);
+}
+
+bool aril__graph_require(aril__graph *g, const aril__requirement *q)
+{
+    const aril__graph_requirement *last =
+        g->n_requirements ? &g->requirements[g->n_requirements - 1] : NULL;
+    if (last && last->node == g->n_nodes && memcmp(&last->is, q, sizeof *q) == 0) return true;
+    if (!ARIL__GROW(g, requirements)) return false;
+    uint32_t where = g->n_requirements < ARIL__LOCATED ? add_stack(g) : 0;
+    g->requirements[g->n_requirements++] = (aril__graph_requirement){ *q, g->n_nodes, where };
+    return true;
+}
+
+aril__recorded aril__graph_stack(const aril__graph *g, uint32_t where)
+{
+    int n = 0;
+    while (where && g->frames[where + (uint32_t)n]) n++;
+    return (aril__recorded){ g->frames + where, n };
 }
 
 const char *aril__graph_where(const aril__graph *g, const aril__graph_node *n, char *buf,
                               size_t size)
 {
-    int count = 0;
+    aril__recorded at = aril__graph_stack(g, n->where);
     if (size) buf[0] = '\0';
-    while (n->where && g->frames[n->where + (uint32_t)count]) count++;
-    if (count) aril__location_in(g->frames + n->where, count, buf, size);
+    if (at.n) aril__location_in(at.frames, at.n, buf, size);
     return buf;
 }
 

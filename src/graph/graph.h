@@ -11,8 +11,10 @@
 
 #include "core/rng.h"
 #include "core/sizes.h"
+#include "core/source_location.h"
 #include "ops/elementwise/fused.h"
 #include "ops/table/op.h"
+#include "ops/table/require.h"
 
 typedef uint32_t aril__value_id;
 typedef uint32_t aril__node_id;
@@ -120,6 +122,13 @@ typedef struct aril__input {
     char *name; /* or NULL */
 } aril__input;
 
+/* A requirement on sizes (ops/table/require.h), repeated when a run knows them. */
+typedef struct aril__graph_requirement {
+    aril__requirement is;
+    aril__node_id node; /* the first one after it, in the graph as it was recorded */
+    uint32_t where;     /* as of a node */
+} aril__graph_requirement;
+
 typedef struct aril__graph {
     char *name;              /* or NULL */
     aril__graph_node *nodes; /* [1, n_nodes) */
@@ -137,15 +146,17 @@ typedef struct aril__graph {
     aril__draws *draws;
     aril__effect *effects;
     aril__epilogue *epilogues;
+    aril__graph_requirement *requirements;
     struct aril__graph **bodies;     /* owned */
     aril__recipe **recipes;          /* of fused ops: references */
     struct aril__exec *exec;         /* of a body: runs it; made with the executor of the whole */
     struct aril__prepared *prepared; /* computes states before a run, or NULL (prepare.h) */
     uint32_t n_nodes, n_values, n_ids, n_words, n_text, n_frames, n_constants, n_inputs, n_outputs,
-        n_states, n_grads, n_keys, n_draws, n_effects, n_epilogues, n_bodies, n_recipes;
+        n_states, n_grads, n_keys, n_draws, n_effects, n_epilogues, n_requirements, n_bodies,
+        n_recipes;
     uint32_t cap_nodes, cap_values, cap_ids, cap_words, cap_text, cap_frames, cap_constants,
         cap_inputs, cap_outputs, cap_states, cap_grads, cap_keys, cap_draws, cap_effects,
-        cap_epilogues, cap_bodies, cap_recipes;
+        cap_epilogues, cap_requirements, cap_bodies, cap_recipes;
     aril__sizes *sizes; /* unknown sizes; of the tracer, or `own_sizes` */
     aril__sizes own_sizes;
 } aril__graph;
@@ -200,6 +211,10 @@ uint32_t aril__graph_text(aril__graph *g, const char *text);
  * of a graph, since taking it costs some microseconds. */
 enum { ARIL__LOCATED = 20000 };
 void aril__graph_locate(aril__graph *g, aril__node_id id);
+/* Remembers a requirement, unless it is the one before. */
+bool aril__graph_require(aril__graph *g, const aril__requirement *q);
+/* The stack of a node or requirement: none if it is unknown. */
+aril__recorded aril__graph_stack(const aril__graph *g, uint32_t where);
 /* Its source location, "mlp.c:42"; "" if it is unknown. Returns buf. */
 const char *aril__graph_where(const aril__graph *g, const aril__graph_node *n, char *buf,
                               size_t size);

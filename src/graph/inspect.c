@@ -9,6 +9,7 @@
 #include "autograd/node.h"
 #include "core/clock.h"
 #include "graph/control.h"
+#include "graph/executor.h"
 #include "ops/shape/copy.h"
 #include "ops/table/apply.h"
 
@@ -60,6 +61,30 @@ static void want_gradient(aril_tensor *t)
         aril_set_requires_grad(t, true);
 }
 
+/* A run as far as unknown sizes are concerned. */
+static aril__exec_state sizes_of(const aril__graph *g, const aril__inspection *r)
+{
+    return (
+        aril__exec_state){ .g = g, .th = aril__self(), .size = r->size, .n_sizes = g->sizes->n };
+}
+
+const void *aril__inspection_attrs(const aril__graph *g, const aril__inspection *r,
+                                   const aril__graph_node *n, void *room)
+{
+    aril__exec_state state = sizes_of(g, r);
+    const void *attrs = NULL;
+    if (n->has_attrs) aril__exec_attrs(&state, n, room, &attrs);
+    return attrs;
+}
+
+/* Checks the shape of a value, and learns unknown sizes from it. */
+static aril_status learn(const aril__graph *g, aril__inspection *r, aril__value_id v)
+{
+    const aril_tensor *t = r->value[v];
+    aril__exec_state state = sizes_of(g, r);
+    return t ? aril__exec_bind(&state, v, t->ndim, t->dim) : ARIL_OK;
+}
+
 static aril_status run_node(const aril__graph *g, const aril__graph_node *n, aril__inspection *r,
                             bool gradients)
 {
@@ -69,7 +94,12 @@ static aril_status run_node(const aril__graph *g, const aril__graph_node *n, ari
         return aril__fail(ARIL_ERR_UNSUPPORTED,
                           "values cannot be shown for a graph with branches or loops");
     aril_tensor **in = aril__calloc(((size_t)n->n_in + 1) * sizeof *in);
-    if (!in) return aril__fail(ARIL_ERR_MEMORY, "inspect: out of memory");
+    void *room = aril__malloc((size_t)n->op->attr_size + 1);
+    if (!in || !room) {
+        free(in);
+        free(room);
+        return aril__fail(ARIL_ERR_MEMORY, "inspect: out of memory");
+    }
     for (int i = 0; i < n->n_in; i++) in[i] = id[i] ? r->value[id[i]] : NULL;
     for (int k = 0; k < n->n_out; k++) {
         int i = aril__graph_changed(g, n, k);
@@ -77,42 +107,41 @@ static aril_status run_node(const aril__graph *g, const aril__graph_node *n, ari
     }
     if (ARIL__IS_VIEW(n->op->out[0]) && n->n_in && in[0]) in[0] = aril_contiguous(in[0]);
     aril__drawing drawing = { 0 };
-    aril_status s = n->n_bodies ? aril__control_run(g, n, in, NULL, out, &drawing)
-                                : aril__apply(n->op, n->n_in, in, aril__graph_attrs(g, n), out);
+    aril_status s =
+        n->n_bodies ? aril__control_run(g, n, in, r->size, out, &drawing)
+                    : aril__apply(n->op, n->n_in, in, aril__inspection_attrs(g, r, n, room), out);
     for (int k = 0; k < n->n_out && s == ARIL_OK; k++) {
         int i = aril__graph_changed(g, n, k);
         aril_tensor *t = i >= 0 ? in[i] : k < n->op->n_out ? out[k] : NULL;
         if (t && n->n_bodies) t = aril__give(aril__self(), t);
         r->value[n->out + (uint32_t)k] = t;
         if (t && gradients) want_gradient(t);
+        if (t) s = learn(g, r, n->out + (uint32_t)k);
     }
     free(in);
+    free(room);
     return s;
-}
-
-static bool has_unknown_sizes(const aril__graph *g)
-{
-    for (uint32_t i = 0; i < g->n_inputs; i++)
-        if (g->values[g->inputs[i].value].flags & ARIL__VALUE_UNKNOWN) return true;
-    return false;
 }
 
 aril_status aril__graph_inspect(const aril__graph *g, aril_list in, bool gradients,
                                 aril__inspection *r)
 {
-    if (has_unknown_sizes(g) || (uint32_t)in.n != g->n_inputs)
-        return aril__fail(ARIL_ERR_ARG,
-                          "%s: expected values for its %u inputs, whose sizes must be known",
-                          g->name ? g->name : "graph", g->n_inputs);
+    if ((uint32_t)in.n != g->n_inputs)
+        return aril__fail(ARIL_ERR_ARG, "%s: expected values for its %u inputs, got %d",
+                          g->name ? g->name : "graph", g->n_inputs, in.n);
     *r = (aril__inspection){ .value = aril__calloc(g->n_values * sizeof *r->value),
-                             .seconds = aril__calloc(g->n_nodes * sizeof *r->seconds) };
+                             .seconds = aril__calloc(g->n_nodes * sizeof *r->seconds),
+                             .size = aril__malloc((g->sizes->n + 1) * sizeof *r->size) };
     aril_status s = aril__prepared_update(g->prepared);
-    if (!r->value || !r->seconds) s = aril__fail(ARIL_ERR_MEMORY, "inspect: out of memory");
+    for (size_t k = 0; r->size && k < g->sizes->n; k++) r->size[k] = -1;
+    if (!r->value || !r->seconds || !r->size)
+        s = aril__fail(ARIL_ERR_MEMORY, "inspect: out of memory");
     aril_guard mode = gradients ? aril_enable_grad_begin() : aril_no_grad_begin();
     for (uint32_t v = 1; v < g->n_values && s == ARIL_OK; v++) {
         if (g->values[v].kind == ARIL__FROM_NODE || g->values[v].kind == ARIL__NO_VALUE) continue;
         r->value[v] = source(g, &g->values[v], in);
         if (r->value[v]) s = aril_tensor_status(r->value[v]);
+        if (s == ARIL_OK) s = learn(g, r, v);
         if (r->value[v] && gradients && g->values[v].kind != ARIL__FROM_CONSTANT)
             want_gradient(r->value[v]);
     }
@@ -132,5 +161,6 @@ void aril__inspection_free(aril__inspection *r)
 {
     free(r->value);
     free(r->seconds);
+    free(r->size);
     *r = (aril__inspection){ 0 };
 }

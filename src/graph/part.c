@@ -202,6 +202,23 @@ static void *copy_of(const void *from, size_t bytes)
     return to && bytes ? memcpy(to, from, bytes) : to;
 }
 
+/* Runs the pass, and removes requirements of nodes that it removed. */
+static aril_status remove_dead(aril__graph *g)
+{
+    aril__graph_requirement *q = g->requirements;
+    aril__value_id *of = aril__malloc(((size_t)g->n_requirements + 1) * sizeof *of);
+    if (!of) return aril__fail(ARIL_ERR_MEMORY, "graph: out of memory");
+    for (uint32_t i = 0; i < g->n_requirements; i++)
+        of[i] = q[i].node < g->n_nodes ? g->nodes[q[i].node].out : 0;
+    aril_status s = aril__pass_dead(g);
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < g->n_requirements && s == ARIL_OK; i++)
+        if (of[i] && g->values[of[i]].kind != ARIL__NO_VALUE) q[n++] = q[i];
+    if (s == ARIL_OK) g->n_requirements = n;
+    free(of);
+    return s;
+}
+
 /* Leaves what the request wants. */
 static aril_status cut(aril__graph *g, const aril__request *q)
 {
@@ -215,7 +232,7 @@ static aril_status cut(aril__graph *g, const aril__request *q)
     g->effects = kept;
     g->n_effects = q->n_effects;
     g->cap_effects = q->n_effects;
-    return aril__pass_dead(g);
+    return remove_dead(g);
 }
 
 static void note_need(aril__part *p, aril__value_id v)

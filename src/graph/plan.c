@@ -823,7 +823,10 @@ static bool plan_steps(planner *p)
     for (uint32_t i = 0; i < x->n_steps && p->status == ARIL_OK; i++) {
         p->step = &x->steps[i];
         const aril__graph_node *n = &p->r->g->nodes[p->step->node];
-        if (!plan_step(p, n) && (p->status < 0 || !add_unplanned(p, n))) return false;
+        aril__recorded before = aril__location_set_recorded(aril__graph_stack(p->r->g, n->where));
+        bool fits = plan_step(p, n) || (p->status == ARIL_OK && add_unplanned(p, n));
+        aril__location_set_recorded(before);
+        if (!fits) return false;
         end_values(p);
     }
     for (uint32_t i = 0; i < x->n_outputs + x->n_effects; i++) {
@@ -865,6 +868,21 @@ static bool allocate(planner *p)
     return GROW(p, headers, n_headers, cap_headers) && GROW(p, places, n_places, cap_places);
 }
 
+/* With the sizes that are known before the run, the message is that of the function; with those that
+ * the steps have told, nothing is left in most programs. */
+static bool check_requirements(planner *p, bool last)
+{
+    bool all;
+    uint32_t n = p->r->g->n_requirements;
+    if (!n) return true;
+    if (!p->n->met && !(p->n->met = aril__calloc(n))) return fail(p);
+    p->status = aril__exec_require(p->r, p->n->met, &all);
+    if (p->status < 0 || !(last && all)) return p->status == ARIL_OK;
+    free(p->n->met);
+    p->n->met = NULL;
+    return true;
+}
+
 aril__instance *aril__instance_new(aril__exec_state *r)
 {
     planner p = { .r = r, .x = r->x, .n = aril__calloc(sizeof *p.n) };
@@ -874,7 +892,8 @@ aril__instance *aril__instance_new(aril__exec_state *r)
     }
     p.n->around = aril__surroundings_now();
     p.n->apart = r->x->apart;
-    bool fits = allocate(&p) && plan_sources(&p) && plan_steps(&p);
+    bool fits = allocate(&p) && check_requirements(&p, false) && plan_sources(&p) &&
+                plan_steps(&p) && check_requirements(&p, true);
     if (fits) aril__mark_small(p.n);
     if (fits && !aril__layout(p.n)) fits = fail(&p);
     if (fits) memcpy(p.n->size, r->size, r->n_sizes * sizeof *r->size);
@@ -902,8 +921,8 @@ void aril__instance_free(aril__instance *n)
         next = n->memory->next;
         free(n->memory);
     }
-    void *const lists[] = { n->given,   n->size, n->sources, n->headers, n->places,
-                            n->actions, n->slot, n->stored,  n->results, n->loose };
+    void *const lists[] = { n->given, n->size,   n->sources, n->headers, n->places, n->actions,
+                            n->slot,  n->stored, n->results, n->loose,   n->met };
     for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) free(lists[i]);
     free(n);
 }

@@ -336,9 +336,12 @@ static aril_status run_op(aril__exec_state *r, const aril__step *s, const aril__
     aril_tensor *home = s->home ? target_of(r, &r->g->effects[r->x->effects[s->home - 1]]) : NULL;
     if (n->has_attrs && n->op->attr_size > sizeof few && !(room = aril__malloc(n->op->attr_size)))
         return aril__fail(ARIL_ERR_MEMORY, "%s: out of memory", n->op->name);
-    if (n->has_attrs) aril__exec_attrs(r, n, room, &attrs);
+    bool known = !n->has_attrs || aril__exec_attrs(r, n, room, &attrs);
     aril_status status;
-    if (n->n_bodies) {
+    if (!known) {
+        status =
+            aril__fail(ARIL_ERR_SHAPE, "%s: needs a size that this run does not know", n->op->name);
+    } else if (n->n_bodies) {
         status = run_control(r, n, in, out);
     } else if (home) {
         out[0] = aril__apply_to(home, n->op, n->n_in, in, attrs);
@@ -377,7 +380,9 @@ static aril_status run_step(aril__exec_state *r, const aril__step *s)
         int i = r->x->changed[s->out + (uint32_t)k];
         if (i >= 0 && in[i]) in[i] = changeable(r, s, n, i, k);
     }
+    aril__recorded before = aril__location_set_recorded(aril__graph_stack(r->g, n->where));
     aril_status status = run_op(r, s, n, in);
+    aril__location_set_recorded(before);
     if (in != few) free(in);
     if (status == ARIL_OK) end_values(r, s);
     return status;
@@ -640,6 +645,17 @@ static void advance_generators(aril__exec_state *r)
     }
 }
 
+/* Requirements on sizes that only this run knows. */
+static aril__cold aril_status check_late(const aril__exec_state *r)
+{
+    bool all, *met = aril__malloc((size_t)r->g->n_requirements + 1);
+    if (!met) return aril__fail(ARIL_ERR_MEMORY, "run: out of memory");
+    memcpy(met, r->n->met, r->g->n_requirements);
+    aril_status s = aril__exec_require(r, met, &all);
+    free(met);
+    return s;
+}
+
 aril_status aril__instance_run(aril__exec_state *r, aril_tensor **got)
 {
     aril__instance *n = r->n;
@@ -648,6 +664,7 @@ aril_status aril__instance_run(aril__exec_state *r, aril_tensor **got)
     if (s == ARIL_OK) s = aril__instance_take(n);
     if (s == ARIL_OK) s = take_results_memory(r);
     if (s == ARIL_OK) s = run_actions(r);
+    if (s == ARIL_OK && aril__unlikely(n->met)) s = check_late(r);
     if (s == ARIL_OK) s = take_outputs(r, got);
     if (s == ARIL_OK && r->x->n_effects) s = finish_effects(r);
     if (s == ARIL_OK) advance_generators(r);

@@ -522,6 +522,11 @@ static aril_status apply(aril__tracer *self, const aril__call *c, aril_tensor *d
     return s;
 }
 
+static aril_status require(aril__tracer *self, const aril__requirement *q)
+{
+    return aril__graph_require(((aril__tracing *)self)->g, q) ? ARIL_OK : ARIL_ERR_MEMORY;
+}
+
 /* ---- states ---- */
 
 /* Whether only the trace refers to a tensor: the traced code created it, and in each run anew. */
@@ -592,6 +597,8 @@ static bool sized_like(aril__tracing *t, const aril_tensor *like, const int64_t 
     for (int d = 0; d < like->ndim; d++) {
         to->dim[d] = dim[d] < 0 ? named_unknown(t, dim[d]) : dim[d];
         if (to->dim[d] == -1) return no_memory() == ARIL_OK;
+        if (dim[d] < 0 && like->dim[d] >= 0)
+            aril__size_set_traced(t->g->sizes, to->dim[d], like->dim[d]);
     }
     return true;
 }
@@ -653,6 +660,7 @@ aril__tracing *aril__tracing_new(const char *name, bool defines)
     t->g = g;
     t->defines = defines;
     t->tracer.apply = apply;
+    t->tracer.require = require;
     if (!defines) {
         t->tracer.drew = aril__trace_drew;
         t->tracer.freed = aril__trace_freed;

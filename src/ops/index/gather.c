@@ -426,29 +426,34 @@ aril_tensor *aril_scatter_min(aril_tensor *x, aril_tensor *index, aril_tensor *s
 /* index broadcast to the sizes of x, except along the axis. */
 static aril_tensor *broadcast_beside(aril_tensor *index, const aril_tensor *x, int axis)
 {
-    aril_shape to = aril__shape(index);
-    bool same = index->ndim == x->ndim;
-    for (int d = 0; d < index->ndim && index->ndim == x->ndim; d++) {
-        if (d == axis || index->dim[d] != 1 || x->dim[d] == 1) continue;
-        to.dim[d] = x->dim[d];
-        same = false;
-    }
-    return same || index->ndim != x->ndim ? index : aril_expand(index, to);
+    for (int d = 0; index->ndim == x->ndim && d < x->ndim; d++)
+        if (d != axis)
+            index =
+                aril__expand_axis(index, d, aril__broadcast_size(index->dim[d], x->dim[d], index));
+    return index;
 }
 
 /* gather and scatter themselves allow an index that is smaller beside the axis. */
-static aril_status check_beside(const char *what, const aril_tensor *index, const aril_tensor *x,
-                                int axis)
+static aril_status broadcasts_beside(const aril__requirement *q)
 {
+    const aril_shape *index = &q->shape[0], *x = &q->shape[1];
+    int axis = (int)q->number[0];
     for (int d = 0; d < x->ndim && index->ndim == x->ndim; d++) {
         int64_t a = index->dim[d], b = x->dim[d];
         if (d == axis || a == b || a == 1 || b == 1 || a < 0 || b < 0) continue;
         char from[ARIL__SHAPE_TEXT], to[ARIL__SHAPE_TEXT];
         return aril__fail(ARIL_ERR_SHAPE,
-                          "%s: the index %s does not broadcast with %s except along axis %d", what,
-                          aril__text(from, index), aril__text(to, x), axis);
+                          "%s: the index %s does not broadcast with %s except along axis %d",
+                          q->what, aril__shape_text(from, index->ndim, index->dim),
+                          aril__shape_text(to, x->ndim, x->dim), axis);
     }
     return ARIL_OK;
+}
+
+static aril_status check_beside(const char *what, aril_tensor *index, aril_tensor *x, int axis)
+{
+    return aril__require(what, broadcasts_beside, 2, (aril_tensor *[]){ index, x }, 1,
+                         (int64_t[]){ axis });
 }
 
 aril_tensor *aril_take_along_axis(aril_tensor *x, aril_tensor *index, int axis)

@@ -402,10 +402,12 @@ aril_tensor *aril_embedding(aril_tensor *index, aril_tensor *weight, aril_embedd
     return aril__op_with(&a, &aril__op_embedding, weight, index);
 }
 
-/* Whether src has the shape of x with one axis replaced by the dimensions of the index. */
-static bool is_source(const aril_tensor *x, int axis, const aril_tensor *index,
-                      const aril_tensor *src)
+/* Whether src has the shape of x with one axis replaced by the dimensions of the index. shape: x,
+ * index and src; number: the axis. */
+static aril_status is_source(const aril__requirement *q)
 {
+    const aril_shape *x = &q->shape[0], *index = &q->shape[1], *src = &q->shape[2];
+    int axis = (int)q->number[0];
     bool fits = src->ndim == x->ndim - 1 + index->ndim;
     for (int d = 0; fits && d < src->ndim; d++) {
         int k = d - axis; /* dimension of the index */
@@ -414,7 +416,12 @@ static bool is_source(const aril_tensor *x, int axis, const aril_tensor *index,
                                          : x->dim[d - index->ndim + 1];
         fits = aril__size_fits(src->dim[d], want);
     }
-    return fits;
+    if (fits) return ARIL_OK;
+    char a[ARIL__SHAPE_TEXT], b[ARIL__SHAPE_TEXT], c[ARIL__SHAPE_TEXT];
+    return aril__fail(ARIL_ERR_SHAPE, "%s: src %s does not match %s with index %s along axis %d",
+                      q->what, aril__shape_text(a, src->ndim, src->dim),
+                      aril__shape_text(b, x->ndim, x->dim),
+                      aril__shape_text(c, index->ndim, index->dim), axis);
 }
 
 /* Writes or adds (op) slices to the positions `index` of an axis of x. */
@@ -427,13 +434,9 @@ static aril_tensor *put_slices(const char *what, const aril__op *op, aril_tensor
         if (aril__is_poison(in[i])) return aril__pass_on(in[i]);
     int at = x->ndim ? aril__axis(what, axis, x->ndim) : -1;
     if (x->ndim == 0) aril__fail(ARIL_ERR_SHAPE, "%s: a 0-d tensor has no axis", what);
-    if (at < 0) return aril__poison();
-    if (!is_source(x, at, index, src)) {
-        char a[ARIL__SHAPE_TEXT], b[ARIL__SHAPE_TEXT], c[ARIL__SHAPE_TEXT];
-        aril__fail(ARIL_ERR_SHAPE, "%s: src %s does not match %s with index %s along axis %d", what,
-                   aril__text(a, src), aril__text(b, x), aril__text(c, index), at);
+    aril_tensor *of[3] = { x, index, src };
+    if (at < 0 || aril__require(what, is_source, 3, of, 1, (int64_t[]){ at }) < 0)
         return aril__poison();
-    }
     struct index_attrs a = { { 1 << at } };
     return in_place ? aril__apply_to(x, op, 3, in, &a) : aril__apply1(op, 3, in, &a);
 }

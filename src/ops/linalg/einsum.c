@@ -143,23 +143,54 @@ static aril_status read_all(const char *expression, aril_list operands, term *in
     return ARIL_OK;
 }
 
+/* number: a label's letter and two of its sizes. */
+static aril_status label_broadcasts(const aril__requirement *q)
+{
+    int64_t m = q->number[1], n = q->number[2];
+    if (aril__size_fits(m, n) || m == 1 || n == 1) return ARIL_OK;
+    return aril__fail(ARIL_ERR_SHAPE, "einsum: in \"%s\" the sizes of '%c' differ: %lld and %lld",
+                      q->what, (char)q->number[0], (long long)m, (long long)n);
+}
+
+/* The same for one operand, which repeats the label. */
+static aril_status label_repeats(const aril__requirement *q)
+{
+    int64_t m = q->number[1], n = q->number[2];
+    if (aril__size_fits(m, n)) return ARIL_OK;
+    return aril__fail(
+        ARIL_ERR_SHAPE,
+        "einsum: in \"%s\" an operand repeats '%c' with different sizes: %lld and %lld", q->what,
+        (char)q->number[0], (long long)m, (long long)n);
+}
+
+static aril_status require_label(const char *expression, aril__size_check *check, aril_tensor *of,
+                                 int label, int64_t m, int64_t n)
+{
+    aril__requirement q;
+    memset(&q, 0, sizeof q);
+    q.check = check;
+    q.n_numbers = 3;
+    snprintf(q.what, sizeof q.what, "%s", expression);
+    q.number[0] = letter(label);
+    q.number[1] = m;
+    q.number[2] = n;
+    return aril__require_now(&q, 1, &of);
+}
+
 /* Sizes of one label must agree; size 1 broadcasts. */
 static aril_status check_sizes(const char *expression, const term *in, int n)
 {
-    int64_t size[LABELS];
-    for (int l = 0; l < LABELS; l++) size[l] = -1;
+    aril_status s = ARIL_OK;
     for (int i = 0; i < n; i++)
-        for (int k = 0; k < in[i].n; k++) {
-            int64_t *s = &size[in[i].label[k]], d = in[i].t->dim[k];
-            if (d < 0 || d == *s) continue;
-            if (*s < 0 || *s == 1)
-                *s = d;
-            else if (d != 1)
-                return aril__fail(ARIL_ERR_SHAPE,
-                                  "einsum: in \"%s\" the sizes of '%c' differ: %lld and %lld",
-                                  expression, letter(in[i].label[k]), (long long)*s, (long long)d);
-        }
-    return ARIL_OK;
+        for (int k = 0; k < in[i].n; k++)
+            for (int j = 0; j < i; j++) {
+                int at = axis_of(&in[j], in[i].label[k]);
+                int64_t a = at < 0 ? 1 : in[j].t->dim[at], b = in[i].t->dim[k];
+                if (a == b || a == 1 || b == 1) continue;
+                s = require_label(expression, label_broadcasts, in[i].t, in[i].label[k], a, b);
+                if (s < 0) return s;
+            }
+    return s;
 }
 
 /* ---- one tensor ---- */
@@ -177,11 +208,10 @@ static aril_status take_diagonals(const char *expression, term *x)
         for (int k = i + 1; k < x->n; k++) {
             if (x->label[i] != x->label[k]) continue;
             int label = x->label[i];
-            if (!aril__size_fits(x->t->dim[i], x->t->dim[k]))
-                return aril__fail(
-                    ARIL_ERR_SHAPE,
-                    "einsum: in \"%s\" an operand repeats '%c' with different sizes: %lld and %lld",
-                    expression, letter(label), (long long)x->t->dim[i], (long long)x->t->dim[k]);
+            int64_t m = x->t->dim[i], n = x->t->dim[k];
+            aril_status s =
+                m == n ? ARIL_OK : require_label(expression, label_repeats, x->t, label, m, n);
+            if (s < 0) return s;
             x->t = aril_diagonal(x->t, 0, i, k);
             drop_axis(x, k);
             drop_axis(x, i);
@@ -304,6 +334,10 @@ static aril_status combine(const char *expression, term *a, term *b, set keep)
             struct unsqueeze_attrs mask = { { 1 << k } };
             b->t = aril__op_with(&mask, &aril__op_squeeze, b->t);
             drop_axis(b, k);
+        } else if (m != n) { /* unknown ones: only a run can tell whether one is 1 */
+            int64_t size = aril__broadcast_size(m, n, a->t);
+            a->t = aril__expand_axis(a->t, i, size);
+            b->t = aril__expand_axis(b->t, k, size);
         }
     }
     set in_a = labels_of(a), in_b = labels_of(b);

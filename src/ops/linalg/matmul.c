@@ -438,16 +438,21 @@ aril_tensor *aril_mm(aril_tensor *a, aril_tensor *b)
     return exact("mm", a, 2, b, 2);
 }
 
+static aril_status same_batch(const aril__requirement *q)
+{
+    const aril_shape *a = &q->shape[0], *b = &q->shape[1];
+    char ta[ARIL__SHAPE_TEXT], tb[ARIL__SHAPE_TEXT];
+    if (!differ(a->dim[0], b->dim[0])) return ARIL_OK;
+    return aril__fail(ARIL_ERR_SHAPE, "bmm: batch sizes differ: %s x %s",
+                      aril__shape_text(ta, a->ndim, a->dim), aril__shape_text(tb, b->ndim, b->dim));
+}
+
 aril_tensor *aril_bmm(aril_tensor *a, aril_tensor *b)
 {
     aril_tensor *bad = refuse("bmm", a, b);
     if (bad) return bad;
-    if (a->ndim == 3 && b->ndim == 3 && differ(a->dim[0], b->dim[0])) {
-        char ta[ARIL__SHAPE_TEXT], tb[ARIL__SHAPE_TEXT];
-        aril__fail(ARIL_ERR_SHAPE, "bmm: batch sizes differ: %s x %s", aril__text(ta, a),
-                   aril__text(tb, b));
+    if (a->ndim == 3 && b->ndim == 3 && aril__require_of("bmm", same_batch, a, b) < 0)
         return aril__poison();
-    }
     return exact("bmm", a, 3, b, 3);
 }
 
@@ -484,6 +489,16 @@ static bool dtypes_differ(const char *what, const aril_tensor *a, const aril_ten
     return true;
 }
 
+static aril_status summand_fits(const aril__requirement *q)
+{
+    const aril_shape *c = &q->shape[0], *product = &q->shape[1];
+    char tc[ARIL__SHAPE_TEXT], tp[ARIL__SHAPE_TEXT];
+    if (aril__broadcasts_to(c, product)) return ARIL_OK;
+    return aril__fail(ARIL_ERR_SHAPE, "%s: %s does not broadcast to the shape of the product, %s",
+                      q->what, aril__shape_text(tc, c->ndim, c->dim),
+                      aril__shape_text(tp, product->ndim, product->dim));
+}
+
 /* beta * c + alpha * product; beta 0 ignores c, even NaN. */
 static aril_tensor *scaled_sum(const char *what, aril_tensor *c, const aril_tensor *a,
                                aril_tensor *product, double beta, double alpha)
@@ -498,16 +513,7 @@ static aril_tensor *scaled_sum(const char *what, aril_tensor *c, const aril_tens
         return aril__poison();
     }
     c = factor(c);
-    int n = product->ndim;
-    int64_t dim[ARIL_MAX_DIMS];
-    memcpy(dim, product->dim, sizeof dim);
-    if (c->ndim > n || !aril__broadcast(&n, dim, c->ndim, c->dim) ||
-        (product->numel >= 0 && !aril__same_dims(n, dim, n, product->dim))) {
-        char tc[ARIL__SHAPE_TEXT], tp[ARIL__SHAPE_TEXT];
-        aril__fail(ARIL_ERR_SHAPE, "%s: %s does not broadcast to the shape of the product, %s",
-                   what, aril__text(tc, c), aril__text(tp, product));
-        return aril__poison();
-    }
+    if (aril__require_of(what, summand_fits, c, product) < 0) return aril__poison();
     bool integral = !aril__is_float((aril_dtype)c->dtype);
     aril_number na = integral ? aril__integer((int64_t)alpha) : aril__real(alpha);
     aril_number nb = integral ? aril__integer((int64_t)beta) : aril__real(beta);

@@ -16,36 +16,49 @@ static aril_tensor *refuse(const char *what, aril_tensor *a, aril_tensor *b)
 
 /* ---- products ---- */
 
+static aril_status last_sizes_equal(const aril__requirement *q)
+{
+    const aril_shape *a = &q->shape[0], *b = &q->shape[1];
+    if (aril__size_fits(a->dim[a->ndim - 1], b->dim[b->ndim - 1])) return ARIL_OK;
+    char s[ARIL__SHAPE_TEXT], t[ARIL__SHAPE_TEXT];
+    return aril__fail(ARIL_ERR_SHAPE, "inner: the last sizes of %s and %s differ",
+                      aril__shape_text(s, a->ndim, a->dim), aril__shape_text(t, b->ndim, b->dim));
+}
+
 aril_tensor *aril_inner(aril_tensor *a, aril_tensor *b)
 {
     aril_tensor *bad = refuse("inner", a, b);
     if (bad) return bad;
     if (a->ndim == 0 || b->ndim == 0) return aril_mul(a, b);
-    int64_t m = aril_size(a, -1), n = aril_size(b, -1);
-    if (m >= 0 && n >= 0 && m != n) {
-        char p[ARIL__SHAPE_TEXT], q[ARIL__SHAPE_TEXT];
-        aril__fail(ARIL_ERR_SHAPE, "inner: the last sizes of %s and %s differ", aril__text(p, a),
-                   aril__text(q, b));
-        return aril__poison();
-    }
+    if (aril__require_of("inner", last_sizes_equal, a, b) < 0) return aril__poison();
     return aril_tensordot(a, b, ARIL_AXES(-1), ARIL_AXES(-1));
+}
+
+/* number: the axis, and as the caller gave it. */
+static aril_status has_three(const aril__requirement *q)
+{
+    const aril_shape *a = &q->shape[0], *b = &q->shape[1];
+    int64_t at = q->number[0];
+    if (a->ndim && a->ndim == b->ndim && aril__size_fits(a->dim[at], 3) &&
+        aril__size_fits(b->dim[at], 3))
+        return ARIL_OK;
+    char s[ARIL__SHAPE_TEXT], t[ARIL__SHAPE_TEXT];
+    return aril__fail(ARIL_ERR_SHAPE,
+                      "cross: needs as many dimensions of both, and 3 elements along axis %d, got "
+                      "%s and %s",
+                      (int)q->number[1], aril__shape_text(s, a->ndim, a->dim),
+                      aril__shape_text(t, b->ndim, b->dim));
 }
 
 /* Element i is a[i + 1] b[i + 2] - a[i + 2] b[i + 1], counted modulo 3. */
 aril_tensor *aril_cross(aril_tensor *a, aril_tensor *b, int axis)
 {
     aril_tensor *bad = refuse("cross", a, b);
-    char p[ARIL__SHAPE_TEXT], q[ARIL__SHAPE_TEXT];
     if (bad) return bad;
     int at = a->ndim && a->ndim == b->ndim ? aril__axis("cross", axis, a->ndim) : 0;
-    if (at < 0) return aril__poison();
-    if (!a->ndim || a->ndim != b->ndim || a->dim[at] != 3 || b->dim[at] != 3) {
-        aril__fail(ARIL_ERR_SHAPE,
-                   "cross: needs as many dimensions of both, and 3 elements along axis %d, got %s "
-                   "and %s",
-                   axis, aril__text(p, a), aril__text(q, b));
+    aril_tensor *of[2] = { a, b };
+    if (at < 0 || aril__require("cross", has_three, 2, of, 2, (int64_t[]){ at, axis }) < 0)
         return aril__poison();
-    }
     ARIL_SCOPE;
     aril_axes along = ARIL_AXES(at);
     aril_tensor *next_a = aril_roll(a, ARIL_SHAPE(-1), along);
@@ -56,14 +69,21 @@ aril_tensor *aril_cross(aril_tensor *a, aril_tensor *b, int axis)
 
 /* ---- covariance ---- */
 
+/* number: how many observations there are. */
+static aril_status weighs_each(const aril__requirement *q)
+{
+    const aril_shape *w = &q->shape[0];
+    if (w->ndim == 1 && aril__size_fits(w->dim[0], q->number[0])) return ARIL_OK;
+    char text[ARIL__SHAPE_TEXT];
+    return aril__fail(ARIL_ERR_SHAPE, "cov: needs %s for each of %lld observations, got %s",
+                      q->what, (long long)q->number[0], aril__shape_text(text, w->ndim, w->dim));
+}
+
 static aril_status check_weights(const char *name, aril_tensor *w, int64_t n, bool integral)
 {
-    char text[ARIL__SHAPE_TEXT];
     if (!w) return ARIL_OK;
     if (aril__is_poison(w)) return aril__pass_on(w), aril_tensor_status(w);
-    if (w->ndim != 1 || !(w->dim[0] == n || w->dim[0] < 0 || n < 0))
-        return aril__fail(ARIL_ERR_SHAPE, "cov: needs %s for each of %lld observations, got %s",
-                          name, (long long)n, aril__text(text, w));
+    if (aril__require(name, weighs_each, 1, &w, 1, &n) < 0) return ARIL_ERR_SHAPE;
     if (integral != aril__is_int((aril_dtype)w->dtype) ||
         (!integral && !aril__is_float((aril_dtype)w->dtype)))
         return aril__fail(ARIL_ERR_DTYPE, "cov: %s must be %s, got %s", name,

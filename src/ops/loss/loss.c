@@ -78,21 +78,33 @@ static aril_tensor *narrowed(aril_tensor *t, aril_dtype type)
     return usable(t) && aril__is_float(type) ? aril_cast(t, type) : t;
 }
 
+/* Two shapes of a requirement as text. */
+typedef struct shape_texts {
+    char a[ARIL__SHAPE_TEXT], b[ARIL__SHAPE_TEXT];
+} shape_texts;
+
+static shape_texts texts_of(const aril__requirement *q)
+{
+    shape_texts t;
+    aril__shape_text(t.a, q->shape[0].ndim, q->shape[0].dim);
+    aril__shape_text(t.b, q->shape[1].ndim, q->shape[1].dim);
+    return t;
+}
+
+static aril_status weights_fit(const aril__requirement *q)
+{
+    if (aril__broadcasts_to(&q->shape[1], &q->shape[0])) return ARIL_OK;
+    shape_texts t = texts_of(q);
+    return aril__fail(ARIL_ERR_SHAPE, "%s: weights %s do not broadcast to the losses %s", q->what,
+                      t.b, t.a);
+}
+
 /* Applies weights, which must broadcast to the losses without enlarging their shape. */
 static aril_tensor *weighted(const char *what, aril_tensor *each, aril_tensor *weight)
 {
     if (!weight) return each;
-    if (usable(each) && usable(weight) && each->numel >= 0) {
-        char a[ARIL__SHAPE_TEXT], b[ARIL__SHAPE_TEXT];
-        int n = each->ndim;
-        int64_t dim[ARIL_MAX_DIMS];
-        memcpy(dim, each->dim, sizeof dim);
-        if (!aril__broadcast(&n, dim, weight->ndim, weight->dim) ||
-            !aril__same_dims(n, dim, each->ndim, each->dim))
-            return refused(aril__fail(ARIL_ERR_SHAPE,
-                                      "%s: weights %s do not broadcast to the losses %s", what,
-                                      aril__text(a, weight), aril__text(b, each)));
-    }
+    if (usable(each) && usable(weight) && aril__require_of(what, weights_fit, each, weight) < 0)
+        return aril__poison();
     return aril_mul(each, weight);
 }
 
@@ -107,17 +119,19 @@ static aril_tensor *loss_of(const aril__op *op, aril_tensor *x0, aril_tensor *x1
     return aril_escape(aril__reduce_loss(op->name, each, reduction));
 }
 
-/* For losses that do not broadcast: checks that the shapes match. Unknown sizes match any. */
-static aril_status same_shape(const char *what, const aril_tensor *x, const aril_tensor *target)
+static aril_status shapes_equal(const aril__requirement *q)
 {
-    char a[ARIL__SHAPE_TEXT], b[ARIL__SHAPE_TEXT];
+    if (aril__shapes_fit(&q->shape[0], &q->shape[1])) return ARIL_OK;
+    shape_texts t = texts_of(q);
+    return aril__fail(ARIL_ERR_SHAPE, "%s: input %s and target %s must have the same shape",
+                      q->what, t.a, t.b);
+}
+
+/* For losses that do not broadcast: checks that the shapes match. */
+static aril_status same_shape(const char *what, aril_tensor *x, aril_tensor *target)
+{
     if (!usable(x) || !usable(target)) return ARIL_OK; /* apply reports the error */
-    bool fits = x->ndim == target->ndim;
-    for (int d = 0; fits && d < x->ndim; d++)
-        fits = x->dim[d] == target->dim[d] || x->dim[d] < 0 || target->dim[d] < 0;
-    if (fits) return ARIL_OK;
-    return aril__fail(ARIL_ERR_SHAPE, "%s: input %s and target %s must have the same shape", what,
-                      aril__text(a, x), aril__text(b, target));
+    return aril__require_of(what, shapes_equal, x, target);
 }
 
 /* ---- regression ---- */
@@ -197,6 +211,21 @@ aril_tensor *aril_poisson_nll_loss(aril_tensor *x, aril_tensor *target)
     return aril_poisson_nll_loss_with(x, target, (aril_poisson_nll_opts){ .reduction = ARIL_MEAN });
 }
 
+/* The variance has the shape of the input, or a last size of 1. */
+static aril_status variance_fits(const aril__requirement *q)
+{
+    const aril_shape *x = &q->shape[0], *var = &q->shape[1];
+    bool fits = x->ndim == var->ndim;
+    for (int d = 0; fits && d < x->ndim; d++)
+        fits = aril__size_fits(var->dim[d], x->dim[d]) || (d == x->ndim - 1 && var->dim[d] == 1);
+    if (fits) return ARIL_OK;
+    shape_texts t = texts_of(q);
+    return aril__fail(ARIL_ERR_SHAPE,
+                      "%s: input %s and variance %s do not match: the variance has the input's "
+                      "shape, a last size of 1, or no last axis",
+                      q->what, t.a, t.b);
+}
+
 aril_tensor *aril_gaussian_nll_loss_with(aril_tensor *x, aril_tensor *target, aril_tensor *var,
                                          aril_gaussian_nll_opts o)
 {
@@ -207,19 +236,9 @@ aril_tensor *aril_gaussian_nll_loss_with(aril_tensor *x, aril_tensor *target, ar
             aril__fail(ARIL_ERR_ARG, "gaussian_nll_loss: eps must be above 0, got %g", eps)));
     if (usable(x) && usable(var) && var->ndim == x->ndim - 1) var = aril_unsqueeze(var, -1);
     if (!var) return aril_escape(aril__null_tensor("gaussian_nll_loss"));
-    if (usable(x) && usable(var)) {
-        char a[ARIL__SHAPE_TEXT], b[ARIL__SHAPE_TEXT];
-        bool fits = x->ndim == var->ndim;
-        for (int d = 0; fits && d < x->ndim; d++)
-            fits = var->dim[d] == x->dim[d] || var->dim[d] < 0 || x->dim[d] < 0 ||
-                   (d == x->ndim - 1 && var->dim[d] == 1);
-        if (!fits)
-            return aril_escape(refused(
-                aril__fail(ARIL_ERR_SHAPE,
-                           "gaussian_nll_loss: input %s and variance %s do not match: the variance "
-                           "has the input's shape, a last size of 1, or no last axis",
-                           aril__text(a, x), aril__text(b, var))));
-    }
+    if (usable(x) && usable(var) &&
+        aril__require_of("gaussian_nll_loss", variance_fits, x, var) < 0)
+        return aril_escape(aril__poison());
     aril_tensor *each = loss_of(&aril__op_gaussian_nll_loss, x, target, var, eps, NULL, ARIL_NONE);
     if (o.full) each = aril_add_scalar(each, 0.9189385332046727); /* log(2 * pi) / 2 */
     return aril_escape(aril__reduce_loss("gaussian_nll_loss", each, o.reduction));
@@ -389,6 +408,14 @@ aril_tensor *aril_cosine_embedding_loss(aril_tensor *a, aril_tensor *b, aril_ten
 
 /* ---- distances ---- */
 
+static aril_status shapes_broadcast(const aril__requirement *q)
+{
+    aril_shape to = q->shape[0];
+    if (aril__broadcast(&to.ndim, to.dim, q->shape[1].ndim, q->shape[1].dim)) return ARIL_OK;
+    shape_texts t = texts_of(q);
+    return aril__fail(ARIL_ERR_SHAPE, "%s: shapes %s and %s do not broadcast", q->what, t.a, t.b);
+}
+
 aril_tensor *aril_cosine_similarity_with(aril_tensor *a, aril_tensor *b, int axis,
                                          aril_cosine_opts o)
 {
@@ -397,14 +424,9 @@ aril_tensor *aril_cosine_similarity_with(aril_tensor *a, aril_tensor *b, int axi
     if (!a || !b) return aril_escape(aril__null_tensor("cosine_similarity"));
     /* Give both the rank of their broadcast shape, so that `axis` means the same in each. */
     if (usable(a) && usable(b)) {
-        char s[2][ARIL__SHAPE_TEXT];
-        int n = a->ndim;
-        int64_t dim[ARIL_MAX_DIMS];
-        for (int d = 0; d < n; d++) dim[d] = a->dim[d];
-        if (!aril__broadcast(&n, dim, b->ndim, b->dim))
-            return aril_escape(refused(
-                aril__fail(ARIL_ERR_SHAPE, "cosine_similarity: shapes %s and %s do not broadcast",
-                           aril__text(s[0], a), aril__text(s[1], b))));
+        int n = a->ndim > b->ndim ? a->ndim : b->ndim;
+        if (aril__require_of("cosine_similarity", shapes_broadcast, a, b) < 0)
+            return aril_escape(aril__poison());
         axis = aril__axis("cosine_similarity", axis, n);
         if (axis < 0) return aril_escape(aril__poison());
         axis -= n > 0 ? n : 1; /* from the end */
@@ -414,9 +436,11 @@ aril_tensor *aril_cosine_similarity_with(aril_tensor *a, aril_tensor *b, int axi
         a = of[0];
         b = of[1];
         /* If one has size 1 along the axis, expand it to the other's size. */
-        if (n > 0 && a->dim[n + axis] != b->dim[n + axis]) {
-            a = a->dim[n + axis] == 1 ? aril__expand_like(a, aril_add(a, b)) : a;
-            b = b->dim[n + axis] == 1 ? aril__expand_like(b, aril_add(a, b)) : b;
+        if (n > 0 && usable(a) && usable(b)) {
+            int at = n + axis;
+            int64_t size = aril__broadcast_size(a->dim[at], b->dim[at], a);
+            a = aril__expand_axis(a, at, size);
+            b = aril__expand_axis(b, at, size);
         }
     }
     aril_dtype type = widest(a, b);

@@ -374,6 +374,29 @@ aril_tensor *aril_nll_loss(aril_tensor *x, aril_tensor *target)
     return aril_nll_loss_with(x, target, (aril_nll_loss_opts){ .reduction = ARIL_MEAN });
 }
 
+static aril_status is_soft_target(const aril__requirement *q)
+{
+    const aril_shape *x = &q->shape[0], *target = &q->shape[1];
+    if (x->ndim >= 1 && aril__shapes_fit(x, target)) return ARIL_OK;
+    char a[ARIL__SHAPE_TEXT], b[ARIL__SHAPE_TEXT];
+    return aril__fail(
+        ARIL_ERR_SHAPE,
+        "%s: scores %s and class probabilities %s differ in shape (class indices must be integers)",
+        q->what, aril__shape_text(a, x->ndim, x->dim),
+        aril__shape_text(b, target->ndim, target->dim));
+}
+
+static aril_status weighs_classes(const aril__requirement *q)
+{
+    const aril_shape *x = &q->shape[0], *w = &q->shape[1];
+    if (w->ndim == 1 && aril__size_fits(w->dim[0], x->dim[x->ndim > 1])) return ARIL_OK;
+    char a[ARIL__SHAPE_TEXT], b[ARIL__SHAPE_TEXT];
+    return aril__fail(ARIL_ERR_SHAPE,
+                      "%s: weight %s does not match scores %s: expected one value per class",
+                      q->what, aril__shape_text(b, w->ndim, w->dim),
+                      aril__shape_text(a, x->ndim, x->dim));
+}
+
 /* Targets are probabilities: -sum over c of w[c] * t[c] * log_softmax(x)[c], per sample. */
 static aril_tensor *soft_cross_entropy(aril_tensor *x, aril_tensor *target,
                                        aril_cross_entropy_opts o)
@@ -381,15 +404,8 @@ static aril_tensor *soft_cross_entropy(aril_tensor *x, aril_tensor *target,
     ARIL_SCOPE;
     AUTOCAST_AS(CAST_F32, &x, &target, &o.weight);
     int axis = x->ndim > 1;
-    char a[ARIL__SHAPE_TEXT], b[ARIL__SHAPE_TEXT];
-    bool fits = x->ndim >= 1 && target->ndim == x->ndim;
-    for (int d = 0; fits && d < x->ndim; d++) fits = may_be(x->dim[d], target->dim[d]);
-    if (!fits)
-        return aril__fail(ARIL_ERR_SHAPE,
-                          "cross_entropy: scores %s and class probabilities %s differ in shape "
-                          "(class indices must be integers)",
-                          aril__text(a, x), aril__text(b, target)),
-               aril_escape(aril__poison());
+    if (aril__require_of("cross_entropy", is_soft_target, x, target) < 0)
+        return aril_escape(aril__poison());
     if (o.ignore_index)
         return aril__fail(ARIL_ERR_ARG,
                           "cross_entropy: ignore_index needs class indices as target, "
@@ -397,12 +413,8 @@ static aril_tensor *soft_cross_entropy(aril_tensor *x, aril_tensor *target,
                aril_escape(aril__poison());
     aril_tensor *lp = aril_log_softmax(x, axis), *w = o.weight; /* [N,C,d...] */
     if (w && !aril__is_poison(w)) {
-        if (w->ndim != 1 || !may_be(w->dim[0], x->dim[axis]))
-            return aril__fail(ARIL_ERR_SHAPE,
-                              "cross_entropy: weight %s does not match scores %s: expected one "
-                              "value per class",
-                              aril__text(b, w), aril__text(a, x)),
-                   aril_escape(aril__poison());
+        if (aril__require_of("cross_entropy", weighs_classes, x, w) < 0)
+            return aril_escape(aril__poison());
         for (int d = axis + 1; d < x->ndim; d++) w = aril_unsqueeze(w, -1);
     }
     if (o.label_smoothing != 0) {

@@ -628,15 +628,32 @@ aril_tensor *aril_group_norm(aril_tensor *x, aril_tensor *weight, aril_tensor *b
     return aril__op_with(&a, &aril__op_group_norm, x, weight, bias);
 }
 
-static aril_status check_running(const aril_tensor *x, const aril_tensor *running, const char *name)
+static aril_status is_by_channel(const aril__requirement *q)
 {
-    if (!running || running->flags & ARIL__POISON) return ARIL_OK;
+    const aril_shape *x = &q->shape[0], *running = &q->shape[1];
     if (running->ndim == 1 && x->ndim > 1 && aril__size_fits(running->dim[0], x->dim[1]))
         return ARIL_OK;
     char a[ARIL__SHAPE_TEXT], b[ARIL__SHAPE_TEXT];
     return aril__fail(ARIL_ERR_SHAPE,
-                      "instance_norm: %s is %s, expected one value for each channel of %s", name,
-                      aril__text(a, running), aril__text(b, x));
+                      "instance_norm: %s is %s, expected one value for each channel of %s", q->what,
+                      aril__shape_text(a, running->ndim, running->dim),
+                      aril__shape_text(b, x->ndim, x->dim));
+}
+
+static aril_status check_running(aril_tensor *x, aril_tensor *running, const char *name)
+{
+    if (!running || running->flags & ARIL__POISON) return ARIL_OK;
+    return aril__require_of(name, is_by_channel, x, running);
+}
+
+static aril_status has_positions(const aril__requirement *q)
+{
+    const aril_shape *x = &q->shape[0];
+    if (x->ndim >= 3 && aril__count(x->ndim - 2, x->dim + 2) != 1) return ARIL_OK;
+    char text[ARIL__SHAPE_TEXT];
+    return aril__fail(ARIL_ERR_SHAPE,
+                      "instance_norm: expected more than one value per channel and sample, got %s",
+                      aril__shape_text(text, x->ndim, x->dim));
 }
 
 /* running = (1 - momentum) * running + momentum * mean over the batch of `value` [N,C] */
@@ -658,14 +675,7 @@ aril_tensor *aril_instance_norm(aril_tensor *x, aril_tensor *weight, aril_tensor
     if (opts.eval)
         return aril_batch_norm(x, weight, bias, running_mean, running_var,
                                (aril_batch_norm_opts){ .eval = true, .eps = opts.eps });
-    int64_t positions = x->ndim < 3 ? 1 : aril__count(x->ndim - 2, x->dim + 2);
-    if (positions == 1) {
-        char text[ARIL__SHAPE_TEXT];
-        aril__fail(ARIL_ERR_SHAPE,
-                   "instance_norm: expected more than one value per channel and sample, got %s",
-                   aril__text(text, x));
-        return aril__poison();
-    }
+    if (aril__require_of("instance_norm", has_positions, x) < 0) return aril__poison();
     if (check_running(x, running_mean, "running_mean") < 0 ||
         check_running(x, running_var, "running_var") < 0)
         return aril__poison();

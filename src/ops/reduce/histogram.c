@@ -7,9 +7,27 @@
 #include "aril/view.h"
 #include "ops/table/apply.h"
 
+static aril_status has_edges(const aril__requirement *q)
+{
+    const aril_shape *edges = &q->shape[0];
+    if (edges->ndim == 1 && (edges->dim[0] < 0 || edges->dim[0] >= 2)) return ARIL_OK;
+    char a[ARIL__SHAPE_TEXT];
+    return aril__fail(ARIL_ERR_SHAPE,
+                      "histogram: expected at least 2 edges in one dimension, got %s",
+                      aril__shape_text(a, edges->ndim, edges->dim));
+}
+
+static aril_status weights_match(const aril__requirement *q)
+{
+    const aril_shape *w = &q->shape[0], *x = &q->shape[1];
+    if (aril__shapes_fit(w, x)) return ARIL_OK;
+    char a[ARIL__SHAPE_TEXT], b[ARIL__SHAPE_TEXT];
+    return aril__fail(ARIL_ERR_SHAPE, "histogram: weights %s do not match values %s",
+                      aril__shape_text(a, w->ndim, w->dim), aril__shape_text(b, x->ndim, x->dim));
+}
+
 static aril_status check(aril_tensor *x, aril_tensor *edges, aril_tensor *weights)
 {
-    char a[ARIL__SHAPE_TEXT], b[ARIL__SHAPE_TEXT];
     aril_tensor *all[] = { x, edges, weights };
     for (int i = 0; i < 3; i++) {
         if (!all[i] && i < 2)
@@ -23,14 +41,8 @@ static aril_status check(aril_tensor *x, aril_tensor *edges, aril_tensor *weight
     if (!aril__is_float((aril_dtype)x->dtype))
         return aril__fail(ARIL_ERR_DTYPE, "histogram: expected a floating-point dtype, got %s",
                           aril__dtypes[x->dtype].name);
-    if (edges->ndim != 1 || (edges->dim[0] >= 0 && edges->dim[0] < 2))
-        return aril__fail(ARIL_ERR_SHAPE,
-                          "histogram: expected at least 2 edges in one dimension, got %s",
-                          aril__text(a, edges));
-    if (weights && !aril__dims_fit(weights->ndim, weights->dim, x->ndim, x->dim))
-        return aril__fail(ARIL_ERR_SHAPE, "histogram: weights %s do not match values %s",
-                          aril__text(a, weights), aril__text(b, x));
-    return ARIL_OK;
+    if (aril__require_of("histogram", has_edges, edges) < 0) return ARIL_ERR_SHAPE;
+    return weights ? aril__require_of("histogram", weights_match, weights, x) : ARIL_OK;
 }
 
 aril_tensor *aril_histogram(aril_tensor *x, aril_tensor *edges, aril_histogram_opts opts)

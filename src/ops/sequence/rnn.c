@@ -22,6 +22,26 @@ static aril_tensor *unsound(const char *what, int n, aril_tensor *const *t)
 
 /* ---- cells ---- */
 
+static aril_status batches_equal(const aril__requirement *q)
+{
+    const aril_shape *x = &q->shape[0], *h = &q->shape[1];
+    if (aril__size_fits(x->dim[0], h->dim[0])) return ARIL_OK;
+    char a[ARIL__SHAPE_TEXT], b[ARIL__SHAPE_TEXT];
+    return aril__fail(ARIL_ERR_SHAPE, "%s: input %s and state %s must have the same batch size",
+                      q->what, aril__shape_text(a, x->ndim, x->dim),
+                      aril__shape_text(b, h->ndim, h->dim));
+}
+
+static aril_status states_equal(const aril__requirement *q)
+{
+    const aril_shape *c = &q->shape[0], *h = &q->shape[1];
+    if (aril__shapes_fit(c, h)) return ARIL_OK;
+    char a[ARIL__SHAPE_TEXT], b[ARIL__SHAPE_TEXT];
+    return aril__fail(ARIL_ERR_SHAPE,
+                      "%s: cell state %s and hidden state %s must have the same shape", q->what,
+                      aril__shape_text(a, c->ndim, c->dim), aril__shape_text(b, h->ndim, h->dim));
+}
+
 static aril_tensor *check_cell(const char *what, int64_t gates, aril_tensor *x, aril_tensor *h,
                                aril_tensor *w_ih, aril_tensor *w_hh)
 {
@@ -41,27 +61,16 @@ static aril_tensor *check_cell(const char *what, int64_t gates, aril_tensor *x, 
                    what, aril__text(a, x), aril__text(b, h));
         return aril__poison();
     }
-    if (x->ndim == 2 && x->dim[0] != h->dim[0] && x->dim[0] >= 0 && h->dim[0] >= 0) {
-        aril__fail(ARIL_ERR_SHAPE, "%s: input %s and state %s must have the same batch size", what,
-                   aril__text(a, x), aril__text(b, h));
-        return aril__poison();
-    }
+    if (x->ndim == 2 && aril__require_of(what, batches_equal, x, h) < 0) return aril__poison();
     return NULL;
 }
 
 /* NULL if the cells c have the shape of the states h; else what to return. */
-static aril_tensor *check_cells(const char *what, aril_tensor *c, const aril_tensor *h)
+static aril_tensor *check_cells(const char *what, aril_tensor *c, aril_tensor *h)
 {
     aril_tensor *bad = unsound(what, 1, &c);
-    char a[ARIL__SHAPE_TEXT], b[ARIL__SHAPE_TEXT];
     if (bad) return bad;
-    bool same = c->ndim == h->ndim;
-    for (int i = 0; i < h->ndim && same; i++)
-        same = c->dim[i] == h->dim[i] || c->dim[i] < 0 || h->dim[i] < 0;
-    if (same) return NULL;
-    aril__fail(ARIL_ERR_SHAPE, "%s: cell state %s and hidden state %s must have the same shape",
-               what, aril__text(a, c), aril__text(b, h));
-    return aril__poison();
+    return aril__require_of(what, states_equal, c, h) < 0 ? aril__poison() : NULL;
 }
 
 /* Chunk k of the last dimension. */

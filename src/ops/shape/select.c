@@ -165,18 +165,29 @@ aril_tensor *aril_diagonal(aril_tensor *x, int64_t offset, int axis0, int axis1)
     return aril__op_with(&a, &aril__op_diagonal, x);
 }
 
+/* number: the axis, start, length. */
+static aril_status is_within(const aril__requirement *q)
+{
+    const aril_shape *x = &q->shape[0];
+    int64_t at = q->number[0], start = q->number[1], length = q->number[2], n = x->dim[at];
+    if (aril__size_is_named(length) && start == 0) return ARIL_OK; /* an unknown size */
+    if (n < 0 && length >= 0 && !(start < 0 && length > -start)) return ARIL_OK;
+    int64_t from = start < 0 ? start + n : start;
+    if (length >= 0 && n >= 0 && from >= 0 && from <= n && length <= n - from) return ARIL_OK;
+    char text[ARIL__SHAPE_TEXT];
+    return aril__fail(ARIL_ERR_INDEX,
+                      "%s: length %lld from start %lld is out of range for axis %d of %s", q->what,
+                      (long long)length, (long long)start, (int)at,
+                      aril__shape_text(text, x->ndim, x->dim));
+}
+
 static aril_tensor *narrow(const char *what, aril_tensor *x, int at, int64_t start, int64_t length)
 {
-    int64_t n = x->dim[at];
-    int64_t from = start < 0 && n >= 0 ? start + n : start;
-    if (length < 0 || (n >= 0 && (from < 0 || from > n || length > n - from))) {
-        char text[ARIL__SHAPE_TEXT];
-        aril__fail(ARIL_ERR_INDEX,
-                   "%s: length %lld from start %lld is out of range for axis %d of %s", what,
-                   (long long)length, (long long)start, at, aril__text(text, x));
-        return aril__poison();
-    }
-    return aril_slice(x, at, from, from + length, 1);
+    int64_t n = x->dim[at], numbers[3] = { at, start, length };
+    if (aril__require(what, is_within, 1, &x, 3, numbers) < 0) return aril__poison();
+    if (start < 0 && n >= 0) start += n;
+    bool to_end = start < 0 && start + length == 0; /* of an unknown size */
+    return aril_slice(x, at, start, to_end ? ARIL_END : start + length, 1);
 }
 
 aril_tensor *aril_narrow(aril_tensor *x, int axis, int64_t start, int64_t length)

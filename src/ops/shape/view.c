@@ -161,6 +161,15 @@ static bool is_open(const aril_tensor *x, aril__meta *o)
     return unknown;
 }
 
+static aril__cold aril_status no_view(const aril_shape *from, const aril_shape *to)
+{
+    char a[ARIL__SHAPE_TEXT], b[ARIL__SHAPE_TEXT];
+    return aril__fail(ARIL_ERR_SHAPE,
+                      "view: %s cannot be viewed as %s without a copy; use aril_reshape",
+                      aril__shape_text(a, from->ndim, from->dim),
+                      aril__shape_text(b, to->ndim, to->dim));
+}
+
 static aril_status reshape_infer(aril__call *c)
 {
     aril__meta *o = &c->out[0];
@@ -171,11 +180,10 @@ static aril_status reshape_infer(aril__call *c)
     o->ndim = (int)a->ndim[0];
     o->offset = c->in[0]->offset;
     if (!aril__view_strides(c->in[0], o)) {
-        char from[ARIL__SHAPE_TEXT], to[ARIL__SHAPE_TEXT];
         if (is_open(c->in[0], o)) return ARIL_OK;
-        return aril__fail(ARIL_ERR_SHAPE,
-                          "view: %s cannot be viewed as %s without a copy; use aril_reshape",
-                          aril__text(from, c->in[0]), aril__shape_text(to, o->ndim, o->dim));
+        aril_shape from = aril__shape(c->in[0]), to = { .ndim = o->ndim };
+        memcpy(to.dim, o->dim, sizeof to.dim);
+        return no_view(&from, &to);
     }
     return ARIL_OK;
 }
@@ -530,6 +538,43 @@ static aril_tensor *view_as(aril_tensor *x, aril_shape shape, bool may_copy)
     return aril__op_with(&a, &aril__op_reshape, x);
 }
 
+/* number: the axes of shape[0] from the outermost in memory to the innermost. */
+static aril_status is_viewable(const aril__requirement *q)
+{
+    aril_tensor x = { .ndim = (uint8_t)q->shape[0].ndim, .numel = 1 };
+    aril__meta o = { .ndim = q->shape[1].ndim };
+    int64_t step = 1;
+    for (int i = q->n_numbers - 1; i >= 0; i--) {
+        int64_t d = q->number[i];
+        if (q->shape[0].dim[d] < 0) return ARIL_OK;
+        x.dim[d] = q->shape[0].dim[d];
+        x.stride[d] = step;
+        x.numel *= x.dim[d];
+        step *= aril__extent(x.dim[d]);
+    }
+    for (int d = 0; d < o.ndim; d++)
+        if ((o.dim[d] = q->shape[1].dim[d]) < 0) return ARIL_OK;
+    return aril__view_strides(&x, &o) ? ARIL_OK : no_view(&q->shape[0], &q->shape[1]);
+}
+
+/* Only a run knows whether y, of unknown sizes, is possible without a copy of x. */
+static aril_status require_view(aril_tensor *x, aril_tensor *y)
+{
+    int64_t order[ARIL_MAX_DIMS], step = 1;
+    if (y->flags & ARIL__POISON || (x->numel >= 0 && y->numel >= 0)) return ARIL_OK;
+    for (int d = 0; d < x->ndim; d++) { /* insertion by strides */
+        int at = d;
+        for (; at > 0 && x->stride[order[at - 1]] < x->stride[d]; at--) order[at] = order[at - 1];
+        order[at] = d;
+    }
+    for (int i = x->ndim - 1; i >= 0; i--) { /* what has gaps is judged by the run alone */
+        if (x->dim[order[i]] != 1 && x->stride[order[i]] != step) return ARIL_OK;
+        step *= aril__extent(x->dim[order[i]]);
+    }
+    aril_tensor *of[2] = { x, y };
+    return aril__require("view", is_viewable, 2, of, x->ndim, order);
+}
+
 aril_tensor *aril_reshape(aril_tensor *x, aril_shape shape)
 {
     aril_tensor *bad = aril__refuse("reshape", x);
@@ -541,7 +586,8 @@ aril_tensor *aril_view(aril_tensor *x, aril_shape shape)
 {
     aril_tensor *bad = aril__refuse("view", x);
     if (bad || aril__check_shape("view", shape, true) < 0) return bad ? bad : aril__poison();
-    return view_as(x, shape, false);
+    aril_tensor *y = view_as(x, shape, false);
+    return require_view(x, y) < 0 ? aril__poison() : y;
 }
 
 aril_tensor *aril_unsqueeze(aril_tensor *x, int axis)
@@ -587,6 +633,33 @@ aril_tensor *aril_broadcast_to(aril_tensor *x, aril_shape shape)
     return aril_expand(x, shape);
 }
 
+/* Whether an axis is removed. Of an unknown size, if it was 1 when it was traced; if that is not
+ * known either, an axis that was `asked` for is. */
+static bool is_squeezed(const aril_tensor *x, int axis, bool asked)
+{
+    int64_t n = x->dim[axis] < 0 ? aril__traced_size(x, axis) : x->dim[axis];
+    return n < 0 ? asked : n == 1;
+}
+
+/* number: the axes that are removed, and those that the caller named (0: all axes of size 1). */
+static aril_status stays_squeezed(const aril__requirement *q)
+{
+    const aril_shape *x = &q->shape[0];
+    for (int d = 0; d < x->ndim; d++) {
+        bool one = x->dim[d] == 1, removed = q->number[0] >> d & 1;
+        bool named = q->number[1] == 0 || q->number[1] >> d & 1;
+        if (x->dim[d] < 0 || !named || one == removed) continue;
+        char text[ARIL__SHAPE_TEXT];
+        return aril__fail(ARIL_ERR_SHAPE,
+                          "squeeze: axis %d of %s %s size 1, unlike when the graph was built, so "
+                          "that the result has another number of dimensions; build a graph for "
+                          "this size, or use aril_reshape",
+                          d, aril__shape_text(text, x->ndim, x->dim),
+                          one ? "has" : "does not have");
+    }
+    return ARIL_OK;
+}
+
 aril_tensor *aril_squeeze(aril_tensor *x, aril_axes axes)
 {
     aril_tensor *bad = aril__refuse("squeeze", x);
@@ -605,10 +678,14 @@ aril_tensor *aril_squeeze(aril_tensor *x, aril_axes axes)
             return aril__poison();
         }
         seen |= 1u << d;
-        if (x->ndim && (x->dim[d] == 1 || x->dim[d] < 0)) a.mask[0] |= 1 << d;
+        if (x->ndim && is_squeezed(x, d, true)) a.mask[0] |= 1 << d;
     }
     for (int d = 0; d < x->ndim && axes.n == 0; d++)
-        if (x->dim[d] == 1) a.mask[0] |= 1 << d;
+        if (is_squeezed(x, d, false)) a.mask[0] |= 1 << d;
+    aril_tensor *of[1] = { x };
+    if (x->numel < 0 &&
+        aril__require("squeeze", stays_squeezed, 1, of, 2, (int64_t[]){ a.mask[0], seen }) < 0)
+        return aril__poison();
     return aril__op_with(&a, &aril__op_squeeze, x);
 }
 

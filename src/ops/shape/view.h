@@ -5,8 +5,8 @@
 #include "ops/table/op.h"
 
 /* Ops that other files name. */
-extern const aril__op aril__op_diagonal, aril__op_permute, aril__op_reshape, aril__op_select,
-    aril__op_slice, aril__op_squeeze, aril__op_unsqueeze;
+extern const aril__op aril__op_diagonal, aril__op_expand, aril__op_permute, aril__op_reshape,
+    aril__op_select, aril__op_slice, aril__op_squeeze, aril__op_unsqueeze;
 
 #define PERMUTE_ATTRS(A) A(permute, I64, 8, axes, 0, "perm")
 ATTRS(permute, PERMUTE_ATTRS)

@@ -98,14 +98,39 @@ static aril__cold aril_status shared_memory(const aril__op *op)
                       op->name);
 }
 
-static aril_status check_dest(const aril__call *c, const aril_tensor *dest)
+/* shape[0]: of the result, shape[1]: of the destination. */
+static aril__cold aril_status check_sizes(const aril__requirement *q)
+{
+    const aril_shape *of = &q->shape[0], *to = &q->shape[1];
+    char a[ARIL__SHAPE_TEXT], b[ARIL__SHAPE_TEXT];
+    if (aril__shapes_fit(of, to)) return ARIL_OK;
+    return aril__fail(ARIL_ERR_SHAPE, "%s_: the result has shape %s, but the destination has %s",
+                      q->what, aril__shape_text(a, of->ndim, of->dim),
+                      aril__shape_text(b, to->ndim, to->dim));
+}
+
+static aril__cold aril_status require_sizes(const aril__call *c, aril_tensor *dest)
+{
+    const aril__meta *o = &c->out[0];
+    aril__requirement q;
+    memset(&q, 0, sizeof q);
+    q.check = check_sizes;
+    q.n_shapes = 2;
+    snprintf(q.what, sizeof q.what, "%s", c->op->name);
+    q.shape[0].ndim = o->ndim;
+    memcpy(q.shape[0].dim, o->dim, (size_t)o->ndim * sizeof *o->dim);
+    q.shape[1] = aril__shape(dest);
+    return aril__require_now(&q, 1, &dest);
+}
+
+static aril_status check_dest(const aril__call *c, aril_tensor *dest)
 {
     const aril__meta *o = &c->out[0];
     char a[ARIL__SHAPE_TEXT], b[ARIL__SHAPE_TEXT];
-    if (!aril__dims_fit(o->ndim, o->dim, dest->ndim, dest->dim))
-        return aril__fail(ARIL_ERR_SHAPE,
-                          "%s_: the result has shape %s, but the destination has %s", c->op->name,
-                          aril__shape_text(a, o->ndim, o->dim), aril__text(b, dest));
+    if (!aril__same_dims(o->ndim, o->dim, dest->ndim, dest->dim)) { /* or some are unknown */
+        aril_status s = require_sizes(c, dest);
+        if (s < 0) return s;
+    }
     if (aril__unlikely(dest->storage && c->device && dest->storage->device != c->device))
         return aril__fail(ARIL_ERR_DEVICE,
                           "%s_: the destination is on %s, but the inputs are on %s", c->op->name,

@@ -4,6 +4,7 @@
 
 #include "core/sizes.h"
 #include "ops/table/op.h"
+#include "ops/table/require.h"
 #include "ops/table/symbolic.h"
 
 /* Applies an op: infers shapes, runs (or passes the call to the tracer), records for autograd.
@@ -64,6 +65,8 @@ struct aril__tracer {
     /* After each run, fn(ctx, data) is called, with a copy of `data`. */
     aril_status (*after)(aril__tracer *self, void (*fn)(void *ctx, const void *data), void *ctx,
                          const void *data, size_t bytes);
+    /* What the sizes of a run have to satisfy, besides the shape rules of its ops. */
+    aril_status (*require)(aril__tracer *self, const aril__requirement *q);
     bool drawn_outside; /* random numbers were drawn while the tracer was paused */
 };
 

@@ -16,6 +16,18 @@ int64_t aril__slide_unknown(const aril__slide *w, int64_t n)
     return aril__size_is_named(n) ? aril__size_derived(aril__self()->sizes, 6, key) : -1;
 }
 
+int64_t aril__slide_known(const int64_t *key, int64_t n)
+{
+    /* A window of one element, with the padding that makes up for it. */
+    aril__slide w = { .kernel = 1,
+                      .stride = key[3],
+                      .begin = key[5],
+                      .end = key[2] + 1 - key[5],
+                      .dilation = 1,
+                      .ceil = key[4] != 0 };
+    return aril__slide_count(&w, n);
+}
+
 aril_status aril__slide_numbers(const char *what, const char *name, int n, const int64_t *given,
                                 int64_t initial, int64_t *out)
 {

@@ -23,6 +23,9 @@ static inline int64_t aril__slide_span(const aril__slide *w)
 /* The number of windows on an unknown number of elements. */
 int64_t aril__slide_unknown(const aril__slide *w, int64_t n);
 
+/* The same from the key of that unknown (ARIL__SIZE_SLIDE), when the n elements are known. */
+int64_t aril__slide_known(const int64_t *key, int64_t n);
+
 /* The number of windows on n elements; 0 or less if not even one fits, unknown if n is. */
 static inline int64_t aril__slide_count(const aril__slide *w, int64_t n)
 {
