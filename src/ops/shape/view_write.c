@@ -49,13 +49,18 @@ struct view_write_attrs aril__view_write_attrs(const aril__op *view, const void 
     return a;
 }
 
+/* A view that needs an order of its input in memory. */
+static bool needs_order(int64_t op)
+{
+    return op == ARIL__OP_reshape || op == ARIL__OP_flatten || op == ARIL__OP_reshape_like;
+}
+
 /* x, or a contiguous copy if the path has a reshape, which may not be a view otherwise. */
 static aril_tensor *viewable(aril_tensor *x, const struct view_write_attrs *a)
 {
     const int64_t *p = a->path;
     for (int64_t i = 0; i < a->n[0]; i++, p = next_view(p))
-        if (p[0] == ARIL__OP_reshape || p[0] == ARIL__OP_flatten || p[0] == ARIL__OP_reshape_like)
-            return aril_contiguous(x);
+        if (needs_order(p[0])) return aril_contiguous(x);
     return x;
 }
 
@@ -70,26 +75,39 @@ static aril_status view_write_infer(aril__call *c)
     return ARIL_OK;
 }
 
-static aril_status view_write_ref(aril__run *r)
+/* Makes *part the view at `p` of what it was, a header on the stack over the same memory. The second
+ * input of a view op only gives a shape: that of the value. *viewable: whether the order in memory
+ * allows it. */
+static aril_status view_part(aril_tensor *part, const int64_t *p, aril_tensor *value,
+                             bool *viewable)
+{
+    aril_tensor from = *part, dense = *part, *in[2] = { &from, value };
+    aril__call view = { .op = view_at(p), .attrs = p + 1, .in = in, .n_in = view_at(p)->min_in };
+    if (needs_order(p[0])) { /* its sizes do not depend on the order */
+        aril__dense_strides(dense.ndim, dense.dim, dense.stride);
+        in[0] = &dense;
+    }
+    aril_status s = view.op->infer(&view);
+    if (s < 0) return s;
+    *viewable = in[0] == &from || aril__view_strides(&from, &view.out[0]);
+    part->ndim = (uint8_t)view.out[0].ndim;
+    memcpy(part->dim, view.out[0].dim, sizeof part->dim);
+    memcpy(part->stride, view.out[0].stride, sizeof part->stride);
+    part->offset = view.out[0].offset;
+    part->numel = aril__count(part->ndim, part->dim);
+    return ARIL_OK;
+}
+
+/* Writes the value to its part of a tensor, if the order of that in memory allows the view. */
+static aril_status write_part(const aril__run *r, const aril_tensor *to, bool *viewable)
 {
     const struct view_write_attrs *a = r->attrs;
-    aril_status copied = r->out[0] == r->in[0] ? ARIL_OK : aril__copy_across(r->out[0], r->in[0]);
-    if (copied < 0) return copied;
-    aril_tensor part = *r->out[0]; /* a header on the stack, over the same memory */
+    aril_tensor part = *to;
     const int64_t *p = a->path;
+    *viewable = true;
     for (int64_t i = 0; i < a->n[0]; i++, p = next_view(p)) {
-        /* The second input of a view op only gives a shape: that of the value. */
-        aril_tensor from = part, *in[2] = { &from, r->in[1] };
-        aril__call view = {
-            .op = view_at(p), .attrs = p + 1, .in = in, .n_in = view_at(p)->min_in
-        };
-        aril_status s = view.op->infer(&view);
-        if (s < 0) return s;
-        part.ndim = (uint8_t)view.out[0].ndim;
-        memcpy(part.dim, view.out[0].dim, sizeof part.dim);
-        memcpy(part.stride, view.out[0].stride, sizeof part.stride);
-        part.offset = view.out[0].offset;
-        part.numel = aril__count(part.ndim, part.dim);
+        aril_status s = view_part(&part, p, r->in[1], viewable);
+        if (s < 0 || !*viewable) return s;
     }
     if (!aril__same_dims(part.ndim, part.dim, r->in[1]->ndim, r->in[1]->dim)) {
         char x[ARIL__SHAPE_TEXT], y[ARIL__SHAPE_TEXT];
@@ -97,6 +115,26 @@ static aril_status view_write_ref(aril__run *r)
                           aril__text(x, &part), aril__text(y, r->in[1]));
     }
     return aril__copy_across(&part, r->in[1]);
+}
+
+static aril_status view_write_ref(aril__run *r)
+{
+    aril_tensor *to = r->out[0];
+    bool viewable;
+    aril_status s = to == r->in[0] ? ARIL_OK : aril__copy_across(to, r->in[0]);
+    if (s == ARIL_OK) s = write_part(r, to, &viewable);
+    if (s < 0 || viewable) return s;
+    aril__thread *th = aril__self(); /* in contiguous memory, where every reshape is a view */
+    aril_tensor *dense =
+        aril__tensor_new(th, (aril_dtype)to->dtype, to->ndim, to->dim, to->storage->device);
+    if (!dense) return aril__latest_status();
+    s = aril__copy_across(dense, to);
+    if (s == ARIL_OK) s = write_part(r, dense, &viewable);
+    if (s == ARIL_OK && !viewable)
+        s = aril__fail(ARIL_ERR_SHAPE, "view_write: the part that is written is not a view");
+    if (s == ARIL_OK) s = aril__copy_across(to, dense);
+    aril__tensor_release(th, dense);
+    return s;
 }
 
 VJP(view_write)

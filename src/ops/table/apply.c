@@ -195,15 +195,14 @@ static bool is_part_of_last(const aril_tensor *t)
         int d = i < t->ndim - 1 ? t->ndim - i : 0;
         if (t->dim[d] == 1) continue;
         if (t->stride[d] < reach) return false;
-        reach = t->stride[d] * t->dim[d];
+        reach = t->stride[d] * aril__extent(t->dim[d]);
     }
     return true;
 }
 
-/* The order of a result, unless the row that runs gives another: that of inputs, by the op's
- * flags. */
-static void default_order(const aril__call *c, const aril__meta *o, aril_tensor *t)
+void aril__default_order(const aril__call *c, const aril__meta *o, aril_tensor *t)
 {
+    if (o->ndim < 2 || !(c->op->flags & (KEEPS_ORDER | KEEPS_CHANNELS))) return;
     if (c->op->flags & KEEPS_CHANNELS) {
         for (int k = 0; k < c->n_in; k++) {
             const aril_tensor *like = c->in[k];
@@ -255,7 +254,7 @@ static aril_tensor *new_output(aril__thread *th, const aril__call *c, int i, boo
                          ? aril__tensor_header(th, o->dtype, o->ndim, o->dim)
                          : aril__tensor_new(th, o->dtype, o->ndim, o->dim, c->device);
     if (aril__likely(t) && c->op->flags & (KEEPS_ORDER | KEEPS_CHANNELS) && o->ndim >= 2)
-        default_order(c, o, t);
+        aril__default_order(c, o, t);
     return t;
 }
 

@@ -34,7 +34,7 @@ static aril_tensor *symbolic(aril__thread *th, aril_dtype dtype, int ndim, const
     return t;
 }
 
-/* The order of `like` in memory. */
+/* The order of `like` in memory, without gaps. */
 static void take_order(aril_tensor *t, const aril_tensor *like)
 {
     aril__strides_like(like, t->ndim, t->dim, t->stride);
@@ -53,29 +53,14 @@ aril_tensor *aril__symbolic_like(aril__thread *th, const aril_tensor *like, cons
     const aril__device *device = aril__tensor_device(like);
     aril_tensor *t = symbolic(th, (aril_dtype)like->dtype, like->ndim, dim,
                               device ? device : aril__cpu_device, symbol);
-    if (t) take_order(t, like);
+    if (!t) return NULL;
+    take_order(t, like);
+    if (!aril__is_packed(like)) /* with its gaps, which decide what can be a view of it */
+        memcpy(t->stride, like->stride, (size_t)t->ndim * sizeof *t->stride);
     return t;
 }
 
 /* ---- results ---- */
-
-/* The input whose order the result has; NULL: none. */
-static const aril_tensor *order_of(const aril__call *c, const aril_tensor *t)
-{
-    bool channels = c->op->flags & KEEPS_CHANNELS;
-    if (!(c->op->flags & (KEEPS_ORDER | KEEPS_CHANNELS)) || t->ndim < 2) return NULL;
-    for (int k = 0; k < c->n_in; k++) {
-        const aril_tensor *like = c->in[k];
-        if (!like || like->ndim != t->ndim || aril__is_dense(like)) continue;
-        if (channels && (k == 0 || (k < 31 && c->op->shape_only >> k & 1)) &&
-            aril_is_channels_last(like))
-            return like;
-        if (!channels && aril__same_dims(like->ndim, like->dim, t->ndim, t->dim) &&
-            aril__is_packed(like))
-            return like;
-    }
-    return NULL;
-}
 
 aril_tensor *aril__symbolic_out(aril__thread *th, const aril__call *c, int i, void *symbol)
 {
@@ -83,12 +68,10 @@ aril_tensor *aril__symbolic_out(aril__thread *th, const aril__call *c, int i, vo
     aril_tensor *t =
         symbolic(th, o->dtype, o->ndim, o->dim, c->device ? c->device : aril__cpu_device, symbol);
     if (!t) return NULL;
-    if (ARIL__IS_VIEW(c->op->out[i])) {
+    if (ARIL__IS_VIEW(c->op->out[i]))
         memcpy(t->stride, o->stride, (size_t)o->ndim * sizeof *o->stride);
-    } else if (i == 0) {
-        const aril_tensor *like = order_of(c, t);
-        if (like) take_order(t, like);
-    }
+    else
+        aril__default_order(c, o, t);
     return t;
 }
 

@@ -1,0 +1,135 @@
+/* Compiled functions: what is a view in a trace, and what a write reaches, is as in eager mode. */
+#include "aril/aril.h"
+#include "support/compare.h"
+#include "support/device.h"
+#include "support/test.h"
+
+static aril_program *jit(aril_fn *fn, void *ctx)
+{
+    return aril_jit(fn, ctx, (aril_jit_opts){ .name = "test" });
+}
+
+/* ---- layouts ---- */
+
+enum { DENSE, TRANSPOSED, COLUMN_GAPS, ROW_GAPS, TRANSPOSED_GAPS, LAYOUTS };
+static const char *const layout_name[LAYOUTS] = { "dense", "transposed", "gaps between columns",
+                                                  "gaps between rows", "transposed with gaps" };
+
+static aril_tensor *numbers(int64_t rows, int64_t columns)
+{
+    aril_tensor *t = aril_arange(0, (double)(rows * columns), 1, ARIL_F32, test_device());
+    return aril_copy(aril_reshape(t, ARIL_SHAPE(rows, columns)));
+}
+
+static aril_tensor *laid_out(int layout) /* [4,3] */
+{
+    switch (layout) {
+    case TRANSPOSED: return aril_transpose(numbers(3, 4), 0, 1);
+    case COLUMN_GAPS: return aril_slice(numbers(4, 6), 1, 0, ARIL_END, 2);
+    case ROW_GAPS: return aril_slice(numbers(8, 3), 0, 0, ARIL_END, 2);
+    case TRANSPOSED_GAPS: return aril_slice(aril_transpose(numbers(3, 8), 0, 1), 0, 0, ARIL_END, 2);
+    default: return numbers(4, 3);
+    }
+}
+
+/* ---- functions that write to what may be a view of their input ---- */
+
+static void write_contiguous(void *ctx, aril_tensor *const *in, aril_tensor **out)
+{
+    (void)ctx;
+    out[0] = aril_add_scalar_(aril_contiguous(in[0]), 100);
+}
+
+static void write_base(void *ctx, aril_tensor *const *in, aril_tensor **out)
+{
+    (void)ctx;
+    out[0] = aril_contiguous(in[0]);
+    aril_add_scalar_(in[0], 100);
+}
+
+static void write_reshaped(void *ctx, aril_tensor *const *in, aril_tensor **out)
+{
+    (void)ctx;
+    out[0] = aril_add_scalar_(aril_reshape(in[0], ARIL_SHAPE(-1)), 100);
+}
+
+static void write_flattened(void *ctx, aril_tensor *const *in, aril_tensor **out)
+{
+    (void)ctx;
+    out[0] = aril_add_scalar_(aril_flatten(in[0], 0, -1), 100);
+}
+
+static void write_part(void *ctx, aril_tensor *const *in, aril_tensor **out)
+{
+    (void)ctx;
+    aril_tensor *whole = aril_mul_scalar(in[0], 2);
+    out[0] = whole;
+    aril_add_scalar_(aril_contiguous(aril_slice(whole, 1, 0, 2, 1)), 7);
+    aril_mul_scalar_(aril_contiguous(aril_slice(whole, 0, 1, 3, 1)), 3);
+}
+
+/* The order of a sum of inputs in two orders decides whether its reshape is a view. */
+static void write_sum(void *ctx, aril_tensor *const *in, aril_tensor **out)
+{
+    (void)ctx;
+    aril_tensor *sum = aril_add(aril_neg(in[0]), in[1]);
+    aril_add_scalar_(aril_reshape(sum, ARIL_SHAPE(-1)), 100);
+    out[0] = sum;
+}
+
+typedef struct aliasing {
+    const char *name;
+    aril_fn *fn;
+} aliasing;
+static const aliasing functions[] = {
+    { "contiguous", write_contiguous }, { "a base of contiguous", write_base },
+    { "reshape", write_reshaped },      { "flatten", write_flattened },
+    { "contiguous parts", write_part }, { "reshape of a sum", write_sum },
+};
+
+static void check_call(const aliasing *a, aril_program *p, int first, int second)
+{
+    ARIL_SCOPE;
+    aril_tensor *in[2] = { laid_out(first), laid_out(second) };
+    aril_tensor *with[2] = { laid_out(first), laid_out(second) }, *want, *got;
+    a->fn(NULL, in, &want);
+    CHECK_MSG(aril_program_run(p, ARIL_LIST(with[0], with[1]), &got) == ARIL_OK, "%s: %s", a->name,
+              aril_error());
+    char *why = test_difference_in_value(got, want, 0, 0);
+    CHECK_MSG(!why, "%s, %s and %s: %s", a->name, layout_name[first], layout_name[second], why);
+    why = test_difference_in_value(with[0], in[0], 0, 0);
+    CHECK_MSG(!why, "%s, the input, %s: %s", a->name, layout_name[first], why);
+}
+
+TEST(a_write_reaches_an_input_exactly_as_in_eager_mode)
+{
+    for (size_t k = 0; k < sizeof functions / sizeof *functions; k++) {
+        aril_program *p = jit(functions[k].fn, NULL);
+        for (int first = 0; first < LAYOUTS; first++)
+            for (int second = 0; second < LAYOUTS; second++)
+                check_call(&functions[k], p, first, second);
+        aril_program_free(p);
+    }
+}
+
+TEST(a_program_for_unknown_sizes_sees_the_gaps_of_an_input)
+{
+    ARIL_SCOPE;
+    aril_shape any = ARIL_SHAPE(-2, -3);
+    aril_program *p =
+        aril_jit(write_contiguous, NULL, (aril_jit_opts){ .sizes = &any, .n_sizes = 1 });
+    for (int64_t n = 4; n < 7; n++)
+        for (int gaps = 0; gaps < 2; gaps++) {
+            aril_tensor *x = numbers(n, 6), *y = numbers(n, 6), *got, *want;
+            aril_tensor *in = gaps ? aril_slice(x, 1, 0, ARIL_END, 2) : x;
+            write_contiguous(NULL, &in, &want);
+            CHECK_INT(aril_program_run(p, ARIL_LIST(gaps ? aril_slice(y, 1, 0, ARIL_END, 2) : y),
+                                       &got),
+                      ARIL_OK);
+            CHECK_MSG(aril_ok(), "%s", aril_error());
+            CHECK(aril_equal(got, want));
+            CHECK(aril_equal(x, y));
+        }
+    CHECK_INT(aril_program_traces(p), 2);
+    aril_program_free(p);
+}
