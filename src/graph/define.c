@@ -43,8 +43,11 @@ aril_graph *aril_graph_new(const char *name)
 void aril_graph_free(aril_graph *g)
 {
     if (!g) return;
-    for (uint32_t i = 0; i < g->n_variables; i++)
-        aril__tensor_release(aril__self(), g->variables[i].initial);
+    for (uint32_t i = 0; i < g->n_variables; i++) {
+        const kept *v = &g->variables[i];
+        aril__tracing_graph(g->t)->states[v->state].tensor->flags &= (uint16_t)~ARIL__HELD;
+        aril__tensor_release(aril__self(), v->initial);
+    }
     aril__tracing_free(g->t);
     free(g->variables);
     free(g->placed);
@@ -162,6 +165,7 @@ aril_tensor *aril_variable(aril_graph *g, const char *name, aril_tensor *initial
         if (aril__is_poison(there)) return aril_escape(there);
         aril__tensor_exchange(state, there);
     }
+    state->flags |= ARIL__HELD;
     g->variables[g->n_variables++] = (kept){ .symbol = x,
                                              .initial = aril__tensor_keep(initial),
                                              .state = aril__tracing_graph(g->t)->n_states - 1,

@@ -404,6 +404,7 @@ static aril_status keep_symbol(aril__tracing *t, aril_tensor *x)
     if (!aril__graph_grow(&t->kept, t->n_kept, &t->cap_kept, sizeof *t->kept))
         return ARIL_ERR_MEMORY;
     t->kept[t->n_kept++] = aril__tensor_keep(x);
+    x->flags |= ARIL__HELD;
     return ARIL_OK;
 }
 
@@ -727,8 +728,10 @@ aril__tracing *aril__tracing_now(int n, aril_tensor *const *of)
 static void release_kept(aril__tracing *t)
 {
     aril__thread *th = aril__self();
-    for (uint32_t i = 0; i < t->n_kept; i++)
+    for (uint32_t i = 0; i < t->n_kept; i++) {
         if (t->kept[i]->flags & ARIL__SYMBOLIC) aril__bind(th, t->kept[i], NULL, 0);
+        t->kept[i]->flags &= (uint16_t)~ARIL__HELD;
+    }
     for (uint32_t i = t->n_kept; i-- > 0;) aril__tensor_release(th, t->kept[i]);
     t->n_kept = 0;
 }
