@@ -39,6 +39,7 @@ void aril__library_start(void)
     aril__hook.keep_symbol = aril__symbol_keep;
     aril__hook.release_symbol = aril__symbol_release;
     aril__hook.generator_freed = aril__rng_freed;
+    aril__hook.generator_set = aril__rng_set;
     aril__hook.thread_end = aril__plans_thread_end;
     aril__hook.where = aril__module_where;
     aril__tape_hook = aril__autograd_tape;

@@ -109,6 +109,8 @@ typedef struct aril__hooks {
     void (*thread_end)(aril__thread *th);
     /* Writes how errors name the module of a frame, such as "layer1.0 (Linear): ". */
     void (*where)(const aril__frame *frame, char *text, size_t size);
+    /* A generator is about to be put into another state; `seed`: not NULL if it is seeded. */
+    void (*generator_set)(aril_generator *g, const uint64_t *seed);
 } aril__hooks;
 extern aril__hooks aril__hook;
 

@@ -88,7 +88,7 @@ void aril_seed(uint64_t seed)
 {
     aril__thread *th = aril__self();
     atomic_store(&base_seed, seed);
-    th->generator = (aril_generator){ .seed = seed };
+    aril_generator_seed(&th->generator, seed);
 }
 
 aril_generator *aril_default_generator(void)

@@ -422,8 +422,8 @@ static aril_status walk(const grad_call *q, aril_fn *fn, aril_tensor *const *arg
     aril__thread *th = aril__self();
     aril_status s = list_targets(q, arg, x, t);
     aril_generator now = th->generator; /* the numbers of the function itself */
-    aril_generator_set_state(&th->generator, q->rng[fn == q->fn[1]]);
-    if (s == ARIL_OK) s = call_fn("gradient", fn, q->ctx, x, q->n_out, y);
+    aril__rng_put(&th->generator, q->rng[fn == q->fn[1]]);
+    if (s == ARIL_OK) s = aril__control_call("gradient", fn, q->ctx, x, q->n_out, y);
     th->generator = now;
     for (int i = 0; i < q->n_out && s == ARIL_OK; i++) {
         if (!q->has[i]) continue;

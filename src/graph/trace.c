@@ -637,6 +637,7 @@ aril__tracing *aril__tracing_new(const char *name, bool defines)
     t->tracer.apply = apply;
     if (!defines) {
         t->tracer.drew = aril__trace_drew;
+        t->tracer.set = aril__trace_set;
         t->tracer.freed = aril__trace_freed;
         t->tracer.leaf = aril__trace_leaf;
         t->tracer.watch = aril__trace_watched;
@@ -666,6 +667,19 @@ static void body_drew(aril__tracer *self, aril_generator *of, aril_rng_state bef
     if (t->tracer.drew) t->tracer.drew(&t->tracer, of, before, key);
 }
 
+/* The trips of a loop would be seeded alike in plain C, but not in a run. */
+static void body_set(aril__tracer *self, aril_generator *of, const uint64_t *seed)
+{
+    aril__tracing *t = (aril__tracing *)self;
+    while (t->outer) t = t->outer;
+    if (seed)
+        aril__fail(ARIL_ERR_UNSUPPORTED,
+                   "seed: a branch or the body of a loop cannot seed a generator in a trace; seed "
+                   "it before");
+    else if (t->tracer.set)
+        t->tracer.set(&t->tracer, of, NULL);
+}
+
 static aril_status body_watch(aril__tracer *self, void *at, size_t bytes)
 {
     aril__tracing *outer = ((aril__tracing *)self)->outer;
@@ -686,6 +700,7 @@ aril__tracing *aril__tracing_body(aril__tracing *outer, const char *name)
     t->g->sizes = outer->g->sizes;
     t->tracer.leaf = body_leaf;
     t->tracer.drew = body_drew;
+    t->tracer.set = body_set;
     t->tracer.freed = NULL;
     t->tracer.watch = body_watch;
     t->tracer.depend = body_depend;
