@@ -506,10 +506,12 @@ static aril_status apply(aril__tracer *self, const aril__call *c, aril_tensor *d
 
 /* ---- states ---- */
 
-/* Whether only the trace refers to a tensor: the traced code created it, and in each run anew. */
+/* Whether only the trace refers to a tensor: the traced code created it, and in each run anew.
+ * Borrowed memory is outside. */
 static bool is_private(const aril_tensor *x)
 {
-    return atomic_load(&x->refs) == 1 && x->storage && atomic_load(&x->storage->refs) == 1;
+    return atomic_load(&x->refs) == 1 && x->storage && atomic_load(&x->storage->refs) == 1 &&
+           !x->storage->deleter;
 }
 
 static int by_target(const void *x, const void *y)
