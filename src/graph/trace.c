@@ -696,9 +696,18 @@ static aril_status body_depend(aril__tracer *self, const void *at, size_t bytes)
 
 aril__tracing *aril__tracing_body(aril__tracing *outer, const char *name)
 {
+    enum { DEEPEST = 64 };
+    if (outer->depth == DEEPEST) {
+        aril__fail(ARIL_ERR_UNSUPPORTED,
+                   "%s: branches and bodies of loops are nested more than %d deep in a trace; a "
+                   "function that calls itself has to end by a condition of plain C",
+                   name, DEEPEST);
+        return NULL;
+    }
     aril__tracing *t = aril__tracing_new(name, false);
     if (!t) return NULL;
     t->outer = outer;
+    t->depth = outer->depth + 1;
     t->g->sizes = outer->g->sizes;
     t->tracer.leaf = body_leaf;
     t->tracer.drew = body_drew;

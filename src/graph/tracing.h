@@ -95,7 +95,8 @@ struct aril__tracing {
     uint32_t n_names, cap_names;
     aril_tensor **kept; /* symbolic tensors and keys: of a defined graph, or until the end */
     uint32_t n_kept, cap_kept;
-    aril__tracing *outer;   /* of a body */
+    aril__tracing *outer;   /* of a body, */
+    int depth;              /* and how many there are around it */
     aril_tensor **captured; /* references */
     uint32_t n_captured, cap_captured;
     void **memory; /* freed with the trace */
