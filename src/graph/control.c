@@ -12,6 +12,7 @@
 #include "graph/trace.h"
 #include "ops/shape/copy.h"
 
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -73,26 +74,35 @@ static void cond_vjp(aril__grad *c);
 static void while_vjp(aril__grad *c);
 static void scan_vjp(aril__grad *c);
 
-#define ALL (0xffu | 0xffu << 16)
-#define ROW(text, n, rule)                                                                  \
-    {                                                                                       \
-        .name = text, .min_in = 0, .max_in = ARIL__ANY, .n_out = n, .infer = control_infer, \
-        .vjp = rule, .attr_size = sizeof(struct control_attrs), .saves = {                  \
-            ALL,                                                                            \
-            ALL,                                                                            \
-            ALL,                                                                            \
-            ALL                                                                             \
-        }                                                                                   \
-    }
-#define ROWS(text, rule)                                                                    \
-    {                                                                                       \
-        ROW(text, 0, rule), ROW(text, 1, rule), ROW(text, 2, rule), ROW(text, 3, rule),     \
-            ROW(text, 4, rule), ROW(text, 5, rule), ROW(text, 6, rule), ROW(text, 7, rule), \
-            ROW(text, 8, rule)                                                              \
-    }
-static const aril__op rows[][ARIL__MAX_OUT + 1] = { [ARIL__COND] = ROWS("cond", cond_vjp),
-                                                    [ARIL__WHILE] = ROWS("while", while_vjp),
-                                                    [ARIL__SCAN] = ROWS("scan", scan_vjp) };
+/* A row for each number of results. */
+static aril__op rows[3][ARIL__MAX_OUT + 1];
+static pthread_once_t rows_once = PTHREAD_ONCE_INIT;
+
+static void make_rows(void)
+{
+    static const struct {
+        const char *name;
+        void (*vjp)(aril__grad *c);
+    } kinds[] = { [ARIL__COND] = { "cond", cond_vjp },
+                  [ARIL__WHILE] = { "while", while_vjp },
+                  [ARIL__SCAN] = { "scan", scan_vjp } };
+    const uint32_t all = 0xffu | 0xffu << 16; /* IN and OUT of any number */
+    for (int kind = 0; kind < 3; kind++)
+        for (int n = 0; n <= ARIL__MAX_OUT; n++)
+            rows[kind][n] = (aril__op){ .name = kinds[kind].name,
+                                        .max_in = ARIL__ANY,
+                                        .n_out = (uint8_t)n,
+                                        .infer = control_infer,
+                                        .vjp = kinds[kind].vjp,
+                                        .attr_size = sizeof(struct control_attrs),
+                                        .saves = { all, all, all, all } };
+}
+
+static const aril__op *row_of(int64_t kind, int n_out)
+{
+    pthread_once(&rows_once, make_rows);
+    return &rows[kind][n_out];
+}
 
 /* ---- bodies ---- */
 
@@ -270,7 +280,7 @@ static aril_status add_node(aril__tracing *t, const struct control_attrs *a, ari
     building.out = meta;
     aril__tracer *before = aril__trace(aril__tracing_tracer(t));
     aril__self()->sizes = aril__tracing_graph(t)->sizes;
-    s = aril__apply(&rows[a->kind[0]][n_out], n, in, a, out);
+    s = aril__apply(row_of(a->kind[0], n_out), n, in, a, out);
     aril__trace(before);
     if (before) aril__self()->sizes = aril__tracing_graph(t)->sizes;
     free(in);

@@ -486,7 +486,7 @@ TEST(wrong_bodies_are_refused)
     } cases[] = {
         { clashing, "cond: result 0 is f32 [2,3] in one branch and f32 [2] in the other" },
         { writing, "cannot change a tensor from outside it" },
-        { choose_many, "cond: 33 results in a trace, expected at most 8" },
+        { choose_many, "cond: 33 results in a trace, expected at most 32" },
         { endless, "" },
         { negative, "while: max_trips must be at least 0, got -1" },
     };
