@@ -9,6 +9,7 @@
 #include "autograd/node.h"
 #include "core/clock.h"
 #include "graph/control.h"
+#include "graph/executor.h"
 #include "ops/shape/copy.h"
 #include "ops/table/apply.h"
 
@@ -40,7 +41,8 @@ static aril_tensor *key_of(const aril__graph *g, const aril__key *k)
 static aril_tensor *source(const aril__graph *g, const aril__value *v, aril_list in)
 {
     switch (v->kind) {
-    case ARIL__FROM_INPUT: return (int)v->from < in.n ? copied(in.at[v->from]) : NULL;
+    case ARIL__FROM_INPUT:
+        return (int)v->from < in.n && in.at[v->from] ? copied(in.at[v->from]) : NULL;
     case ARIL__FROM_STATE:
         return g->states[v->from].tensor ? copied(g->states[v->from].tensor) : NULL;
     case ARIL__FROM_GRAD:
@@ -60,9 +62,37 @@ static void want_gradient(aril_tensor *t)
         aril_set_requires_grad(t, true);
 }
 
-static aril_status run_node(const aril__graph *g, const aril__graph_node *n, aril__inspection *r,
+/* The attributes with the sizes of this run. */
+static aril_status find_attrs(aril__exec_state *e, const aril__graph_node *n, const void **attrs,
+                              void **room)
+{
+    *attrs = NULL;
+    if (!n->has_attrs) return ARIL_OK;
+    *room = aril__malloc(n->op->attr_size + 1u);
+    if (!*room) return aril__fail(ARIL_ERR_MEMORY, "inspect: out of memory");
+    if (aril__exec_attrs(e, n, *room, attrs)) return ARIL_OK;
+    return aril__fail(ARIL_ERR_UNSUPPORTED, "%s: its sizes depend on values that no tensor has",
+                      n->op->name);
+}
+
+static aril_status bind_results(aril__exec_state *e, const aril__graph_node *n,
+                                const aril__inspection *r)
+{
+    aril_status s = ARIL_OK;
+    for (uint32_t k = 0; k < n->n_out && s == ARIL_OK; k++) {
+        const aril_tensor *t = r->value[n->out + k];
+        if (t && e->g->values[n->out + k].flags & ARIL__VALUE_UNKNOWN)
+            s = aril__exec_bind(e, n->out + k, t->ndim, t->dim);
+    }
+    return s;
+}
+
+static aril_status run_node(aril__exec_state *e, const aril__graph_node *n, aril__inspection *r,
                             bool gradients)
 {
+    const aril__graph *g = e->g;
+    const void *attrs;
+    void *room = NULL;
     const aril__value_id *id = aril__graph_in(g, n);
     aril_tensor *out[ARIL__MAX_OUT] = { NULL };
     if (n->n_bodies && !g->bodies[n->body]->exec)
@@ -77,8 +107,11 @@ static aril_status run_node(const aril__graph *g, const aril__graph_node *n, ari
     }
     if (ARIL__IS_VIEW(n->op->out[0]) && n->n_in && in[0]) in[0] = aril_contiguous(in[0]);
     aril__drawing drawing = { 0 };
-    aril_status s = n->n_bodies ? aril__control_run(g, n, in, NULL, out, &drawing)
-                                : aril__apply(n->op, n->n_in, in, aril__graph_attrs(g, n), out);
+    aril_status s = find_attrs(e, n, &attrs, &room);
+    if (s == ARIL_OK)
+        s = n->n_bodies ? aril__control_run(g, n, in, e->size, out, &drawing)
+                        : aril__apply(n->op, n->n_in, in, attrs, out);
+    free(room);
     for (int k = 0; k < n->n_out && s == ARIL_OK; k++) {
         int i = aril__graph_changed(g, n, k);
         aril_tensor *t = i >= 0 ? in[i] : k < n->op->n_out ? out[k] : NULL;
@@ -87,23 +120,35 @@ static aril_status run_node(const aril__graph *g, const aril__graph_node *n, ari
         if (t && gradients) want_gradient(t);
     }
     free(in);
+    return s == ARIL_OK ? bind_results(e, n, r) : s;
+}
+
+/* Inputs have the dtypes and sizes of the graph; those that it does not need may be NULL. */
+static aril_status bind_inputs(aril__exec_state *e, aril_list in)
+{
+    const aril__graph *g = e->g;
+    const char *name = g->name ? g->name : "graph";
+    if ((uint32_t)in.n != g->n_inputs)
+        return aril__fail(ARIL_ERR_ARG, "%s: got %d inputs, expected %u", name, in.n, g->n_inputs);
+    aril_status s = ARIL_OK;
+    for (uint32_t i = 0; i < g->n_inputs && s == ARIL_OK; i++) {
+        const aril_tensor *t = in.at[i];
+        aril__value_id v = g->inputs[i].value;
+        if (!t) continue;
+        s = aril__check_value(name, t);
+        if (s == ARIL_OK && t->dtype != g->values[v].dtype)
+            s = aril__fail(ARIL_ERR_DTYPE, "%s: input %u is %s, expected %s", name, i,
+                           aril__dtypes[t->dtype].name, aril__dtypes[g->values[v].dtype].name);
+        if (s == ARIL_OK) s = aril__exec_bind(e, v, t->ndim, t->dim);
+    }
     return s;
 }
 
-static bool has_unknown_sizes(const aril__graph *g)
+static aril_status inspect(aril__exec_state *e, aril_list in, bool gradients, aril__inspection *r)
 {
-    for (uint32_t i = 0; i < g->n_inputs; i++)
-        if (g->values[g->inputs[i].value].flags & ARIL__VALUE_UNKNOWN) return true;
-    return false;
-}
-
-aril_status aril__graph_inspect(const aril__graph *g, aril_list in, bool gradients,
-                                aril__inspection *r)
-{
-    if (has_unknown_sizes(g) || (uint32_t)in.n != g->n_inputs)
-        return aril__fail(ARIL_ERR_ARG,
-                          "%s: expected values for its %u inputs, whose sizes must be known",
-                          g->name ? g->name : "graph", g->n_inputs);
+    const aril__graph *g = e->g;
+    aril_status bound = bind_inputs(e, in);
+    if (bound < 0) return bound;
     *r = (aril__inspection){ .value = aril__calloc(g->n_values * sizeof *r->value),
                              .seconds = aril__calloc(g->n_nodes * sizeof *r->seconds) };
     aril_status s = aril__prepared_update(g->prepared);
@@ -119,12 +164,24 @@ aril_status aril__graph_inspect(const aril__graph *g, aril_list in, bool gradien
     for (aril__node_id id = 1; id < g->n_nodes && s == ARIL_OK; id++) {
         double begin = aril__seconds();
         const aril__graph_node *n = &g->nodes[id];
-        s = run_node(g, n, r, gradients);
+        s = run_node(e, n, r, gradients);
         aril__device *on = g->values[n->out].device;
         if (s == ARIL_OK && on && on != aril__cpu_device) s = aril_synchronize(on->id);
         r->seconds[id] = aril__seconds() - begin;
     }
     aril_guard_end(&mode);
+    return s;
+}
+
+aril_status aril__graph_inspect(const aril__graph *g, aril_list in, bool gradients,
+                                aril__inspection *r)
+{
+    aril__exec_state e = { .g = g, .th = aril__self(), .n_sizes = g->sizes->n };
+    e.size = aril__malloc((e.n_sizes + 1) * sizeof *e.size);
+    if (!e.size) return aril__fail(ARIL_ERR_MEMORY, "inspect: out of memory");
+    for (size_t i = 0; i < e.n_sizes; i++) e.size[i] = -1;
+    aril_status s = inspect(&e, in, gradients, r);
+    free(e.size);
     return s;
 }
 

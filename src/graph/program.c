@@ -869,6 +869,25 @@ aril_memory_plan aril_program_memory(const aril_program *p, aril_device device)
     return m;
 }
 
+aril_tensor **aril__program_place(const aril_program *p, aril_list *in)
+{
+    int n = p->fn ? in->n : (int)p->g->n_inputs;
+    if (!p->fn && in->n != p->n_in) {
+        aril__fail(ARIL_ERR_ARG, "%s: got %d inputs, expected %d", p->name, in->n, p->n_in);
+        return NULL;
+    }
+    aril_tensor **all = aril__calloc(((size_t)n + 1) * sizeof *all);
+    aril_status s = all ? ARIL_OK : no_memory(p);
+    for (int i = 0; i < in->n && s == ARIL_OK; i++) {
+        s = aril__check_value(p->name, in->at[i]);
+        all[p->fn ? (uint32_t)i : p->inputs[i]] = in->at[i];
+    }
+    *in = (aril_list){ n, all };
+    if (s == ARIL_OK) return all;
+    free(all);
+    return NULL;
+}
+
 bool aril__program_look(const aril_program *p, void (*fn)(const aril__graph *g, void *ctx),
                         void *ctx)
 {
@@ -884,7 +903,10 @@ aril_status aril__program_look_plain(const aril_program *p, aril_list in,
                                      void (*fn)(const aril__graph *g, void *ctx), void *ctx)
 {
     if (!p->fn) {
-        fn(p->g, ctx);
+        aril__graph *g = aril__part_plain(p->g, &p->of);
+        if (!g) return aril__latest_status();
+        fn(g, ctx);
+        aril__graph_free(g);
         return ARIL_OK;
     }
     bool again;

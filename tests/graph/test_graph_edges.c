@@ -5,7 +5,9 @@
 #include "support/test.h"
 
 #include <limits.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static aril_tensor *full(aril_shape shape, double value)
 {
@@ -410,6 +412,73 @@ TEST(inputs_of_a_graph_function_have_the_dtypes_of_its_placeholders)
         CHECK(aril_tensor_status(out[0]) < 0);
     }
     CHECK_INT(aril_program_run(p, ARIL_LIST(full(ARIL_SHAPE(5), 1)), out), ARIL_OK);
+    aril_program_free(p);
+    aril_graph_free(g);
+}
+
+/* ---- costs and drawings ---- */
+
+TEST(costs_are_those_of_inputs_that_the_trace_is_for)
+{
+    ARIL_SCOPE;
+    const aril_shape open = ARIL_SHAPE(-1, 5);
+    FILE *to = tmpfile();
+    aril_tensor *out[1];
+    for (int sized = 0; sized < 2; sized++) {
+        aril_program *p =
+            aril_jit(plus_one, NULL, (aril_jit_opts){ .sizes = &open, .n_sizes = sized });
+        CHECK_INT(aril_program_run(p, ARIL_LIST(full(ARIL_SHAPE(10, 5), 1)), out), ARIL_OK);
+        CHECK_INT(aril_program_costs(p, ARIL_LIST(full(ARIL_SHAPE(10, 5), 1)), to), ARIL_OK);
+        aril_status other = aril_program_costs(p, ARIL_LIST(full(ARIL_SHAPE(20, 5), 1)), to);
+        CHECK_INT(other, sized ? ARIL_OK : ARIL_ERR_SHAPE);
+        aril_clear_error();
+        CHECK(aril_program_costs(p, ARIL_LIST(full(ARIL_SHAPE(10, 4), 1)), to) < 0);
+        check_error("input 0 has shape [10,4], but the graph was built for");
+        aril_tensor *bytes = aril_ones(ARIL_SHAPE(10, 5), ARIL_U8, aril_cpu());
+        CHECK(aril_program_costs(p, ARIL_LIST(bytes), to) < 0);
+        check_error("input 0 is u8, expected f32");
+        FILE *none_left = fopen("/dev/full", "w");
+        if (none_left) {
+            CHECK_INT(aril_program_costs(p, ARIL_LIST(full(ARIL_SHAPE(10, 5), 1)), none_left),
+                      ARIL_ERR_IO);
+            check_error("costs: cannot write the table");
+            fclose(none_left);
+        }
+        aril_program_free(p);
+    }
+    fclose(to);
+}
+
+/* Its placeholders are given in another order than they were made in, and one is not needed. */
+TEST(a_graph_function_is_drawn_with_values)
+{
+    ARIL_SCOPE;
+    char path[] = "/tmp/aril-edges-XXXXXX.dot", text[8192];
+    int file = mkstemps(path, 4);
+    CHECK(file >= 0);
+    aril_graph *g = aril_graph_new("drawn");
+    aril_tensor *a = aril_placeholder(g, "a", ARIL_SHAPE(-1), ARIL_F32);
+    aril_tensor *b = aril_placeholder(g, "b", ARIL_SHAPE(2, 2), ARIL_F32);
+    aril_tensor *c = aril_placeholder(g, "c", ARIL_SHAPE(-1), ARIL_F32);
+    aril_tensor *y = aril_sub(a, c);
+    aril_neg(b);
+    aril_program *p = aril_graph_function(ARIL_LIST(c, a), ARIL_LIST(y), (aril_list){ 0 });
+    aril_tensor *nine = full(ARIL_SHAPE(1), 9), *four = full(ARIL_SHAPE(1), 4);
+    CHECK_INT(aril_program_draw(p, path, ARIL_LIST(four, nine)), ARIL_OK);
+    CHECK_MSG(aril_ok(), "%s", aril_error());
+    FILE *from = fopen(path, "r");
+    CHECK(from);
+    text[from ? fread(text, 1, sizeof text - 1, from) : 0] = '\0';
+    if (from) fclose(from);
+    CHECK_MSG(strstr(text, "sub") && !strstr(text, "neg"), "%s", text);
+    CHECK_MSG(strstr(text, "9") && strstr(text, "4") && strstr(text, "5"), "%s", text);
+    FILE *to = tmpfile();
+    CHECK_INT(aril_program_costs(p, ARIL_LIST(four, nine), to), ARIL_OK);
+    CHECK(aril_program_costs(p, ARIL_LIST(four), to) < 0);
+    check_error("got 1 inputs, expected 2");
+    fclose(to);
+    remove(path);
+    close(file);
     aril_program_free(p);
     aril_graph_free(g);
 }
