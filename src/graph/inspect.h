@@ -9,8 +9,9 @@ typedef struct aril__inspection {
     double *seconds;     /* [n_nodes]: how long each node ran; NULL: not measured */
 } aril__inspection;
 
-/* Runs the graph on these inputs, NULL for those that it does not need. With `gradients`, operations are
- * recorded, and float values keep their gradients. Results belong to the innermost scope. */
+/* Runs the graph on these inputs, NULL for those that it does not need. With `gradients`,
+ * operations are recorded, and float values keep their gradients. Results belong to the innermost
+ * scope. */
 aril_status aril__graph_inspect(const aril__graph *g, aril_list in, bool gradients,
                                 aril__inspection *r);
 void aril__inspection_free(aril__inspection *r);

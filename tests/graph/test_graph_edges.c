@@ -2,12 +2,11 @@
  * results or trips, seeds and borrowed memory in traces. */
 #include "aril/aril.h"
 #include "support/compare.h"
+#include "support/temp.h"
 #include "support/test.h"
 
 #include <limits.h>
-#include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 static aril_tensor *full(aril_shape shape, double value)
 {
@@ -453,9 +452,8 @@ TEST(costs_are_those_of_inputs_that_the_trace_is_for)
 TEST(a_graph_function_is_drawn_with_values)
 {
     ARIL_SCOPE;
-    char path[] = "/tmp/aril-edges-XXXXXX.dot", text[8192];
-    int file = mkstemps(path, 4);
-    CHECK(file >= 0);
+    const char *path = temp_path("drawn.dot");
+    char text[8192];
     aril_graph *g = aril_graph_new("drawn");
     aril_tensor *a = aril_placeholder(g, "a", ARIL_SHAPE(-1), ARIL_F32);
     aril_tensor *b = aril_placeholder(g, "b", ARIL_SHAPE(2, 2), ARIL_F32);
@@ -477,8 +475,6 @@ TEST(a_graph_function_is_drawn_with_values)
     CHECK(aril_program_costs(p, ARIL_LIST(four), to) < 0);
     check_error("got 1 inputs, expected 2");
     fclose(to);
-    remove(path);
-    close(file);
     aril_program_free(p);
     aril_graph_free(g);
 }
