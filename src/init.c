@@ -42,6 +42,7 @@ void aril__library_start(void)
     aril__hook.release_symbol = aril__symbol_release;
     aril__hook.generator_freed = aril__rng_freed;
     aril__replaced_hook = aril__trace_replaced;
+    aril__hook.generator_set = aril__rng_set;
     aril__hook.thread_end = aril__plans_thread_end;
     aril__hook.where = aril__module_where;
     aril__tape_hook = aril__autograd_tape;

@@ -109,7 +109,8 @@ ARIL_API void aril_program_free(aril_program *p);
  * In eager mode these are plain C: one branch is called, a loop runs. In a trace, and in a graph
  * that is defined, they become nodes whose branches and bodies are graphs of their own, so that the
  * run decides. Functions may use tensors from outside, and differentiate with respect to them, but
- * must not change them. In a trace there are at most 8 results. Each trip of a loop draws other
+ * must not change them. In a trace there are 1 to 32 results, and at most as many gradients of what
+ * a function uses; branches and bodies are nested at most 64 deep. Each trip of a loop draws other
  * random numbers, those that plain C would draw (of an aril_generator other than the thread's, and
  * in a graph that is defined where the gradient of a loop is computed: the same in all trips).
  * `ctx` must outlive a graph that is defined. */
@@ -132,14 +133,17 @@ ARIL_API aril_status aril_while(aril_fn *cond, aril_fn *body, void *ctx, aril_li
 /* For t = 0, 1, ... along the first axis of the sequences xs:
  *     state, y_t = body(state, x_t)
  * The body gets the state, then the t-th element of each sequence, and sets the new state, then
- * n_ys results. final[] receives the last state, ys[] the results stacked: [T, shape of y_t...]. */
+ * n_ys results. final[] receives the last state, ys[] the results stacked: [T, shape of y_t...].
+ * Sequences may be empty: then the body is only traced, for the shapes of the results. */
 ARIL_API aril_status aril_scan(aril_fn *body, void *ctx, aril_list state, aril_list xs, int n_ys,
                                aril_tensor **final, aril_tensor **ys);
 
 /* A scan without state: out[k][t] = fn(xs[0][t], xs[1][t], ...)[k]. */
 ARIL_API aril_status aril_map(aril_fn *fn, void *ctx, aril_list xs, int n_out, aril_tensor **out);
 
-/* ---- define and run ---- */
+/* ---- define and run ----
+ *
+ * Variables, placeholders and sessions are made, and sessions run, outside traced functions. */
 
 /* A graph that is defined by calls on its symbolic tensors. Opaque. */
 typedef struct aril_graph aril_graph;
@@ -206,7 +210,8 @@ ARIL_API aril_status aril_session_run(aril_session *s, aril_feeds feeds, aril_li
 /* Theano's function: a program that takes values for the placeholders `inputs`, returns the values
  * of `outputs` and performs `updates`, which aril_assign and its like have returned. The graph must
  * outlive it. Results are not connected to autograd: an input that was computed from tensors which
- * require a gradient is an error. */
+ * require a gradient is an error. NULL, with an error, if a placeholder is given twice or one that
+ * the outputs depend on is missing. */
 ARIL_API aril_program *aril_graph_function(aril_list inputs, aril_list outputs, aril_list updates);
 
 /* Placeholders, variables and operations on symbolic tensors until the end of the block are on this

@@ -44,7 +44,8 @@ ARIL_API aril_rng_state aril_generator_state(const aril_generator *g);
 /* Restores a state. A no-op when g is NULL. */
 ARIL_API void aril_generator_set_state(aril_generator *g, aril_rng_state state);
 
-/* Seeds this thread's default generator, and those of threads that first use Aril later. */
+/* Seeds this thread's default generator, and those of threads that first use Aril later. In a
+ * traced function (graph.h), each run seeds the generator of its thread. */
 ARIL_API void aril_seed(uint64_t seed);
 
 /* This thread's default generator. */

@@ -55,7 +55,7 @@ ARIL_API aril_tensor *aril_escape(aril_tensor *t);
 ARIL_API aril_tensor *aril_keep(aril_tensor *t);
 
 /* Drops a reference that aril_keep took. NULL is allowed. Releasing a tensor once too often
- * (already freed, or owned only by its scope) is an error, and releases nothing. */
+ * (already freed, or owned only by its scope or graph) is an error, and releases nothing. */
 ARIL_API void aril_release(aril_tensor *t);
 
 /* Replaces the kept tensor *place with `t`: keeps `t`, then releases the old value (NULL is

@@ -31,7 +31,7 @@ static aril_tensor *alias(aril__thread *th, const aril_tensor *t)
 {
     aril_tensor *a = aril__tensor_header_like(th, t, (aril_dtype)t->dtype);
     if (aril__unlikely(!a)) return NULL;
-    a->flags = t->flags;
+    a->flags = t->flags & (uint16_t)~ARIL__HELD;
     a->node_out = t->node_out;
     a->storage = t->storage;
     a->offset = t->offset;

@@ -11,7 +11,7 @@
 aril_generator *aril_generator_new(uint64_t seed)
 {
     aril_generator *g = aril__malloc(sizeof *g);
-    if (g) aril_generator_seed(g, seed);
+    if (g) aril__rng_put(g, (aril_rng_state){ seed, 0 });
     return g;
 }
 
@@ -29,7 +29,9 @@ void aril_generator_free(aril_generator *g)
 
 void aril_generator_seed(aril_generator *g, uint64_t seed)
 {
-    if (g) *g = (aril_generator){ .seed = seed, .calls = 0 };
+    if (!g) return;
+    if (aril__hook.generator_set) aril__hook.generator_set(g, &seed);
+    aril__rng_put(g, (aril_rng_state){ seed, 0 });
 }
 
 aril_rng_state aril_generator_state(const aril_generator *g)
@@ -39,7 +41,9 @@ aril_rng_state aril_generator_state(const aril_generator *g)
 
 void aril_generator_set_state(aril_generator *g, aril_rng_state state)
 {
-    if (g) *g = (aril_generator){ .seed = state.seed, .calls = state.calls };
+    if (!g) return;
+    if (aril__hook.generator_set) aril__hook.generator_set(g, NULL);
+    aril__rng_put(g, state);
 }
 
 /* Philox itself works on arrays of fixed sizes. Sanitizers would check each step of it, and most of

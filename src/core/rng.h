@@ -22,6 +22,12 @@ struct aril_generator {
     uint64_t seed, calls;
 };
 
+/* Puts a generator into a state, of which no tracer is told. */
+static inline void aril__rng_put(aril_generator *g, aril_rng_state state)
+{
+    *g = (struct aril_generator){ state.seed, state.calls };
+}
+
 /* The key of one random op. */
 typedef struct aril__rng_key {
     uint64_t seed, call;

@@ -37,6 +37,7 @@ enum {
     ARIL__STATE = 1024,   /* changes between calls: learning rate, step count, loss scale */
     ARIL__KEY = 2048,     /* the u64[2] key of a random op, a new one for each call */
     ARIL__NUMBER = ARIL__CONSTANT | ARIL__STATE | ARIL__KEY,
+    ARIL__HELD = 4096, /* a graph holds a reference too, which aril_release must not drop */
 };
 
 typedef struct aril__derived aril__derived; /* core/derived.h */
@@ -108,6 +109,8 @@ typedef struct aril__hooks {
     void (*thread_end)(aril__thread *th);
     /* Writes how errors name the module of a frame, such as "layer1.0 (Linear): ". */
     void (*where)(const aril__frame *frame, char *text, size_t size);
+    /* A generator is about to be put into another state; `seed`: not NULL if it is seeded. */
+    void (*generator_set)(aril_generator *g, const uint64_t *seed);
 } aril__hooks;
 extern aril__hooks aril__hook;
 

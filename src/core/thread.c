@@ -89,7 +89,7 @@ void aril_seed(uint64_t seed)
 {
     aril__thread *th = aril__self();
     atomic_store(&base_seed, seed);
-    th->generator = (aril_generator){ .seed = seed };
+    aril_generator_seed(&th->generator, seed);
 }
 
 aril_generator *aril_default_generator(void)
@@ -331,11 +331,18 @@ aril_tensor *aril_keep(aril_tensor *t)
     return aril__tensor_keep(has_ended(t) ? ended("keep", t) : t);
 }
 
-/* Whether the only reference is held by a scope of this thread. */
-static bool is_scopes_own(const aril__thread *th, const aril_tensor *t)
+/* Whether all references are held by a scope of this thread, or by the graph that it belongs to. */
+static bool is_not_kept(const aril__thread *th, const aril_tensor *t)
 {
-    return atomic_load_explicit(&t->refs, memory_order_relaxed) == 1 && t->slot < th->n_owned &&
-           th->owned[t->slot] == t;
+    int held = t->flags & ARIL__HELD ? 1 : 0;
+    if (t->slot < th->n_owned && th->owned[t->slot] == t) held++;
+    return held && atomic_load_explicit(&t->refs, memory_order_relaxed) <= held &&
+           !(t->flags & ARIL__IMMORTAL);
+}
+
+static aril__cold const char *owner_of(const aril_tensor *t)
+{
+    return t->flags & ARIL__HELD ? "graph" : "scope";
 }
 
 void aril_release(aril_tensor *t)
@@ -344,9 +351,11 @@ void aril_release(aril_tensor *t)
     aril__thread *th = aril__self();
     if (has_ended(t))
         aril__fail_ended("release", -1, t);
-    else if (aril__unlikely(is_scopes_own(th, t)) && !(t->flags & ARIL__IMMORTAL))
-        aril__fail(ARIL_ERR_STATE, "release: the tensor belongs to its scope, which will release "
-                                   "it; only what aril_keep returned is released, once");
+    else if (aril__unlikely(is_not_kept(th, t)))
+        aril__fail(ARIL_ERR_STATE,
+                   "release: the tensor belongs to its %s, which will release it; only what "
+                   "aril_keep returned is released, once",
+                   owner_of(t));
     else
         aril__tensor_release(th, t);
 }
@@ -372,9 +381,11 @@ aril_tensor *aril_adopt(aril_tensor *t)
     aril__thread *th = aril__self();
     if (!t) return aril__null_tensor("adopt");
     if (has_ended(t)) return ended("adopt", t);
-    if (aril__unlikely(is_scopes_own(th, t)) && !(t->flags & ARIL__IMMORTAL)) {
-        aril__fail(ARIL_ERR_STATE, "adopt: the tensor belongs to its scope already, which will "
-                                   "release it; only what aril_keep returned is adopted, once");
+    if (aril__unlikely(is_not_kept(th, t))) {
+        aril__fail(ARIL_ERR_STATE,
+                   "adopt: the tensor belongs to its %s already, which will release it; only what "
+                   "aril_keep returned is adopted, once",
+                   owner_of(t));
         return t;
     }
     if (aril__own_reserve(th, 1)) aril__own(th, t);

@@ -12,18 +12,24 @@
 #include "graph/trace.h"
 #include "ops/shape/copy.h"
 
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_ARGS = 64 };
+enum { MAX_ARGS = ARIL__CONTROL_ARGS };
 
 static aril_status check_call(const char *what, bool fns, aril_list in, int n_out,
                               aril_tensor **out)
 {
-    if (!fns || in.n < 0 || in.n > MAX_ARGS || (in.n && !in.at) || n_out < 0 || (n_out && !out))
-        return aril__fail(ARIL_ERR_ARG,
-                          "%s: expected functions, at most %d inputs and room for the results",
-                          what, MAX_ARGS);
+    if (!fns) return aril__fail(ARIL_ERR_ARG, "%s: a function is NULL", what);
+    if (in.n < 0 || in.n > MAX_ARGS)
+        return aril__fail(ARIL_ERR_ARG, "%s: got %d inputs, expected 0 to %d", what, in.n,
+                          MAX_ARGS);
+    if (in.n && !in.at) return aril__fail(ARIL_ERR_ARG, "%s: the list of inputs is NULL", what);
+    if (n_out < 0)
+        return aril__fail(ARIL_ERR_ARG, "%s: got %d results, expected 0 or more", what, n_out);
+    if (n_out && !out)
+        return aril__fail(ARIL_ERR_ARG, "%s: there is no room for results: out is NULL", what);
     for (int i = 0; i < in.n; i++) {
         if (!in.at[i]) return aril__fail(ARIL_ERR_ARG, "%s: input %d is NULL", what, i);
         if (in.at[i]->flags & ARIL__POISON) return aril__refuse_poison(what, i, in.at[i]);
@@ -35,20 +41,6 @@ static aril_status fail_all(aril_status s, int n, aril_tensor **out)
 {
     if (out) aril__poison_all(n, out);
     return s;
-}
-
-/* Calls a function that has to set n results. */
-static aril_status call_fn(const char *what, aril_fn *fn, void *ctx, aril_tensor *const *in,
-                           int n_out, aril_tensor **out)
-{
-    for (int i = 0; i < n_out; i++) out[i] = NULL;
-    fn(ctx, in, out);
-    for (int i = 0; i < n_out; i++) {
-        if (!out[i])
-            return aril__fail(ARIL_ERR_STATE, "%s: a function did not set result %d", what, i);
-        if (out[i]->flags & ARIL__POISON) return aril_tensor_status(out[i]);
-    }
-    return ARIL_OK;
 }
 
 static bool is_symbolic(const aril_tensor *t)
@@ -82,26 +74,35 @@ static void cond_vjp(aril__grad *c);
 static void while_vjp(aril__grad *c);
 static void scan_vjp(aril__grad *c);
 
-#define ALL (0xffu | 0xffu << 16)
-#define ROW(text, n, rule)                                                                  \
-    {                                                                                       \
-        .name = text, .min_in = 0, .max_in = ARIL__ANY, .n_out = n, .infer = control_infer, \
-        .vjp = rule, .attr_size = sizeof(struct control_attrs), .saves = {                  \
-            ALL,                                                                            \
-            ALL,                                                                            \
-            ALL,                                                                            \
-            ALL                                                                             \
-        }                                                                                   \
-    }
-#define ROWS(text, rule)                                                                    \
-    {                                                                                       \
-        ROW(text, 0, rule), ROW(text, 1, rule), ROW(text, 2, rule), ROW(text, 3, rule),     \
-            ROW(text, 4, rule), ROW(text, 5, rule), ROW(text, 6, rule), ROW(text, 7, rule), \
-            ROW(text, 8, rule)                                                              \
-    }
-static const aril__op rows[][ARIL__MAX_OUT + 1] = { [ARIL__COND] = ROWS("cond", cond_vjp),
-                                                    [ARIL__WHILE] = ROWS("while", while_vjp),
-                                                    [ARIL__SCAN] = ROWS("scan", scan_vjp) };
+/* A row for each number of results. */
+static aril__op rows[3][ARIL__MAX_OUT + 1];
+static pthread_once_t rows_once = PTHREAD_ONCE_INIT;
+
+static void make_rows(void)
+{
+    static const struct {
+        const char *name;
+        void (*vjp)(aril__grad *c);
+    } kinds[] = { [ARIL__COND] = { "cond", cond_vjp },
+                  [ARIL__WHILE] = { "while", while_vjp },
+                  [ARIL__SCAN] = { "scan", scan_vjp } };
+    const uint32_t all = 0xffu | 0xffu << 16; /* IN and OUT of any number */
+    for (int kind = 0; kind < 3; kind++)
+        for (int n = 0; n <= ARIL__MAX_OUT; n++)
+            rows[kind][n] = (aril__op){ .name = kinds[kind].name,
+                                        .max_in = ARIL__ANY,
+                                        .n_out = (uint8_t)n,
+                                        .infer = control_infer,
+                                        .vjp = kinds[kind].vjp,
+                                        .attr_size = sizeof(struct control_attrs),
+                                        .saves = { all, all, all, all } };
+}
+
+static const aril__op *row_of(int64_t kind, int n_out)
+{
+    pthread_once(&rows_once, make_rows);
+    return &rows[kind][n_out];
+}
 
 /* ---- bodies ---- */
 
@@ -146,16 +147,16 @@ static aril_status trace_body(const char *what, aril__tracing *outer, aril_fn *f
     const aril__thread *th = aril__self();
     const aril__error *before = th->last_error;
     if (n_out > ARIL__MAX_OUT)
-        return aril__fail(ARIL_ERR_UNSUPPORTED, "%s: more than %d results in a trace", what,
-                          ARIL__MAX_OUT);
-    if (!(b->t = aril__tracing_body(outer, what))) return ARIL_ERR_MEMORY;
+        return aril__fail(ARIL_ERR_UNSUPPORTED, "%s: %d results in a trace, expected at most %d",
+                          what, n_out, ARIL__MAX_OUT);
+    if (!(b->t = aril__tracing_body(outer, what))) return aril__latest_status();
     aril__traced_call c = aril__tracing_begin(b->t);
     aril_status s = ARIL_OK;
     for (int i = 0; i < in.n && s == ARIL_OK; i++) {
         arg[i] = argument(b->t, in.at[i], i >= parts);
         s = aril_tensor_status(arg[i]);
     }
-    if (s == ARIL_OK) s = call_fn(what, fn, ctx, arg, n_out, out);
+    if (s == ARIL_OK) s = aril__control_call(what, fn, ctx, arg, n_out, out);
     if (s == ARIL_OK && th->last_error != before && th->last_error) s = th->last_error->code;
     s = aril__tracing_end(b->t, &c, s, n_out, out);
     return s == ARIL_OK ? describe_outputs(b, n_out) : s;
@@ -191,6 +192,21 @@ static void free_body(body *b)
 {
     aril__tracing_free(b->t);
     aril__graph_free(b->g);
+}
+
+aril_status aril__control_shapes(const char *what, aril_fn *fn, void *ctx, aril_list in, int parts,
+                                 int n_out, aril__meta *to)
+{
+    aril__tracing *t = aril__tracing_new(what, false);
+    if (!t) return ARIL_ERR_MEMORY;
+    body b = { 0 };
+    aril__traced_call c = aril__tracing_begin(t);
+    aril_status s = trace_body(what, t, fn, ctx, in, parts, n_out, &b);
+    s = aril__tracing_end(t, &c, s, 0, NULL);
+    for (int i = 0; i < n_out && s == ARIL_OK; i++) to[i] = b.out[i];
+    free_body(&b);
+    aril__tracing_free(t);
+    return s;
 }
 
 /* What several bodies capture, so that all of them have the same inputs. */
@@ -264,7 +280,7 @@ static aril_status add_node(aril__tracing *t, const struct control_attrs *a, ari
     building.out = meta;
     aril__tracer *before = aril__trace(aril__tracing_tracer(t));
     aril__self()->sizes = aril__tracing_graph(t)->sizes;
-    s = aril__apply(&rows[a->kind[0]][n_out], n, in, a, out);
+    s = aril__apply(row_of(a->kind[0], n_out), n, in, a, out);
     aril__trace(before);
     if (before) aril__self()->sizes = aril__tracing_graph(t)->sizes;
     free(in);
@@ -332,7 +348,7 @@ aril_status aril_cond(aril_tensor *pred, aril_fn *then_fn, aril_fn *else_fn, voi
     if (t && (is_symbolic(pred) || any_symbolic(in) || aril__self()->tracer))
         s = traced_cond(t, pred, (aril_fn *const[]){ then_fn, else_fn }, ctx, in, n_out, out);
     else
-        s = call_fn("cond", aril_item(pred) != 0 ? then_fn : else_fn, ctx, in.at, n_out, out);
+        s = aril__eager_cond(pred, then_fn, else_fn, ctx, in, n_out, out);
     return s < 0 ? fail_all(s, n_out, out) : ARIL_OK;
 }
 
@@ -422,8 +438,8 @@ static aril_status walk(const grad_call *q, aril_fn *fn, aril_tensor *const *arg
     aril__thread *th = aril__self();
     aril_status s = list_targets(q, arg, x, t);
     aril_generator now = th->generator; /* the numbers of the function itself */
-    aril_generator_set_state(&th->generator, q->rng[fn == q->fn[1]]);
-    if (s == ARIL_OK) s = call_fn("gradient", fn, q->ctx, x, q->n_out, y);
+    aril__rng_put(&th->generator, q->rng[fn == q->fn[1]]);
+    if (s == ARIL_OK) s = aril__control_call("gradient", fn, q->ctx, x, q->n_out, y);
     th->generator = now;
     for (int i = 0; i < q->n_out && s == ARIL_OK; i++) {
         if (!q->has[i]) continue;
@@ -573,71 +589,53 @@ static aril_status same_state(const char *what, int i, const aril_tensor *x, con
                       aril__shape_text(b, m->ndim, m->dim));
 }
 
-/* The traced form; in: state, then sequences. out: final state, then sequences of results. `of`:
- * the scan whose gradient it is, or NULL. */
-static aril_status traced_scan(aril__tracing *t, aril_fn *fn, void *ctx, aril_list in, int n_state,
-                               int n_ys, bool reverse, int64_t trips, const grad_call *of,
-                               aril_tensor **out)
+/* A scan. */
+typedef struct scan_call {
+    const char *what; /* for errors */
+    aril_fn *fn;
+    void *ctx;
+    aril_list in; /* state, then sequences */
+    int n_state, n_ys;
+    bool reverse;
+    int64_t trips;       /* negative: unknown */
+    const grad_call *of; /* the scan whose gradient it is, or NULL */
+} scan_call;
+
+/* The traced form. out: final state, then sequences of results. */
+static aril_status traced_scan(aril__tracing *t, const scan_call *q, aril_tensor **out)
 {
     body b = { 0 };
     aril__meta meta[ARIL__MAX_OUT];
     struct control_attrs a = { .kind = { ARIL__SCAN },
-                               .n_args = { in.n },
-                               .n_state = { n_state },
-                               .n_ys = { n_ys },
-                               .reverse = { reverse },
-                               .fn = { (intptr_t)fn },
-                               .ctx = { (intptr_t)ctx } };
-    int n_out = n_state + n_ys;
+                               .n_args = { q->in.n },
+                               .n_state = { q->n_state },
+                               .n_ys = { q->n_ys },
+                               .reverse = { q->reverse },
+                               .fn = { (intptr_t)q->fn },
+                               .ctx = { (intptr_t)q->ctx } };
+    int n_out = q->n_state + q->n_ys;
+    if (n_out < 1)
+        return aril__fail(ARIL_ERR_ARG, "%s: expected at least one result in a trace", q->what);
     note_draws(&a, 0);
-    aril_status s = trace_body("scan", t, fn, ctx, in, n_state, n_out, &b);
-    a.draws[0] = of ? of->draws : draws_since(&a, 0);
-    a.repeats[0] = of != NULL;
+    aril_status s = trace_body(q->what, t, q->fn, q->ctx, q->in, q->n_state, n_out, &b);
+    a.draws[0] = q->of ? q->of->draws : draws_since(&a, 0);
+    a.repeats[0] = q->of != NULL;
     a.loop_draws[0] = loops_draw(&b);
-    a.kept[0] = !of && a.draws[0] && !aril__tracing_defines(t);
+    a.kept[0] = !q->of && a.draws[0] && !aril__tracing_defines(t);
     for (int i = 0; i < n_out && s == ARIL_OK; i++) {
         meta[i] = b.out[i];
-        if (i < n_state) {
-            s = same_state("scan", i, in.at[i], &b.out[i]);
+        if (i < q->n_state) {
+            s = same_state(q->what, i, q->in.at[i], &b.out[i]);
             continue;
         }
         if (b.out[i].ndim == ARIL_MAX_DIMS)
-            s = aril__fail(ARIL_ERR_SHAPE, "scan: result %d has too many dimensions", i);
+            s = aril__fail(ARIL_ERR_SHAPE, "%s: result %d has too many dimensions", q->what, i);
         meta[i].ndim++;
         memmove(meta[i].dim + 1, b.out[i].dim, (ARIL_MAX_DIMS - 1) * sizeof *meta[i].dim);
-        meta[i].dim[0] = trips;
+        meta[i].dim[0] = q->trips;
     }
-    if (s == ARIL_OK) s = add_node(t, &a, NULL, in, 1, &b, n_out, meta, out);
+    if (s == ARIL_OK) s = add_node(t, &a, NULL, q->in, 1, &b, n_out, meta, out);
     free_body(&b);
-    return s;
-}
-
-/* As plain C. */
-static aril_status eager_scan(aril_fn *fn, void *ctx, aril_list in, int n_state, int n_ys,
-                              int64_t trips, aril_tensor **out)
-{
-    aril_tensor *arg[MAX_ARGS], *step[2 * MAX_ARGS];
-    size_t each = (size_t)(trips > 0 ? trips : 1);
-    aril_tensor **ys = aril__malloc(((size_t)n_ys * each + 1) * sizeof *ys);
-    if (!ys) return aril__fail(ARIL_ERR_MEMORY, "scan: out of memory");
-    aril_status s = ARIL_OK;
-    if (trips == 0 && n_ys)
-        s = aril__fail(ARIL_ERR_SHAPE, "scan: the sequences are empty, so that the shape of the "
-                                       "results is unknown");
-    for (int i = 0; i < n_state; i++) arg[i] = in.at[i];
-    for (int64_t k = 0; k < trips && s == ARIL_OK; k++) {
-        for (int i = n_state; i < in.n; i++) arg[i] = aril_select(in.at[i], 0, k);
-        s = call_fn("scan", fn, ctx, arg, n_state + n_ys, step);
-        for (int i = 0; i < n_state && s == ARIL_OK; i++) arg[i] = step[i];
-        for (int i = 0; i < n_ys && s == ARIL_OK; i++)
-            ys[(size_t)i * each + (size_t)k] = step[n_state + i];
-    }
-    for (int i = 0; i < n_state && s == ARIL_OK; i++) out[i] = arg[i];
-    for (int i = 0; i < n_ys && s == ARIL_OK; i++) {
-        out[n_state + i] = aril_stack((aril_list){ (int)trips, ys + (size_t)i * each }, 0);
-        s = aril_tensor_status(out[n_state + i]);
-    }
-    free(ys);
     return s;
 }
 
@@ -661,59 +659,80 @@ static bool wants_gradient(aril_list in)
 }
 
 /* In a trace with gradients, the states before each trip are results too. */
-static aril_status saving_scan(aril__tracing *t, aril_fn *fn, void *ctx, aril_list in, int n_state,
-                               int n_ys, bool reverse, int64_t trips, const grad_call *of,
-                               aril_tensor **out)
+static aril_status saving_scan(aril__tracing *t, const scan_call *q, aril_tensor **out)
 {
-    if (!wants_gradient(in) || n_ys + 2 * n_state > ARIL__MAX_OUT)
-        return traced_scan(t, fn, ctx, in, n_state, n_ys, reverse, trips, of, out);
-    saving_call *q = aril__malloc(sizeof *q);
+    int n_out = q->n_state + q->n_ys;
+    if (!wants_gradient(q->in) || n_out + q->n_state > ARIL__MAX_OUT) return traced_scan(t, q, out);
+    saving_call *saving = aril__malloc(sizeof *saving);
     aril_tensor *all[ARIL__MAX_OUT];
-    if (!aril__tracing_own(t, q)) return aril__fail(ARIL_ERR_MEMORY, "scan: out of memory");
-    *q = (saving_call){ fn, ctx, n_state, n_state + n_ys };
-    aril_status s =
-        traced_scan(t, saving_fn, q, in, n_state, n_ys + n_state, reverse, trips, of, all);
-    for (int i = 0; i < n_state + n_ys && s == ARIL_OK; i++) out[i] = all[i];
+    if (!aril__tracing_own(t, saving))
+        return aril__fail(ARIL_ERR_MEMORY, "%s: out of memory", q->what);
+    *saving = (saving_call){ q->fn, q->ctx, q->n_state, n_out };
+    scan_call with = *q;
+    with.fn = saving_fn;
+    with.ctx = saving;
+    with.n_ys = q->n_ys + q->n_state;
+    aril_status s = traced_scan(t, &with, all);
+    for (int i = 0; i < n_out && s == ARIL_OK; i++) out[i] = all[i];
     return s;
 }
 
-static aril_status scan(aril_fn *fn, void *ctx, aril_list in, int n_state, int n_ys, int64_t trips,
-                        aril_tensor **out)
+static aril_status scan(const scan_call *q, aril_tensor **out)
 {
-    aril__tracing *t = aril__tracing_now(in.n, in.at);
-    if (!t || !(aril__self()->tracer || any_symbolic(in)))
-        return eager_scan(fn, ctx, in, n_state, n_ys, trips, out);
-    return saving_scan(t, fn, ctx, in, n_state, n_ys, false, trips, NULL, out);
+    aril__tracing *t = aril__tracing_now(q->in.n, q->in.at);
+    if (!t || !(aril__self()->tracer || any_symbolic(q->in)))
+        return aril__eager_scan(q->what, q->fn, q->ctx, q->in, q->n_state, q->n_ys, q->trips, out);
+    return saving_scan(t, q, out);
 }
 
-aril_status aril_scan(aril_fn *fn, void *ctx, aril_list state, aril_list xs, int n_ys,
-                      aril_tensor **final, aril_tensor **ys)
+static aril_status check_scan(const char *what, aril_fn *fn, aril_list state, aril_list xs,
+                              int n_ys, aril_tensor **final, aril_tensor **ys)
 {
-    int n_state = state.n, n_out = n_state + n_ys;
-    aril_tensor *in[2 * MAX_ARGS], *out[2 * MAX_ARGS];
-    int64_t trips = 0;
-    aril_status s = check_call("scan", fn != NULL, state, n_state, final);
-    if (s == ARIL_OK) s = check_call("scan", true, xs, n_ys, ys);
-    if (s == ARIL_OK && (xs.n < 1 || n_out > MAX_ARGS || state.n + xs.n > MAX_ARGS))
-        s = aril__fail(ARIL_ERR_ARG, "scan: expected at least one sequence to run along");
-    if (s == ARIL_OK) s = part_sizes("scan", xs, &trips);
+    aril_status s = check_call(what, fn != NULL, state, state.n, final);
+    if (s == ARIL_OK) s = check_call(what, true, xs, n_ys, ys);
+    if (s < 0) return s;
+    if (xs.n < 1)
+        return aril__fail(ARIL_ERR_ARG, "%s: expected at least one sequence to run along", what);
+    if (xs.n > MAX_ARGS - state.n || n_ys > MAX_ARGS - state.n)
+        return aril__fail(ARIL_ERR_ARG,
+                          "%s: %d states, %d sequences and %d results: state and sequences, and "
+                          "state and results, may be %d tensors together",
+                          what, state.n, xs.n, n_ys, MAX_ARGS);
+    return ARIL_OK;
+}
+
+static aril_status call_scan(const char *what, aril_fn *fn, void *ctx, aril_list state,
+                             aril_list xs, int n_ys, aril_tensor **final, aril_tensor **ys)
+{
+    int n_state = state.n;
+    aril_tensor *in[MAX_ARGS], *out[MAX_ARGS];
+    scan_call q = { .what = what, .fn = fn, .ctx = ctx, .n_state = n_state, .n_ys = n_ys };
+    aril_status s = check_scan(what, fn, state, xs, n_ys, final, ys);
+    if (s == ARIL_OK) s = part_sizes(what, xs, &q.trips);
     if (s == ARIL_OK) {
         for (int i = 0; i < n_state; i++) in[i] = state.at[i];
         for (int i = 0; i < xs.n; i++) in[n_state + i] = xs.at[i];
-        s = scan(fn, ctx, (aril_list){ n_state + xs.n, in }, n_state, n_ys, trips, out);
+        q.in = (aril_list){ n_state + xs.n, in };
+        s = scan(&q, out);
     }
     if (s < 0) {
-        fail_all(s, n_state, final);
-        return fail_all(s, n_ys, ys);
+        fail_all(s, n_state <= MAX_ARGS ? n_state : 0, final);
+        return fail_all(s, n_ys <= MAX_ARGS ? n_ys : 0, ys); /* not if the number is wrong */
     }
     for (int i = 0; i < n_state; i++) final[i] = out[i];
     for (int i = 0; i < n_ys; i++) ys[i] = out[n_state + i];
     return ARIL_OK;
 }
 
+aril_status aril_scan(aril_fn *fn, void *ctx, aril_list state, aril_list xs, int n_ys,
+                      aril_tensor **final, aril_tensor **ys)
+{
+    return call_scan("scan", fn, ctx, state, xs, n_ys, final, ys);
+}
+
 aril_status aril_map(aril_fn *fn, void *ctx, aril_list xs, int n_out, aril_tensor **out)
 {
-    return aril_scan(fn, ctx, (aril_list){ 0 }, xs, n_out, NULL, out);
+    return call_scan("map", fn, ctx, (aril_list){ 0 }, xs, n_out, NULL, out);
 }
 
 /* The gradient of a scan runs back: its state is the gradient of the state and, summed up, those of
@@ -764,9 +783,9 @@ static aril_status scan_backward(aril__grad *c)
     aril__tracing *t = aril__tracing_now(c->n_in, c->x);
     if (!t || !saved)
         return aril__fail(ARIL_ERR_UNSUPPORTED,
-                          "scan: the gradient of a scan in a trace keeps its state, and state and "
-                          "results are more than %d tensors then",
-                          ARIL__MAX_OUT);
+                          "scan: the gradient of a scan in a trace keeps its state: %d states and "
+                          "%d results are more than %d tensors then",
+                          n_state, (int)a->n_ys[0], ARIL__MAX_OUT);
     grad_call *q =
         new_grad_call(t, a, saved->n_out, c->x + n_args, c->wants + n_args, c->n_in - n_args);
     back_call *b = q ? aril__calloc(sizeof *b) : NULL;
@@ -775,13 +794,22 @@ static aril_status scan_backward(aril__grad *c)
     q->fn[0] = saved->fn;
     q->ctx = saved->ctx;
     aril_tensor *in[MAX_ARGS], *out[ARIL__MAX_OUT];
-    int n = 0, n_ys = 0, k = 0;
+    int n = 0, n_ys = 0, n_in = 0, k = 0, n_carry = n_state + q->n_captured;
     for (int i = 0; i < n_args; i++)
         q->wants[i] = aril_dtype_is_float(aril_dtype_of(c->x[i])) && (i < n_state || c->wants[i]);
     for (int i = 0; i < saved->n_out; i++) q->has[i] = i < n_state ? q->wants[i] : c->g[i] != NULL;
+    for (int i = 0; i < n_xs; i++) n_ys += q->wants[n_state + i];
+    for (int i = 0; i < c->n_out; i++) n_in += i >= n_state && c->g[i];
+    if (n_carry + n_ys > ARIL__MAX_OUT)
+        return aril__fail(ARIL_ERR_UNSUPPORTED,
+                          "scan: gradients of %d tensors in a trace, expected at most %d",
+                          n_carry + n_ys, ARIL__MAX_OUT);
+    if (n_carry + n_args + n_in > MAX_ARGS)
+        return aril__fail(ARIL_ERR_UNSUPPORTED,
+                          "scan: a gradient in a trace depends on %d tensors, expected at most %d",
+                          n_carry + n_args + n_in, MAX_ARGS);
     for (int i = 0; i < n_state; i++) in[n++] = c->g[i] ? c->g[i] : aril_zeros_like(c->x[i]);
     for (int i = 0; i < q->n_captured; i++) in[n++] = aril_zeros_like(q->captured[i]);
-    int n_carry = n;
     for (int i = 0; i < n_xs; i++) in[n++] = c->x[n_state + i];
     for (int i = 0; i < n_state; i++) in[n++] = c->y[saved->n_out + i];
     for (int i = n_state; i < saved->n_out; i++)
@@ -790,12 +818,16 @@ static aril_status scan_backward(aril__grad *c)
         b->used[i] = c->g[saved->n_out + i] != NULL;
         if (b->used[i]) in[n++] = c->g[saved->n_out + i];
     }
-    for (int i = 0; i < n_xs; i++) n_ys += q->wants[n_state + i];
-    if (n_carry + n_ys > ARIL__MAX_OUT)
-        return aril__fail(ARIL_ERR_UNSUPPORTED,
-                          "scan: gradients of more than %d tensors in a trace", ARIL__MAX_OUT);
-    aril_status s = saving_scan(t, scan_back, b, (aril_list){ n, in }, n_carry, n_ys,
-                                !a->reverse[0], c->x[n_state]->dim[0], q, out);
+    scan_call back = { .what = "scan",
+                       .fn = scan_back,
+                       .ctx = b,
+                       .in = { n, in },
+                       .n_state = n_carry,
+                       .n_ys = n_ys,
+                       .reverse = !a->reverse[0],
+                       .trips = c->x[n_state]->dim[0],
+                       .of = q };
+    aril_status s = saving_scan(t, &back, out);
     if (s < 0) return s;
     for (int i = 0; i < n_state; i++)
         if (c->wants[i]) c->dx[i] = out[i];
@@ -876,7 +908,7 @@ static void trip_fn(void *ctx, aril_tensor *const *in, aril_tensor **out)
 {
     const bounded *q = ctx;
     aril_tensor *go[1] = { NULL };
-    if (call_fn("while", q->fn[0], q->ctx, in, 1, go) < 0) return;
+    if (aril__control_call("while", q->fn[0], q->ctx, in, 1, go) < 0) return;
     aril_cond(go[0], body_fn, same_fn, ctx, (aril_list){ q->n, (aril_tensor **)(uintptr_t)in },
               q->n, out);
 }
@@ -891,23 +923,13 @@ static aril_status bounded_while(aril__tracing *t, aril_fn *const fn[2], void *c
     for (int i = 0; i < in.n; i++) all[i] = in.at[i];
     all[in.n] = aril_zeros(ARIL_SHAPE(trips), ARIL_U8, aril_cpu());
     if (aril_tensor_status(all[in.n]) < 0) return aril_tensor_status(all[in.n]);
-    return scan(trip_fn, q, (aril_list){ in.n + 1, all }, in.n, 0, trips, out);
-}
-
-static aril_status eager_while(aril_fn *const fn[2], void *ctx, aril_list in, int64_t max,
-                               aril_tensor **out)
-{
-    aril_tensor *now[MAX_ARGS], *next[MAX_ARGS], *go[1];
-    aril_status s = ARIL_OK;
-    for (int i = 0; i < in.n; i++) now[i] = in.at[i];
-    for (int64_t k = 0; (max <= 0 || k < max) && s == ARIL_OK; k++) {
-        s = call_fn("while", fn[0], ctx, now, 1, go);
-        if (s < 0 || aril_item(go[0]) == 0) break;
-        s = call_fn("while", fn[1], ctx, now, in.n, next);
-        for (int i = 0; i < in.n && s == ARIL_OK; i++) now[i] = next[i];
-    }
-    for (int i = 0; i < in.n; i++) out[i] = now[i];
-    return s;
+    scan_call loop = { .what = "while",
+                       .fn = trip_fn,
+                       .ctx = q,
+                       .in = { in.n + 1, all },
+                       .n_state = in.n,
+                       .trips = trips };
+    return scan(&loop, out);
 }
 
 aril_status aril_while(aril_fn *cond, aril_fn *fn, void *ctx, aril_list state, aril_while_opts opts,
@@ -923,7 +945,7 @@ aril_status aril_while(aril_fn *cond, aril_fn *fn, void *ctx, aril_list state, a
     if (s < 0) return fail_all(s, state.n > 0 ? state.n : 0, out);
     aril__tracing *t = aril__tracing_now(state.n, state.at);
     if (!t || !(aril__self()->tracer || any_symbolic(state)))
-        s = eager_while(both, ctx, state, opts.max_trips, out);
+        s = aril__eager_while(both, ctx, state, opts.max_trips, out);
     else if (opts.max_trips > 0)
         s = bounded_while(t, both, ctx, state, opts.max_trips, out);
     else

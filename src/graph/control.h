@@ -6,6 +6,7 @@
 #ifndef ARIL_GRAPH_CONTROL_H
 #define ARIL_GRAPH_CONTROL_H
 
+#include "aril/autograd.h"
 #include "graph/exec.h"
 #include "graph/graph.h"
 
@@ -32,6 +33,29 @@ static inline bool aril__control_is_kept(const aril__graph *g, const aril__graph
 {
     return n->n_bodies && ((const struct control_attrs *)aril__graph_attrs(g, n))->kept[0];
 }
+
+enum { ARIL__CONTROL_ARGS = 64 }; /* arguments of a function, and results, at most */
+
+/* Calls a function that has to set n results. */
+aril_status aril__control_call(const char *what, aril_fn *fn, void *ctx, aril_tensor *const *in,
+                               int n_out, aril_tensor **out);
+
+/* Dtypes and shapes of the results of a function, from a trace of it: nothing runs, nothing
+ * changes. From argument `parts` on, it gets one element along the first axis of in.at[i]. */
+aril_status aril__control_shapes(const char *what, aril_fn *fn, void *ctx, aril_list in, int parts,
+                                 int n_out, aril__meta *to);
+
+/* In eager mode. The arguments are those of aril_cond, aril_scan (`in`: state, then sequences;
+ * `out`: final state, then results), and aril_while, and have been checked. */
+aril_status aril__eager_cond(aril_tensor *pred, aril_fn *then_fn, aril_fn *else_fn, void *ctx,
+                             aril_list in, int n_out, aril_tensor **out);
+aril_status aril__eager_scan(const char *what, aril_fn *fn, void *ctx, aril_list in, int n_state,
+                             int n_ys, int64_t trips, aril_tensor **out);
+aril_status aril__eager_while(aril_fn *const fn[2], void *ctx, aril_list in, int64_t max,
+                              aril_tensor **out);
+
+/* Reads a condition: an error unless it has one element. */
+aril_status aril__control_flag(const char *what, aril_tensor *t, bool *to);
 
 /* Runs such a node on inputs with values: out[] gets references. size[n_sizes]: unknown sizes of
  * the run, as far as they are known. d->more is increased by the random numbers that it drew more

@@ -9,13 +9,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-static aril_status read_flag(const char *what, aril_tensor *t, bool *to)
+aril_status aril__control_flag(const char *what, aril_tensor *t, bool *to)
 {
     if (t->numel != 1)
         return aril__fail(ARIL_ERR_SHAPE, "%s: the condition has %lld elements, expected one", what,
                           (long long)t->numel);
-    double v = aril_item(t);
-    *to = v != 0;
+    *to = aril_item(t) != 0;
     return ARIL_OK;
 }
 
@@ -55,7 +54,7 @@ static aril_status run_cond(const aril__graph *g, const aril__graph_node *n, ari
     aril_tensor **arg = aril__malloc(((size_t)n->n_in + 1) * sizeof *arg);
     if (!arg) return aril__fail(ARIL_ERR_MEMORY, "cond: out of memory");
     memcpy(arg, in, n->n_in * sizeof *arg);
-    aril_status s = read_flag("cond", in[0], &yes);
+    aril_status s = aril__control_flag("cond", in[0], &yes);
     const aril__graph *taken = g->bodies[n->body + !yes];
     if (s == ARIL_OK) s = shift_keys(n->n_in - 1, in + 1, 0, arg + 1);
     if (s == ARIL_OK) s = aril__exec_run_body(taken->exec, arg + 1, size, out, d);
@@ -83,7 +82,7 @@ static aril_status run_while(const aril__graph *g, const aril__graph_node *n,
         s = shift_keys(n->n_in - n_state, in + n_state, shift, arg + n_state);
         if (s == ARIL_OK) s = aril__exec_run_body(cond->exec, arg, size, go, &inside);
         if (s < 0) break;
-        s = read_flag("while", go[0], &yes);
+        s = aril__control_flag("while", go[0], &yes);
         release_all(1, go);
         shift += inside.more + (yes ? 0 : a->condition_draws[0]);
         if (s < 0 || !yes) break;

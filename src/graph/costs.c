@@ -5,6 +5,7 @@
 #include "graph/inspect.h"
 #include "ops/table/flops.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -95,6 +96,8 @@ static aril_status print_costs(const aril__graph *g, const cost_call *c)
         for (uint32_t i = 1; i < g->n_nodes; i++) print_row(g, &r, &all[i], sum.seconds, c->to);
         fprintf(c->to, "%-22s %-22s %10.3f %10.3f %10.1f\n", "sum", "", sum.flops / 1e6,
                 sum.bytes / 1e6, sum.seconds * 1e6);
+        if (fflush(c->to) != 0 || ferror(c->to))
+            s = aril__fail(ARIL_ERR_IO, "costs: cannot write the table: %s", strerror(errno));
     }
     aril__inspection_free(&r);
     free(all);
@@ -115,7 +118,11 @@ aril_status aril_program_costs(const aril_program *p, aril_list inputs, FILE *to
                           : to ? "list"
                                : "file");
     cost_call c = { inputs, to, ARIL_ERR_STATE };
+    aril_tensor **all = aril__program_place(p, &c.inputs);
+    if (!all) return aril__latest_status();
     if (!aril__program_look(p, look, &c))
-        return aril__fail(ARIL_ERR_STATE, "costs: the program was not traced yet; run it first");
+        c.status =
+            aril__fail(ARIL_ERR_STATE, "costs: the program was not traced yet; run it first");
+    free(all);
     return c.status;
 }

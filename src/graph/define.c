@@ -43,8 +43,11 @@ aril_graph *aril_graph_new(const char *name)
 void aril_graph_free(aril_graph *g)
 {
     if (!g) return;
-    for (uint32_t i = 0; i < g->n_variables; i++)
-        aril__tensor_release(aril__self(), g->variables[i].initial);
+    for (uint32_t i = 0; i < g->n_variables; i++) {
+        const kept *v = &g->variables[i];
+        aril__tracing_graph(g->t)->states[v->state].tensor->flags &= (uint16_t)~ARIL__HELD;
+        aril__tensor_release(aril__self(), v->initial);
+    }
     aril__tracing_free(g->t);
     free(g->variables);
     free(g->placed);
@@ -70,6 +73,24 @@ static aril_graph *graph_of(const char *what, const aril_tensor *t)
     return of ? aril__tracing_owner(of) : NULL;
 }
 
+/* A trace records what runs: it cannot create what belongs to another graph, or run that. */
+static aril_status check_untraced(const char *what)
+{
+    if (!aril__self()->tracer) return ARIL_OK;
+    return aril__fail(ARIL_ERR_UNSUPPORTED,
+                      "%s: not possible inside a trace; define and run graphs outside, or call the "
+                      "functions that define them",
+                      what);
+}
+
+/* The list of a call. */
+static aril_status check_list(const char *what, const char *name, int n, const void *at)
+{
+    if (n >= 0 && (!n || at)) return ARIL_OK;
+    return n < 0 ? aril__fail(ARIL_ERR_ARG, "%s: there are %d %s", what, n, name)
+                 : aril__fail(ARIL_ERR_ARG, "%s: the list of %s is NULL", what, name);
+}
+
 aril_guard aril_device_begin(aril_device device)
 {
     aril_guard g = aril_no_grad_begin();
@@ -92,6 +113,7 @@ static aril__device *device_now(void)
 aril_tensor *aril_placeholder(aril_graph *g, const char *name, aril_shape shape, aril_dtype dtype)
 {
     aril__thread *th = aril__self();
+    if (check_untraced("placeholder") < 0) return aril__poison();
     if (!g || shape.ndim < 0 || shape.ndim > ARIL_MAX_DIMS) {
         aril__fail(ARIL_ERR_ARG,
                    g ? "placeholder: %d dimensions" : "placeholder: the graph is NULL", shape.ndim);
@@ -135,6 +157,7 @@ static aril_status initialize(aril_graph *g, const kept *v)
 aril_tensor *aril_variable(aril_graph *g, const char *name, aril_tensor *initial)
 {
     aril__thread *th = aril__self();
+    if (check_untraced("variable") < 0) return aril__poison();
     if (!g) aril__fail(ARIL_ERR_ARG, "variable: the graph is NULL");
     if (!g || aril__check_value("variable", initial) < 0) return aril__poison();
     if (!aril__graph_grow(&g->variables, g->n_variables, &g->cap_variables, sizeof *g->variables))
@@ -162,6 +185,7 @@ aril_tensor *aril_variable(aril_graph *g, const char *name, aril_tensor *initial
         if (aril__is_poison(there)) return aril_escape(there);
         aril__tensor_exchange(state, there);
     }
+    state->flags |= ARIL__HELD;
     g->variables[g->n_variables++] = (kept){ .symbol = x,
                                              .initial = aril__tensor_keep(initial),
                                              .state = aril__tracing_graph(g->t)->n_states - 1,
@@ -190,7 +214,7 @@ aril_tensor *aril_variable_value(aril_tensor *t)
 aril_status aril_graph_initialize(aril_graph *g)
 {
     if (!g) return aril__fail(ARIL_ERR_ARG, "graph_initialize: the graph is NULL");
-    aril_status s = ARIL_OK;
+    aril_status s = check_untraced("graph_initialize");
     for (uint32_t i = 0; i < g->n_variables && s == ARIL_OK; i++)
         s = initialize(g, &g->variables[i]);
     return s;
@@ -316,6 +340,7 @@ static aril_status move_variables(aril_session *s)
 
 aril_session *aril_session_new(aril_graph *g, aril_device device)
 {
+    if (check_untraced("session_new") < 0) return NULL;
     aril_session *s = g ? aril__calloc(sizeof *s) : NULL;
     if (!s) {
         aril__fail(g ? ARIL_ERR_MEMORY : ARIL_ERR_ARG, "session_new: %s",
@@ -436,11 +461,15 @@ static aril_status run_session(aril_session *s, aril_feeds feeds, aril_list fetc
 aril_status aril_session_run(aril_session *s, aril_feeds feeds, aril_list fetches,
                              aril_tensor **out)
 {
-    if (!s || feeds.n < 0 || fetches.n < 0 || (fetches.n && (!fetches.at || !out)))
-        return aril__fail(ARIL_ERR_ARG, "session_run: the %s is NULL", s ? "list" : "session");
-    aril_status status = run_session(s, feeds, fetches, out);
+    aril_status status = s ? ARIL_OK : aril__fail(ARIL_ERR_ARG, "session_run: the session is NULL");
+    if (status == ARIL_OK) status = check_list("session_run", "feeds", feeds.n, feeds.at);
+    if (status == ARIL_OK) status = check_list("session_run", "fetches", fetches.n, fetches.at);
+    if (status == ARIL_OK && fetches.n && !out)
+        status = aril__fail(ARIL_ERR_ARG, "session_run: there is no room for results: out is NULL");
+    if (status == ARIL_OK) status = check_untraced("session_run");
+    if (status == ARIL_OK) status = run_session(s, feeds, fetches, out);
     if (status < 0) {
-        aril__poison_all(fetches.n, out);
+        if (out) aril__poison_all(fetches.n, out);
         return status;
     }
     for (int i = 0; i < fetches.n; i++) out[i] = aril__give(aril__self(), out[i]);
@@ -461,6 +490,11 @@ static aril_status find_inputs(aril_graph *g, aril_list inputs, uint32_t *to)
             return aril__fail(ARIL_ERR_ARG, "graph_function: input %d is not a placeholder%s", i,
                               v ? "" : " of this graph");
         to[i] = of->values[v].from;
+        for (int k = 0; k < i; k++)
+            if (to[k] == to[i])
+                return aril__fail(ARIL_ERR_ARG,
+                                  "graph_function: inputs %d and %d are the same placeholder '%s'",
+                                  k, i, name_of_input(of, to[i]));
     }
     return ARIL_OK;
 }
@@ -497,12 +531,27 @@ static aril_status function_request(aril_graph *g, aril_list outputs, aril_list 
     return s;
 }
 
+/* The graph of the results, if the lists can be read; NULL with an error. */
+static aril_graph *graph_of_lists(const char *what, aril_list inputs, aril_list outputs,
+                                  aril_list updates)
+{
+    if (check_list(what, "inputs", inputs.n, inputs.at) < 0 ||
+        check_list(what, "outputs", outputs.n, outputs.at) < 0 ||
+        check_list(what, "updates", updates.n, updates.at) < 0)
+        return NULL;
+    if (outputs.n || updates.n) return graph_of(what, outputs.n ? outputs.at[0] : updates.at[0]);
+    aril__fail(ARIL_ERR_ARG, "%s: there are no outputs and no updates", what);
+    return NULL;
+}
+
 aril_program *aril_graph_function(aril_list inputs, aril_list outputs, aril_list updates)
 {
-    const aril_tensor *any = outputs.n > 0 ? outputs.at[0] : updates.n > 0 ? updates.at[0] : NULL;
-    aril_graph *g = graph_of("graph_function", any);
+    aril_graph *g = graph_of_lists("graph_function", inputs, outputs, updates);
     uint32_t *at = g ? aril__malloc(((size_t)inputs.n + 1) * sizeof *at) : NULL;
-    if (!at) return NULL;
+    if (!at) {
+        if (g) aril__fail(ARIL_ERR_MEMORY, "graph_function: out of memory");
+        return NULL;
+    }
     aril__request q = { 0 };
     const aril__graph *of = aril__tracing_graph(g->t);
     aril_program *p = NULL;
@@ -525,8 +574,7 @@ aril_status aril__graph_look_part(aril_list inputs, aril_list outputs, aril_list
                                              void *ctx),
                                   void *ctx)
 {
-    const aril_tensor *any = outputs.n > 0 ? outputs.at[0] : updates.n > 0 ? updates.at[0] : NULL;
-    aril_graph *g = graph_of("graph_export", any);
+    aril_graph *g = graph_of_lists("graph_export", inputs, outputs, updates);
     if (!g) return aril__latest_status();
     aril__request out = { 0 }, all = { 0 };
     aril__effect *effects = NULL;

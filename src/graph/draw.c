@@ -459,7 +459,10 @@ aril_status aril_program_draw(const aril_program *p, const char *path, aril_list
                                  : "path");
     draw_call c = { path, inputs, ARIL_ERR_STATE };
     if (inputs.n) { /* operations as they were written, not as they were fused */
+        aril_tensor **all = aril__program_place(p, &c.inputs);
+        if (!all) return aril__latest_status();
         aril_status s = aril__program_look_plain(p, inputs, draw_graph, &c);
+        free(all);
         return s < 0 ? s : c.status;
     }
     if (!aril__program_look(p, draw_graph, &c))

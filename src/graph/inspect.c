@@ -123,12 +123,29 @@ static aril_status run_node(const aril__graph *g, const aril__graph_node *n, ari
     return s;
 }
 
+/* Inputs have the dtypes of the graph; those that it does not need may be NULL. */
+static aril_status check_inputs(const aril__graph *g, aril_list in)
+{
+    const char *name = g->name ? g->name : "graph";
+    if ((uint32_t)in.n != g->n_inputs)
+        return aril__fail(ARIL_ERR_ARG, "%s: got %d inputs, expected %u", name, in.n, g->n_inputs);
+    aril_status s = ARIL_OK;
+    for (uint32_t i = 0; i < g->n_inputs && s == ARIL_OK; i++) {
+        const aril_tensor *t = in.at[i];
+        const aril__value *v = &g->values[g->inputs[i].value];
+        if (t) s = aril__check_value(name, t);
+        if (t && s == ARIL_OK && t->dtype != v->dtype)
+            s = aril__fail(ARIL_ERR_DTYPE, "%s: input %u is %s, expected %s", name, i,
+                           aril__dtypes[t->dtype].name, aril__dtypes[v->dtype].name);
+    }
+    return s;
+}
+
 aril_status aril__graph_inspect(const aril__graph *g, aril_list in, bool gradients,
                                 aril__inspection *r)
 {
-    if ((uint32_t)in.n != g->n_inputs)
-        return aril__fail(ARIL_ERR_ARG, "%s: expected values for its %u inputs, got %d",
-                          g->name ? g->name : "graph", g->n_inputs, in.n);
+    aril_status checked = check_inputs(g, in);
+    if (checked < 0) return checked;
     *r = (aril__inspection){ .value = aril__calloc(g->n_values * sizeof *r->value),
                              .seconds = aril__calloc(g->n_nodes * sizeof *r->seconds),
                              .size = aril__malloc((g->sizes->n + 1) * sizeof *r->size) };

@@ -10,8 +10,9 @@ typedef struct aril__inspection {
     int64_t *size;       /* what unknown sizes of the graph turned out to be; -1: not known */
 } aril__inspection;
 
-/* Runs the graph on these inputs. With `gradients`, operations are
- * recorded, and float values keep their gradients. Results belong to the innermost scope. */
+/* Runs the graph on these inputs, NULL for those that it does not need. With `gradients`,
+ * operations are recorded, and float values keep their gradients. Results belong to the innermost
+ * scope. */
 aril_status aril__graph_inspect(const aril__graph *g, aril_list in, bool gradients,
                                 aril__inspection *r);
 /* The attributes of a node in that run: unknown sizes are replaced in `room`, of n->op->attr_size

@@ -235,6 +235,14 @@ static aril_status cut(aril__graph *g, const aril__request *q)
     return remove_dead(g);
 }
 
+aril__graph *aril__part_plain(const aril__graph *of, const aril__request *q)
+{
+    aril__graph *g = aril__graph_copy(of);
+    if (!g || cut(g, q) == ARIL_OK) return g;
+    aril__graph_free(g);
+    return NULL;
+}
+
 static void note_need(aril__part *p, aril__value_id v)
 {
     if (v && p->g->values[v].kind == ARIL__FROM_INPUT) p->needs[p->g->values[v].from] = true;

@@ -20,6 +20,9 @@ aril__part *aril__part_new(const aril__graph *of, const aril__request *q, aril__
                            const bool *placed);
 void aril__part_free(aril__part *p);
 
+/* A copy of what a run needs of the graph, before any pass; NULL with an error. */
+aril__graph *aril__part_plain(const aril__graph *of, const aril__request *q);
+
 const aril__graph *aril__part_graph(const aril__part *p);
 
 /* Whether it is the part for such a run of the graph as it is now. */

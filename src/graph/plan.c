@@ -310,8 +310,8 @@ typedef struct call {
     uint32_t out[ARIL__MAX_OUT];
     uint32_t dest;                 /* that result 0 is written to; 0: none */
     bool to_caller[ARIL__MAX_OUT]; /* results that the caller of the run gets */
-    aril__call c;
-    aril_tensor **tensor; /* of `in` */
+    aril_tensor **tensor;          /* of `in` */
+    aril__call c;                  /* last: large, and filled by the shape rule */
 } call;
 
 static bool same_geometry(const aril_tensor *a, const aril_tensor *b)
@@ -740,7 +740,10 @@ static bool plan_step(planner *p, const aril__graph_node *n)
     const aril__exec *x = p->x;
     const aril__step *s = p->step;
     if (n->n_bodies) return false;
-    call q = { .op = n->op, .n_in = n->n_in };
+    call q;
+    memset(&q, 0, offsetof(call, c));
+    q.op = n->op;
+    q.n_in = n->n_in;
     void *attrs = n->has_attrs ? keep(p, n->op->attr_size) : NULL;
     q.in = keep(p, ((size_t)n->n_in + 1) * sizeof *q.in);
     if (!q.in || (n->has_attrs && !attrs)) return false;

@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_RESULTS = 4096, MAX_TRACES = 64, MAX_PARTS = 8 };
+enum { MAX_RESULTS = 4096, MOST_RESULTS = 1 << 20, MAX_TRACES = 64, MAX_PARTS = 8 };
 enum { SPILL = 65536 };     /* results that a function may list beyond its room and get an error */
 enum { MAX_BY_VALUE = 16 }; /* traces of a program whose signatures contain values */
 
@@ -53,7 +53,9 @@ struct aril_program {
     bool freeze;
     pthread_mutex_t lock; /* guards the list */
     trace *traces;        /* latest first */
-    int n_traces, made, n_out;
+    int n_traces;
+    /* How many traces were made, the number of results of the latest, and the smallest one. */
+    atomic_int made, n_out, least_out;
     /* Of a program of a defined graph, instead of a function: */
     const aril__graph *g;
     aril__request of;
@@ -469,8 +471,9 @@ static void keep_trace(aril_program *p, trace *t)
     atomic_fetch_add(&t->refs, 1);
     t->next = p->traces;
     p->traces = t;
-    p->n_out = t->n_out;
-    p->made++;
+    if (atomic_fetch_add(&p->made, 1) == 0 || t->n_out < atomic_load(&p->least_out))
+        atomic_store(&p->least_out, t->n_out);
+    atomic_store(&p->n_out, t->n_out);
     if (++p->n_traces > p->max_traces) {
         trace **last = &p->traces;
         while ((*last)->next) last = &(*last)->next;
@@ -569,7 +572,7 @@ static aril_status call_untraced(const aril_program *p, aril_list in, aril_tenso
     if (!made) return no_memory(p);
     aril_status s = call_fn(p, in.at, made, n_out);
     for (int i = 0; i < *n_out && s == ARIL_OK; i++) out[i] = aril__tensor_keep(made[i]);
-    if (s < 0) *n_out = p->n_out;
+    if (s < 0) *n_out = atomic_load(&p->least_out);
     free(made);
     return s;
 }
@@ -591,7 +594,7 @@ static aril_status run_function(aril_program *p, aril_list in, bool recorded, ar
     const char *why;
     trace *t = find_trace(p, in, word, n, &why);
     if (!t) {
-        bool often = by_value && p->made >= MAX_BY_VALUE;
+        bool often = by_value && atomic_load(&p->made) >= MAX_BY_VALUE;
         if (!often) t = try_trace(p, in, recorded, word, n, &s, n_out, untraced);
         if (!by_value && is_by_value(p)) { /* it found that they matter: that was no trace */
             release_trace(t);
@@ -630,6 +633,17 @@ static aril__part *part_on(aril_program *p, aril__device *device)
     return part;
 }
 
+static aril_status check_dtype(const aril_program *p, int i, const aril_tensor *t)
+{
+    const aril__input *to = &p->g->inputs[p->inputs[i]];
+    aril_dtype want = (aril_dtype)p->g->values[to->value].dtype;
+    if (t->dtype == want) return ARIL_OK;
+    return aril__fail(ARIL_ERR_DTYPE,
+                      "%s: input %d is the placeholder '%s' of dtype %s, but got %s", p->name, i,
+                      to->name ? to->name : "?", aril__dtypes[want].name,
+                      aril__dtypes[t->dtype].name);
+}
+
 static aril_status run_graph(aril_program *p, aril_list in, aril_tensor **out)
 {
     if (in.n != p->n_in)
@@ -639,6 +653,7 @@ static aril_status run_graph(aril_program *p, aril_list in, aril_tensor **out)
     aril_status s = check_inputs(p, in, false);
     aril__device *device = NULL;
     for (int i = 0; i < in.n && s == ARIL_OK; i++) {
+        s = check_dtype(p, i, in.at[i]);
         given[p->inputs[i]] = in.at[i];
         if (!device && !p->placed[p->inputs[i]] && !aril__is_number(in.at[i]))
             device = in.at[i]->storage->device;
@@ -662,17 +677,18 @@ aril_status aril__program_try(aril_program *p, aril_list in, bool recorded, aril
         if (out) out[0] = aril__poison(); /* of how many there are, nothing is known */
         return aril__fail(ARIL_ERR_ARG, "program_run: the %s is NULL", p ? "list" : "program");
     }
-    if (!out && (p->fn || p->n_out != 0))
+    if (!out && (p->fn || atomic_load(&p->n_out) != 0))
         return aril__fail(ARIL_ERR_ARG, "%s: there is no room for results: out is NULL", p->name);
     if (th->tracer) /* inside another trace: a call like any other */
         return aril__fail(ARIL_ERR_UNSUPPORTED,
                           "%s: a program cannot run inside a trace; call its function", p->name);
-    int n_out = p->n_out;
+    /* A run that fails before its trace is known poisons what all traces have. */
+    int n_out = atomic_load(&p->least_out);
     aril_status s =
         p->fn ? run_function(p, in, recorded, out, &n_out, untraced) : run_graph(p, in, out);
     if (s < 0) {
         if (out && !(untraced && *untraced)) /* before the first trace, out[0] stands for all */
-            aril__poison_all(n_out > 0 ? n_out : 1, out);
+            aril__poison_all(n_out > 0 || atomic_load(&p->made) ? n_out : 1, out);
         return s;
     }
     for (int i = 0; i < n_out; i++) {
@@ -706,7 +722,15 @@ aril_program *aril_jit(aril_fn *fn, void *ctx, aril_jit_opts opts)
                    (long long)opts.max_memory);
         return NULL;
     }
-    if (!fn || opts.n_sizes < 0 || (opts.n_sizes && !opts.sizes)) {
+    if (opts.n_sizes < 0 || opts.max_results > MOST_RESULTS) {
+        if (opts.n_sizes < 0)
+            aril__fail(ARIL_ERR_ARG, "jit: n_sizes is %d, expected 0 or more", opts.n_sizes);
+        else
+            aril__fail(ARIL_ERR_ARG, "jit: max_results is %d, expected at most %d",
+                       opts.max_results, MOST_RESULTS);
+        return NULL;
+    }
+    if (!fn || (opts.n_sizes && !opts.sizes)) {
         aril__fail(ARIL_ERR_ARG, "jit: the %s is NULL", fn ? "list of sizes" : "function");
         return NULL;
     }
@@ -746,7 +770,8 @@ aril_program *aril__program_of(const aril__graph *g, const aril__request *q, con
                              copy_of(q->effects, q->n_effects * sizeof *q->effects) };
     p->g = g;
     p->n_in = n_in;
-    p->n_out = (int)q->n_out;
+    atomic_init(&p->n_out, (int)q->n_out);
+    atomic_init(&p->least_out, (int)q->n_out);
     bool fits = p->inputs && p->placed && p->of.out && p->of.effects;
     if (!fits) no_memory(p);
     aril__device *device = aril__cpu_device; /* until inputs tell: where the variables are */
@@ -771,7 +796,8 @@ aril_program *aril__program_own(aril_fn *fn, void *ctx, const aril__program_kind
     }
     p->kind = kind;
     p->n_in = n_in;
-    p->n_out = n_out;
+    atomic_store(&p->n_out, n_out);
+    atomic_store(&p->least_out, n_out);
     return p;
 }
 
@@ -783,7 +809,8 @@ bool aril__program_takes_values(const aril_program *p, aril_values in, aril_valu
 
 int aril__program_max_results(const aril_program *p)
 {
-    return p->n_out > p->max_results ? p->n_out : p->max_results;
+    int n_out = atomic_load(&p->n_out);
+    return n_out > p->max_results ? n_out : p->max_results;
 }
 
 void *aril__program_owned(const aril_program *p, const aril__program_kind *kind)
@@ -812,22 +839,28 @@ void aril_program_free(aril_program *p)
 
 int aril_program_results(const aril_program *p)
 {
-    return p ? p->n_out : 0;
+    return p ? atomic_load(&p->n_out) : 0;
 }
 
 int aril_program_traces(const aril_program *p)
 {
-    return p ? p->made : 0;
+    return p ? atomic_load(&p->made) : 0;
 }
 
-/* The latest trace with a reference for the caller, or NULL. */
-static trace *latest(const aril_program *p)
+static pthread_mutex_t *lock_of(const aril_program *p)
 {
-    aril_program *own = (aril_program *)(uintptr_t)p; /* to lock it */
-    pthread_mutex_lock(&own->lock);
+    return &((aril_program *)(uintptr_t)p)->lock;
+}
+
+/* The latest trace with a reference for the caller, or NULL. Of a program of a defined graph, *part
+ * gets the latest part instead. */
+static trace *latest(const aril_program *p, const aril__part **part)
+{
+    pthread_mutex_lock(lock_of(p));
     trace *t = p->traces;
     if (t) atomic_fetch_add(&t->refs, 1);
-    pthread_mutex_unlock(&own->lock);
+    *part = p->n_parts ? p->part[p->n_parts - 1] : NULL;
+    pthread_mutex_unlock(lock_of(p));
     return t;
 }
 
@@ -837,20 +870,41 @@ aril_memory_plan aril_program_memory(const aril_program *p, aril_device device)
     aril__self();
     if (!p) return m;
     const aril__device *d = aril__device_find(device);
-    trace *t = latest(p);
+    const aril__part *part;
+    trace *t = latest(p, &part);
     if (d && t)
         m = aril__exec_memory(t->x, d);
-    else if (d && p->n_parts)
-        m = aril__part_memory(p->part[p->n_parts - 1], d);
+    else if (d && part)
+        m = aril__part_memory(part, d);
     release_trace(t);
     return m;
+}
+
+aril_tensor **aril__program_place(const aril_program *p, aril_list *in)
+{
+    int n = p->fn ? in->n : (int)p->g->n_inputs;
+    if (!p->fn && in->n != p->n_in) {
+        aril__fail(ARIL_ERR_ARG, "%s: got %d inputs, expected %d", p->name, in->n, p->n_in);
+        return NULL;
+    }
+    aril_tensor **all = aril__calloc(((size_t)n + 1) * sizeof *all);
+    aril_status s = all ? ARIL_OK : no_memory(p);
+    for (int i = 0; i < in->n && s == ARIL_OK; i++) {
+        s = aril__check_value(p->name, in->at[i]);
+        all[p->fn ? (uint32_t)i : p->inputs[i]] = in->at[i];
+    }
+    *in = (aril_list){ n, all };
+    if (s == ARIL_OK) return all;
+    free(all);
+    return NULL;
 }
 
 bool aril__program_look(const aril_program *p, void (*fn)(const aril__graph *g, void *ctx),
                         void *ctx)
 {
-    trace *t = latest(p);
-    const aril__graph *g = t ? t->g : p->n_parts ? aril__part_graph(p->part[0]) : NULL;
+    const aril__part *part;
+    trace *t = latest(p, &part);
+    const aril__graph *g = t ? t->g : part ? aril__part_graph(part) : NULL;
     if (g) fn(g, ctx);
     release_trace(t);
     return g != NULL;
@@ -860,7 +914,10 @@ aril_status aril__program_look_plain(const aril_program *p, aril_list in,
                                      void (*fn)(const aril__graph *g, void *ctx), void *ctx)
 {
     if (!p->fn) {
-        fn(p->g, ctx);
+        aril__graph *g = aril__part_plain(p->g, &p->of);
+        if (!g) return aril__latest_status();
+        fn(g, ctx);
+        aril__graph_free(g);
         return ARIL_OK;
     }
     bool again;
@@ -888,7 +945,9 @@ aril_status aril__program_look_sized(const aril_program *p, aril_list in, const 
                                      int n_sizes, void (*fn)(const aril__graph *g, void *ctx),
                                      void *ctx)
 {
-    aril_program with = *p; /* its lock is not used */
+    pthread_mutex_lock(lock_of(p));
+    aril_program with = *p; /* whose own lock is not used */
+    pthread_mutex_unlock(lock_of(p));
     if (sizes) {
         with.sizes = (aril_shape *)(uintptr_t)sizes;
         with.n_sizes = n_sizes;

@@ -17,6 +17,10 @@ aril_program *aril__program_of(const aril__graph *g, const aril__request *q, con
 /* The part that it is until it runs. */
 const aril__part *aril__program_part(const aril_program *p);
 
+/* Makes a list of the inputs of the program's graph of those that its runs take, NULL for others:
+ * to be freed. NULL with an error. */
+aril_tensor **aril__program_place(const aril_program *p, aril_list *in);
+
 /* Calls fn with the graph of the latest trace; false: there is none. */
 bool aril__program_look(const aril_program *p, void (*fn)(const aril__graph *g, void *ctx),
                         void *ctx);

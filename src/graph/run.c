@@ -639,7 +639,7 @@ static void advance_generators(aril__exec_state *r)
         if (d->ended) continue;
         aril_generator *of = d->generator ? d->generator : &r->th->generator;
         if (d->reset)
-            aril_generator_set_state(of, d->end);
+            aril__rng_put(of, d->end);
         else
             of->calls += d->calls + (d->generator ? 0 : (uint64_t)r->drawing.more);
     }

@@ -404,6 +404,7 @@ static aril_status keep_symbol(aril__tracing *t, aril_tensor *x)
     if (!aril__graph_grow(&t->kept, t->n_kept, &t->cap_kept, sizeof *t->kept))
         return ARIL_ERR_MEMORY;
     t->kept[t->n_kept++] = aril__tensor_keep(x);
+    x->flags |= ARIL__HELD;
     return ARIL_OK;
 }
 
@@ -529,10 +530,12 @@ static aril_status require(aril__tracer *self, const aril__requirement *q)
 
 /* ---- states ---- */
 
-/* Whether only the trace refers to a tensor: the traced code created it, and in each run anew. */
+/* Whether only the trace refers to a tensor: the traced code created it, and in each run anew.
+ * Borrowed memory is outside. */
 static bool is_private(const aril_tensor *x)
 {
-    return atomic_load(&x->refs) == 1 && x->storage && atomic_load(&x->storage->refs) == 1;
+    return atomic_load(&x->refs) == 1 && x->storage && atomic_load(&x->storage->refs) == 1 &&
+           !x->storage->deleter;
 }
 
 static int by_target(const void *x, const void *y)
@@ -663,6 +666,7 @@ aril__tracing *aril__tracing_new(const char *name, bool defines)
     t->tracer.require = require;
     if (!defines) {
         t->tracer.drew = aril__trace_drew;
+        t->tracer.set = aril__trace_set;
         t->tracer.freed = aril__trace_freed;
         t->tracer.leaf = aril__trace_leaf;
         t->tracer.watch = aril__trace_watched;
@@ -695,6 +699,19 @@ static void body_drew(aril__tracer *self, aril_generator *of, aril_rng_state bef
     if (t->tracer.drew) t->tracer.drew(&t->tracer, of, before, key);
 }
 
+/* The trips of a loop would be seeded alike in plain C, but not in a run. */
+static void body_set(aril__tracer *self, aril_generator *of, const uint64_t *seed)
+{
+    aril__tracing *t = (aril__tracing *)self;
+    while (t->outer) t = t->outer;
+    if (seed)
+        aril__fail(ARIL_ERR_UNSUPPORTED,
+                   "seed: a branch or the body of a loop cannot seed a generator in a trace; seed "
+                   "it before");
+    else if (t->tracer.set)
+        t->tracer.set(&t->tracer, of, NULL);
+}
+
 static aril_status body_watch(aril__tracer *self, void *at, size_t bytes)
 {
     aril__tracing *outer = ((aril__tracing *)self)->outer;
@@ -718,12 +735,22 @@ static aril_status body_after(aril__tracer *self, void (*fn)(void *ctx, const vo
 
 aril__tracing *aril__tracing_body(aril__tracing *outer, const char *name)
 {
+    enum { DEEPEST = 64 };
+    if (outer->depth == DEEPEST) {
+        aril__fail(ARIL_ERR_UNSUPPORTED,
+                   "%s: branches and bodies of loops are nested more than %d deep in a trace; a "
+                   "function that calls itself has to end by a condition of plain C",
+                   name, DEEPEST);
+        return NULL;
+    }
     aril__tracing *t = aril__tracing_new(name, false);
     if (!t) return NULL;
     t->outer = outer;
+    t->depth = outer->depth + 1;
     t->g->sizes = outer->g->sizes;
     t->tracer.leaf = body_leaf;
     t->tracer.drew = body_drew;
+    t->tracer.set = body_set;
     t->tracer.freed = NULL;
     t->tracer.watch = body_watch;
     t->tracer.depend = body_depend;
@@ -766,8 +793,10 @@ aril__tracing *aril__tracing_now(int n, aril_tensor *const *of)
 static void release_kept(aril__tracing *t)
 {
     aril__thread *th = aril__self();
-    for (uint32_t i = 0; i < t->n_kept; i++)
+    for (uint32_t i = 0; i < t->n_kept; i++) {
         if (t->kept[i]->flags & ARIL__SYMBOLIC) aril__bind(th, t->kept[i], NULL, 0);
+        t->kept[i]->flags &= (uint16_t)~ARIL__HELD;
+    }
     for (uint32_t i = t->n_kept; i-- > 0;) aril__tensor_release(th, t->kept[i]);
     t->n_kept = 0;
 }

@@ -42,6 +42,13 @@ static int new_draws(aril__tracing *t, aril_generator *of, aril_rng_state state)
     return (int)g->n_draws++;
 }
 
+/* Whether a generator is in state `now` in each run, wherever it was before. */
+static bool is_reset(const aril__draw_start *start, aril_rng_state now)
+{
+    return (start->seeded && now.seed == start->seed) || now.seed != start->state.seed ||
+           now.calls < start->state.calls;
+}
+
 void aril__trace_drew(aril__tracer *self, aril_generator *of, aril_rng_state before,
                       aril_tensor *key)
 {
@@ -49,17 +56,30 @@ void aril__trace_drew(aril__tracer *self, aril_generator *of, aril_rng_state bef
     int d = draws_of(t, of);
     if (d < 0) d = new_draws(t, of, before);
     if (d < 0) { /* the trace fails, and the end of it does not know this generator */
-        aril_generator_set_state(of ? of : aril__default_generator(), before);
+        aril__rng_put(of ? of : aril__default_generator(), before);
         return;
     }
+    if (is_reset(&t->starts[d], before)) return; /* a constant */
     aril_rng_state from = t->starts[d].state;
-    if (before.seed != from.seed || before.calls < from.calls) return; /* seeded: a constant */
     aril__value_id v = key_value(t, key, (uint32_t)d, before.calls - from.calls);
     aril__cell *c = v ? aril__cell_new(t, v) : NULL;
     if (c && aril__map_put(&t->tensors, key, c)) { /* kept, so that the address stays its own */
         if (aril__graph_grow(&t->kept, t->n_kept, &t->cap_kept, sizeof *t->kept))
             t->kept[t->n_kept++] = aril__tensor_keep(key);
     }
+}
+
+/* A state that is no seed may be one that the traced code has read before: then it counts from
+ * where a run begins, if it can. */
+void aril__trace_set(aril__tracer *self, aril_generator *of, const uint64_t *seed)
+{
+    aril__tracing *t = (aril__tracing *)self;
+    aril_generator *known = of == aril__default_generator() ? NULL : of;
+    int d = draws_of(t, known);
+    if (d < 0) d = new_draws(t, known, aril_generator_state(of));
+    if (d < 0) return;
+    t->starts[d].seeded = seed != NULL;
+    if (seed) t->starts[d].seed = *seed;
 }
 
 /* Its keys are the same in every run: the traced code creates the generator, too. */
@@ -376,12 +396,12 @@ void aril__trace_finish_generators(aril__tracing *t)
         if (d->ended) continue;
         aril_generator *of = d->generator ? d->generator : aril__default_generator();
         aril_rng_state from = t->starts[i].state, now = aril_generator_state(of);
-        d->reset = now.seed != from.seed || now.calls < from.calls;
+        d->reset = is_reset(&t->starts[i], now);
         d->end = now;
         d->calls = now.calls - from.calls;
         d->start = from.calls;
         d->traced = true;
-        if (!t->tracer.drawn_outside) aril_generator_set_state(of, from);
+        if (!t->tracer.drawn_outside) aril__rng_put(of, from);
     }
 }
 

@@ -51,7 +51,9 @@ typedef struct aril__leaf_entry {
 } aril__leaf_entry;
 
 typedef struct aril__draw_start {
-    aril_rng_state state; /* of a generator when the trace first drew from it */
+    aril_rng_state state; /* of a generator when the trace first drew from it or changed it */
+    bool seeded;          /* the traced code seeded it with */
+    uint64_t seed;
     bool freed;
 } aril__draw_start;
 
@@ -100,7 +102,8 @@ struct aril__tracing {
     uint32_t n_names, cap_names;
     aril_tensor **kept; /* symbolic tensors and keys: of a defined graph, or until the end */
     uint32_t n_kept, cap_kept;
-    aril__tracing *outer;   /* of a body */
+    aril__tracing *outer;   /* of a body, */
+    int depth;              /* and how many there are around it */
     aril_tensor **captured; /* references */
     uint32_t n_captured, cap_captured;
     void **memory; /* freed with the trace */
@@ -128,6 +131,7 @@ void aril__map_free(aril__map *m);
 /* Hooks of the tracer. */
 void aril__trace_drew(aril__tracer *self, aril_generator *of, aril_rng_state before,
                       aril_tensor *key);
+void aril__trace_set(aril__tracer *self, aril_generator *of, const uint64_t *seed);
 void aril__trace_freed(aril__tracer *self, aril_generator *of);
 aril_status aril__trace_leaf(aril__tracer *self, aril__node *n);
 aril_status aril__trace_watched(aril__tracer *self, void *at, size_t bytes);

@@ -33,6 +33,12 @@ void aril__rng_freed(aril_generator *g)
     if (t && t->freed) t->freed(t, g);
 }
 
+void aril__rng_set(aril_generator *g, const uint64_t *seed)
+{
+    aril__tracer *t = aril__self()->tracer;
+    if (t && t->set) t->set(t, g, seed);
+}
+
 aril_status aril__rng_check_key(aril__call *c)
 {
     const aril_tensor *k = c->in[0];

@@ -238,7 +238,9 @@ static void show(sink *s, aril_tensor *t)
     }
     ARIL_SCOPE;
     ARIL_INFERENCE;
-    bool empty = t->numel == 0, unknown = !t->storage;
+    /* In a trace, only a run knows values. */
+    bool traced = aril__self()->tracer && !(t->flags & ARIL__CONSTANT);
+    bool empty = t->numel == 0, unknown = !t->storage || traced;
     if (unknown) {
         put(s, "...");
     } else if (empty) {

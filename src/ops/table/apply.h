@@ -72,6 +72,8 @@ struct aril__tracer {
     /* What the sizes of a run have to satisfy, besides the shape rules of its ops. */
     aril_status (*require)(aril__tracer *self, const aril__requirement *q);
     bool drawn_outside; /* random numbers were drawn while the tracer was paused */
+    /* A generator is about to be put into another state; `seed`: not NULL if it is seeded. */
+    void (*set)(aril__tracer *self, aril_generator *g, const uint64_t *seed);
 };
 
 /* Makes `t` the thread's tracer, NULL for none; returns the one before. */
@@ -105,8 +107,9 @@ aril_status aril__run_alloc(aril__run *r, int i, aril_dtype dtype, int ndim, con
 
 /* A key for one random op from `g` (NULL: the thread's generator), which advances by one. */
 aril_tensor *aril__rng_draw(aril_generator *g);
-/* Tells the tracer, if there is one, that a generator will be freed. */
+/* Tell the tracer, if there is one, that a generator will be freed, or put into another state. */
 void aril__rng_freed(aril_generator *g);
+void aril__rng_set(aril_generator *g, const uint64_t *seed);
 
 /* What the gradient of input i of `op` needs: its `saves` mask, plus OUT(0) if an activation is
  * fused. */

@@ -8,7 +8,7 @@
 #include "core/tensor.h"
 
 enum {
-    ARIL__MAX_OUT = 8,
+    ARIL__MAX_OUT = 32,
     ARIL__ANY = 255, /* any number of inputs */
     ARIL__SAVES = 4, /* inputs with their own `saves` mask; later ones use the last */
     ARIL__MAX_OPS = 1024,
