@@ -578,16 +578,17 @@ static aril_tensor *const *placed(int n_in, aril_tensor *const *in, aril_tensor 
     return moved;
 }
 
-/* Tensors with a value beside symbolic ones that have no device yet. */
+/* The inputs on the device of the session, if one is there: beside it, tensors with a value, and
+ * symbolic ones that ARIL_DEVICE placed elsewhere. */
 static aril_tensor *const *joined(int n_in, aril_tensor *const *in, aril_tensor **moved)
 {
-    bool open = false; /* an input is on the device of the session */
+    bool open = false;
     for (int i = 0; i < n_in; i++)
         open |= in[i] && in[i]->flags & ARIL__SYMBOLIC &&
                 aril__tensor_device(in[i]) == aril__cpu_device;
     for (int i = 0; i < n_in; i++) {
-        bool there = !open || !in[i] || !in[i]->storage || aril__is_number(in[i]) ||
-                     in[i]->storage->device == aril__cpu_device;
+        bool there = !open || !in[i] || !(in[i]->storage || in[i]->flags & ARIL__SYMBOLIC) ||
+                     aril__is_number(in[i]) || aril__tensor_device(in[i]) == aril__cpu_device;
         moved[i] = there ? in[i] : aril__to_session(in[i]);
     }
     return moved;
