@@ -242,7 +242,31 @@ TEST(a_function_of_a_graph)
     CHECK(!aril_graph_function((aril_list){ 0 }, ARIL_LIST(mean), (aril_list){ 0 }));
     CHECK_MSG(strstr(aril_error(), "depend on the placeholder 'x'"), "%s", aril_error());
     aril_clear_error();
+    CHECK(!aril_graph_function(ARIL_LIST(x), ARIL_LIST(mean), ARIL_LIST(up, total)));
+    CHECK_MSG(strstr(aril_error(), "update 1 changes no variable"), "%s", aril_error());
+    aril_clear_error();
     aril_program_free(f);
+    aril_graph_free(g);
+}
+
+TEST(values_that_do_not_fit_a_variable_are_refused)
+{
+    ARIL_SCOPE;
+    aril_graph *g = aril_graph_new("shapes");
+    aril_tensor *w = aril_variable(g, "w", aril_zeros(ARIL_SHAPE(2, 3), ARIL_F32, aril_cpu()));
+    aril_tensor *(*const assign[])(aril_tensor *, aril_tensor *) = { aril_assign, aril_assign_add,
+                                                                     aril_assign_sub };
+    const char *const says[] = { "assign: the variable is f32 [2,3], but the value f32 [4]",
+                                 "assign_add: the variable is f32 [2,3], but the value f32 [4]",
+                                 "assign_sub: the variable is f32 [2,3], but the value f32 [4]" };
+    for (int i = 0; i < 3; i++) {
+        aril_tensor *four = aril_ones(ARIL_SHAPE(4), ARIL_F32, aril_cpu());
+        CHECK(aril_tensor_status(assign[i](w, four)) == ARIL_ERR_SHAPE);
+        CHECK_MSG(strstr(aril_error(), says[i]), "%s", aril_error());
+        aril_clear_error();
+        aril_tensor *row = aril_ones(ARIL_SHAPE(3), ARIL_F32, aril_cpu());
+        CHECK_INT(aril_tensor_status(assign[i](w, row)), ARIL_OK);
+    }
     aril_graph_free(g);
 }
 
