@@ -109,9 +109,10 @@ ARIL_API void aril_program_free(aril_program *p);
  * In eager mode these are plain C: one branch is called, a loop runs. In a trace, and in a graph
  * that is defined, they become nodes whose branches and bodies are graphs of their own, so that the
  * run decides. Functions may use tensors from outside, and differentiate with respect to them, but
- * must not change them. In a trace there are at most 8 results. Each trip of a loop draws other
- * random numbers, those that plain C would draw (of an aril_generator other than the thread's, and
- * in a graph that is defined where the gradient of a loop is computed: the same in all trips).
+ * must not change them, nor their gradients. In a trace there are at most 8 results. Each trip of a
+ * loop draws other random numbers, those that plain C would draw (of an aril_generator other than
+ * the thread's, and in a graph that is defined where the gradient of a loop is computed: the same
+ * in all trips).
  * `ctx` must outlive a graph that is defined. */
 
 /* out[n_out] = pred != 0 ? then_fn(inputs) : else_fn(inputs). `pred` has one element. Both branches
