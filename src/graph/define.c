@@ -219,7 +219,7 @@ static aril_tensor *assigned(const char *what, aril_tensor *variable, aril_tenso
     return value;
 }
 
-/* Whether an operation of both has the shape of the variable; NULL and poison are for it to tell. */
+/* Whether an operation of both has the shape of the variable. It reports NULL and poison itself. */
 static bool check_value(const char *what, const aril_tensor *variable, const aril_tensor *value)
 {
     char a[ARIL__SHAPE_TEXT], b[ARIL__SHAPE_TEXT];
