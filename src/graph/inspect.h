@@ -15,4 +15,7 @@ aril_status aril__graph_inspect(const aril__graph *g, aril_list in, bool gradien
                                 aril__inspection *r);
 void aril__inspection_free(aril__inspection *r);
 
+/* The name of an aril_activation: "relu"; NULL: none. */
+const char *aril__activation_name(int64_t act);
+
 #endif
