@@ -84,8 +84,8 @@ ARIL_API void aril_program_print(const aril_program *p, FILE *to);
 ARIL_API aril_status aril_program_draw(const aril_program *p, const char *path, aril_list inputs);
 
 /* Writes a table of what the nodes of the latest trace cost: floating-point operations, bytes read
- * and written, and the time of each one alone, the most expensive first. Runs them on copies of the
- * inputs and states. */
+ * and written, and the median time of each one alone, the most expensive first. Runs them on copies
+ * of the inputs and states. */
 ARIL_API aril_status aril_program_costs(const aril_program *p, aril_list inputs, FILE *to);
 
 /* Memory that a run of a program allocates on a device, in bytes as aril_memory counts them.
