@@ -155,7 +155,7 @@ endif()
 # transforms of images, which compute on the host, and one case of optimizers in f32 whose rounding
 # differs by more than its tolerance; the same case in f64 agrees.
 
-set(strict_programs test_ops test_ops_grad test_define test_patterns test_each_row test_late_errors test_narrow_casts test_thread_streams
+set(strict_programs test_ops test_ops_grad test_define test_jit_host test_patterns test_each_row test_late_errors test_narrow_casts test_thread_streams
     test_autograd
     test_grad_edges test_graph_ops test_views test_nn test_nn_layers test_nn_loss test_loss test_optim test_optim_state
     test_optim_schedule test_optim_master test_numbers test_everyday test_several test_scope test_metrics

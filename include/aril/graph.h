@@ -84,8 +84,8 @@ ARIL_API void aril_program_print(const aril_program *p, FILE *to);
 ARIL_API aril_status aril_program_draw(const aril_program *p, const char *path, aril_list inputs);
 
 /* Writes a table of what the nodes of the latest trace cost: floating-point operations, bytes read
- * and written, and the time of each one alone, the most expensive first. Runs them on copies of the
- * inputs and states. */
+ * and written, and the median time of each one alone, the most expensive first. Runs them on copies
+ * of the inputs and states. */
 ARIL_API aril_status aril_program_costs(const aril_program *p, aril_list inputs, FILE *to);
 
 /* Memory that a run of a program allocates on a device, in bytes as aril_memory counts them.
@@ -109,10 +109,11 @@ ARIL_API void aril_program_free(aril_program *p);
  * In eager mode these are plain C: one branch is called, a loop runs. In a trace, and in a graph
  * that is defined, they become nodes whose branches and bodies are graphs of their own, so that the
  * run decides. Functions may use tensors from outside, and differentiate with respect to them, but
- * must not change them. In a trace there are 1 to 32 results, and at most as many gradients of what
- * a function uses; branches and bodies are nested at most 64 deep. Each trip of a loop draws other
- * random numbers, those that plain C would draw (of an aril_generator other than the thread's, and
- * in a graph that is defined where the gradient of a loop is computed: the same in all trips).
+ * must not change them, nor their gradients. In a trace there are 1 to 32 results, and at most as
+ * many gradients of what a function uses; branches and bodies are nested at most 64 deep. Each trip
+ * of a loop draws other random numbers, those that plain C would draw (of an aril_generator other
+ * than the thread's, and in a graph that is defined where the gradient of a loop is computed: the
+ * same in all trips).
  * `ctx` must outlive a graph that is defined. */
 
 /* out[n_out] = pred != 0 ? then_fn(inputs) : else_fn(inputs). `pred` has one element. Both branches

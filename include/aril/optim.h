@@ -209,7 +209,7 @@ ARIL_API const aril_named *aril_optim_parameters(const aril_optim *opt);
 ARIL_API aril_tensor *aril_optim_lr(aril_optim *opt);
 ARIL_API aril_tensor *aril_optim_group_lr(aril_optim *opt, int group);
 /* Sets the learning rate of the first group and scales those of the others in proportion; a
- * schedule continues from there. */
+ * schedule continues from there. In a compiled function: at the end of each run. */
 ARIL_API aril_status aril_optim_set_lr(aril_optim *opt, double lr);
 /* Steps so far, [] i64; borrowed. Skipped steps do not count. */
 ARIL_API aril_tensor *aril_optim_steps(aril_optim *opt);

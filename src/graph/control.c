@@ -901,7 +901,12 @@ static void same_fn(void *ctx, aril_tensor *const *in, aril_tensor **out)
 static void body_fn(void *ctx, aril_tensor *const *in, aril_tensor **out)
 {
     const bounded *q = ctx;
-    q->fn[1](q->ctx, in, out);
+    if (call_fn("while", q->fn[1], q->ctx, in, q->n, out) < 0) return;
+    for (int i = 0; i < q->n; i++) {
+        aril__meta made = { .dtype = (aril_dtype)out[i]->dtype, .ndim = out[i]->ndim };
+        memcpy(made.dim, out[i]->dim, sizeof made.dim);
+        if (same_state("while", i, in[i], &made) < 0) return;
+    }
 }
 
 static void trip_fn(void *ctx, aril_tensor *const *in, aril_tensor **out)

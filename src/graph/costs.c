@@ -1,6 +1,7 @@
 /* What the nodes of a graph cost. */
 #include "aril/create.h"
 #include "aril/graph.h"
+#include "core/clock.h"
 #include "graph/program.h"
 #include "graph/inspect.h"
 #include "ops/table/flops.h"
@@ -73,29 +74,68 @@ static void print_row(const aril__graph *g, const aril__inspection *r, const cos
             n->scope && where[0] ? " " : "", where);
 }
 
+enum { TIMES = 5 }; /* a node is timed so often, after a run that chooses kernels, */
+#define LONGEST 2.0 /* unless the runs take more seconds than that */
+
+static int by_value(const void *x, const void *y)
+{
+    const double *a = x, *b = y;
+    return (*a > *b) - (*a < *b);
+}
+
+/* One run, whose times become sample n of each node; its values belong to the innermost scope. */
+static aril_status sample(const aril__graph *g, aril_list in, aril__inspection *r, double *times,
+                          uint32_t n)
+{
+    aril__inspection_free(r);
+    aril_status s = aril__graph_inspect(g, in, false, r);
+    for (aril__node_id id = 1; id < g->n_nodes && s == ARIL_OK; id++)
+        times[(size_t)id * TIMES + n] = r->seconds[id];
+    return s;
+}
+
+/* Runs the nodes several times: *r gets the values of the last run, and the median times. */
+static aril_status inspect(const aril__graph *g, aril_list in, aril__inspection *r)
+{
+    double *times = aril__malloc((size_t)g->n_nodes * TIMES * sizeof *times);
+    aril_status s = times ? ARIL_OK : aril__fail(ARIL_ERR_MEMORY, "costs: out of memory");
+    double begin = aril__seconds();
+    uint32_t n = 0;
+    for (int run = 0; s == ARIL_OK && n + 1 < TIMES; run++) {
+        ARIL_SCOPE;
+        if (run > 0 && aril__seconds() - begin > LONGEST) break;
+        s = sample(g, in, r, times, n);
+        n += run > 0; /* the first one chose kernels */
+    }
+    if (s == ARIL_OK) s = sample(g, in, r, times, n++);
+    for (aril__node_id id = 1; id < g->n_nodes && s == ARIL_OK; id++) {
+        qsort(times + (size_t)id * TIMES, n, sizeof *times, by_value);
+        r->seconds[id] = times[(size_t)id * TIMES + (n - 1) / 2];
+    }
+    free(times);
+    return s;
+}
+
 static aril_status print_costs(const aril__graph *g, const cost_call *c)
 {
     ARIL_SCOPE;
     aril__inspection r = { 0 };
-    cost *all = aril__calloc(g->n_nodes * sizeof *all), sum = { 0 };
-    aril_status s = all ? ARIL_OK : aril__fail(ARIL_ERR_MEMORY, "costs: out of memory");
-    for (int run = 0; run < 2 && s == ARIL_OK; run++) { /* the first one chooses kernels */
-        aril__inspection_free(&r);
-        s = aril__graph_inspect(g, c->inputs, false, &r);
-    }
+    cost *all = aril__calloc(g->n_nodes * sizeof *all), total = { 0 };
+    aril_status s =
+        all ? inspect(g, c->inputs, &r) : aril__fail(ARIL_ERR_MEMORY, "costs: out of memory");
     for (aril__node_id id = 1; id < g->n_nodes && s == ARIL_OK; id++) {
         all[id].id = id;
         measure(g, &r, &all[id]);
-        sum.flops += all[id].flops;
-        sum.bytes += all[id].bytes;
-        sum.seconds += all[id].seconds;
+        total.flops += all[id].flops;
+        total.bytes += all[id].bytes;
+        total.seconds += all[id].seconds;
     }
     if (s == ARIL_OK) {
         qsort(all + 1, g->n_nodes - 1, sizeof *all, by_time);
         fprintf(c->to, "%-22s %-22s %10s %10s %10s %7s\n", "op", "result", "MFLOP", "MB", "us", "");
-        for (uint32_t i = 1; i < g->n_nodes; i++) print_row(g, &r, &all[i], sum.seconds, c->to);
-        fprintf(c->to, "%-22s %-22s %10.3f %10.3f %10.1f\n", "sum", "", sum.flops / 1e6,
-                sum.bytes / 1e6, sum.seconds * 1e6);
+        for (uint32_t i = 1; i < g->n_nodes; i++) print_row(g, &r, &all[i], total.seconds, c->to);
+        fprintf(c->to, "\n%-45s %10.3f %10.3f %10.1f\n", "all nodes", total.flops / 1e6,
+                total.bytes / 1e6, total.seconds * 1e6);
         if (fflush(c->to) != 0 || ferror(c->to))
             s = aril__fail(ARIL_ERR_IO, "costs: cannot write the table: %s", strerror(errno));
     }

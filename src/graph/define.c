@@ -243,10 +243,29 @@ static aril_tensor *assigned(const char *what, aril_tensor *variable, aril_tenso
     return value;
 }
 
+/* Whether an operation of both has the shape of the variable. It reports NULL and poison itself. */
+static bool check_value(const char *what, const aril_tensor *variable, const aril_tensor *value)
+{
+    char a[ARIL__SHAPE_TEXT], b[ARIL__SHAPE_TEXT];
+    if (!variable || !value || (variable->flags | value->flags) & ARIL__POISON) return true;
+    int more = variable->ndim - value->ndim;
+    bool fits = more >= 0;
+    for (int d = 0; d < value->ndim && fits; d++) {
+        int64_t to = variable->dim[more + d], from = value->dim[d];
+        fits = from == to || from == 1 || from < 0 || to < 0;
+    }
+    if (!fits)
+        aril__fail(ARIL_ERR_SHAPE, "%s: the variable is %s %s, but the value %s %s", what,
+                   aril__dtypes[variable->dtype].name, aril__text(a, variable),
+                   aril__dtypes[value->dtype].name, aril__text(b, value));
+    return fits;
+}
+
 aril_tensor *aril_assign(aril_tensor *variable, aril_tensor *value)
 {
     ARIL_NO_GRAD;
     if (!variable || !value) return aril__null_tensor("assign");
+    if (!check_value("assign", variable, value)) return aril__poison();
     aril_tensor *cast = aril_cast(value, aril_dtype_of(variable));
     /* An operation with the variable, so that a value from outside becomes one of the graph. */
     if (!(cast->flags & (ARIL__SYMBOLIC | ARIL__POISON))) {
@@ -259,12 +278,14 @@ aril_tensor *aril_assign(aril_tensor *variable, aril_tensor *value)
 aril_tensor *aril_assign_add(aril_tensor *variable, aril_tensor *value)
 {
     ARIL_NO_GRAD;
+    if (!check_value("assign_add", variable, value)) return aril__poison();
     return assigned("assign_add", variable, aril_add(variable, value));
 }
 
 aril_tensor *aril_assign_sub(aril_tensor *variable, aril_tensor *value)
 {
     ARIL_NO_GRAD;
+    if (!check_value("assign_sub", variable, value)) return aril__poison();
     return assigned("assign_sub", variable, aril_sub(variable, value));
 }
 
@@ -276,11 +297,10 @@ static void free_request(aril__request *q)
     free(q->effects);
 }
 
-static aril_status two_assignments(const aril__graph *g, uint32_t state)
+static aril_status two_assignments(const aril__graph *g, const char *what, uint32_t state)
 {
-    return aril__fail(ARIL_ERR_ARG,
-                      "run: two of the fetched tensors assign to the variable '%s'; fetch one",
-                      g->states[state].name ? g->states[state].name : "?");
+    return aril__fail(ARIL_ERR_ARG, "%s: two of the tensors assign to the variable '%s'; pass one",
+                      what, g->states[state].name ? g->states[state].name : "?");
 }
 
 /* The values to fetch and the assignments among them. */
@@ -305,10 +325,29 @@ static aril_status make_request(aril_graph *g, const char *what, aril_list fetch
             wanted = q->out[i] == of->effects[e].value;
         for (uint32_t k = 0; k < q->n_effects && wanted; k++)
             if (of->effects[q->effects[k]].to == of->effects[e].to)
-                return two_assignments(of, of->effects[e].to);
+                return two_assignments(of, what, of->effects[e].to);
         if (wanted) q->effects[q->n_effects++] = e;
     }
     return ARIL_OK;
+}
+
+/* The assignments that a list of updates performs. */
+static aril_status make_updates(aril_graph *g, const char *what, aril_list updates,
+                                aril__request *q)
+{
+    const aril__graph *of = aril__tracing_graph(g->t);
+    aril_status s = make_request(g, what, updates, q);
+    for (uint32_t i = 0; i < q->n_out && s == ARIL_OK; i++) {
+        bool assigns = false;
+        for (uint32_t e = 0; e < q->n_effects; e++)
+            assigns |= of->effects[q->effects[e]].value == q->out[i];
+        if (!assigns)
+            s = aril__fail(ARIL_ERR_ARG,
+                           "%s: update %u changes no variable; expected a result of aril_assign, "
+                           "aril_assign_add or aril_assign_sub",
+                           what, i);
+    }
+    return s;
 }
 
 /* ---- sessions ---- */
@@ -520,7 +559,7 @@ static aril_status function_request(aril_graph *g, aril_list outputs, aril_list 
 {
     aril__request all = { 0 };
     aril_status s = make_request(g, "graph_function", outputs, q);
-    if (s == ARIL_OK) s = make_request(g, "graph_function", updates, &all);
+    if (s == ARIL_OK) s = make_updates(g, "graph_function", updates, &all);
     if (s == ARIL_OK) {
         uint32_t *effects = q->effects;
         q->effects = all.effects;
@@ -582,7 +621,7 @@ aril_status aril__graph_look_part(aril_list inputs, aril_list outputs, aril_list
     uint32_t *at = aril__malloc(((size_t)inputs.n + 1) * sizeof *at);
     aril_status s = at ? find_inputs(g, inputs, at) : ARIL_ERR_MEMORY;
     if (s == ARIL_OK) s = make_request(g, "graph_export", outputs, &out);
-    if (s == ARIL_OK) s = make_request(g, "graph_export", updates, &all);
+    if (s == ARIL_OK) s = make_updates(g, "graph_export", updates, &all);
     if (s == ARIL_OK && !(effects = aril__malloc((all.n_effects + 1) * sizeof *effects)))
         s = aril__fail(ARIL_ERR_MEMORY, "graph_export: out of memory");
     if (s == ARIL_OK) {

@@ -164,7 +164,12 @@ static void put_op(const drawing *d, aril__node_id id, int indent)
 {
     const aril__graph_node *n = &d->g->nodes[id];
     const aril__value_id *in = aril__graph_in(d->g, n);
-    fprintf(d->to, "%*sn%u [label=\"%s", indent, "", id, n->op->name);
+    const char *attrs = aril__graph_attrs(d->g, n), *fused = NULL;
+    if (attrs && n->op->activation)
+        fused =
+            aril__activation_name(*(const int64_t *)(const void *)(attrs + n->op->activation - 1));
+    fprintf(d->to, "%*sn%u [label=\"%s%s%s", indent, "", id, n->op->name, fused ? " + " : "",
+            fused ? fused : "");
     for (int i = 0; i < n->n_in && n->n_in <= 4; i++) {
         if (!in[i] || d->g->values[in[i]].kind != ARIL__FROM_CONSTANT) continue;
         fputs(" ", d->to);

@@ -41,7 +41,8 @@ static aril_tensor *key_of(const aril__graph *g, const aril__key *k)
 static aril_tensor *source(const aril__graph *g, const aril__value *v, aril_list in)
 {
     switch (v->kind) {
-    case ARIL__FROM_INPUT: return (int)v->from < in.n ? copied(in.at[v->from]) : NULL;
+    case ARIL__FROM_INPUT:
+        return (int)v->from < in.n && in.at[v->from] ? copied(in.at[v->from]) : NULL;
     case ARIL__FROM_STATE:
         return g->states[v->from].tensor ? copied(g->states[v->from].tensor) : NULL;
     case ARIL__FROM_GRAD:

@@ -21,4 +21,7 @@ const void *aril__inspection_attrs(const aril__graph *g, const aril__inspection 
                                    const aril__graph_node *n, void *room);
 void aril__inspection_free(aril__inspection *r);
 
+/* The name of an aril_activation: "relu"; NULL: none. */
+const char *aril__activation_name(int64_t act);
+
 #endif

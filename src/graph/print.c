@@ -1,10 +1,15 @@
 /* The text form of a graph. */
 #include "graph/graph.h"
 
+#include "aril/activation.h"
+#include "aril/dtype.h"
+#include "graph/inspect.h"
 #include "graph/prepare.h"
 #include "ops/shape/copy.h"
+#include "ops/update/rules.h"
 
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* Values are shown by name, or by number. */
@@ -44,14 +49,19 @@ static void print_typed(const aril__graph *g, aril__value_id v, FILE *to)
     print_type(g, v, to);
 }
 
-/* A constant with one element is shown as that. */
-static bool print_constant(const aril__graph *g, aril__value_id v, FILE *to)
+/* Whether a value is a constant with one element, which is shown as that. */
+static bool is_shown_constant(const aril__graph *g, aril__value_id v)
 {
     const aril__value *x = &g->values[v];
-    if (x->kind != ARIL__FROM_CONSTANT) return false;
-    const aril_tensor *t = g->constants[x->from];
-    if (!t->storage || t->numel != 1 || !t->storage->device->host_memory || t->flags & ARIL__KEY)
-        return false;
+    const aril_tensor *t = x->kind == ARIL__FROM_CONSTANT ? g->constants[x->from] : NULL;
+    return t && t->storage && t->numel == 1 && t->storage->device->host_memory &&
+           !(t->flags & ARIL__KEY);
+}
+
+static bool print_constant(const aril__graph *g, aril__value_id v, FILE *to)
+{
+    if (!is_shown_constant(g, v)) return false;
+    const aril_tensor *t = g->constants[g->values[v].from];
     double value;
     aril__dtypes[t->dtype].load[ARIL__C_F64](&value, aril__base(t), t->offset, 1, 1);
     fprintf(to, "%.9g", value);
@@ -70,6 +80,16 @@ static void print_operand(const aril__graph *g, aril__value_id v, FILE *to)
 
 /* ---- attributes ---- */
 
+const char *aril__activation_name(int64_t act)
+{
+    static const char *const names[] = { [ARIL_RELU] = "relu",
+                                         [ARIL_RELU6] = "relu6",
+                                         [ARIL_LEAKY_RELU] = "leaky_relu",
+                                         [ARIL_SIGMOID] = "sigmoid",
+                                         [ARIL_TANH] = "tanh" };
+    return act > 0 && act < (int64_t)(sizeof names / sizeof *names) ? names[act] : NULL;
+}
+
 static bool is_default(const aril__attr *a, const void *attrs)
 {
     for (int k = 0; k < a->count; k++) {
@@ -81,6 +101,34 @@ static bool is_default(const aril__attr *a, const void *attrs)
     return true;
 }
 
+static const char *dtype_name(int64_t v)
+{
+    return aril_dtype_name((aril_dtype)v);
+}
+
+static const char *rule_name(int64_t v)
+{
+    return v >= 0 && v < ARIL__RULES ? aril__rules[v].name : NULL;
+}
+
+/* Attributes whose numbers stand for names; NULL: the number has none. */
+static const struct {
+    const char *attr;
+    const char *(*name)(int64_t v);
+} named_values[] = {
+    { "dtype", dtype_name },
+    { "activation", aril__activation_name },
+    { "rule", rule_name },
+};
+
+static const char *name_of_value(const aril__attr *a, int64_t v)
+{
+    for (size_t i = 0; i < sizeof named_values / sizeof *named_values; i++)
+        if (a->count == 1 && strcmp(named_values[i].attr, a->name) == 0)
+            return named_values[i].name(v);
+    return NULL;
+}
+
 static void print_number(const aril__graph *g, const aril__attr *a, const void *attrs, int k,
                          FILE *to)
 {
@@ -90,12 +138,24 @@ static void print_number(const aril__graph *g, const aril__attr *a, const void *
         return;
     }
     int64_t value = *(const int64_t *)(const void *)at;
-    if (aril__size_is_named(value))
+    const char *name = name_of_value(a, value);
+    if (name)
+        fputs(name, to);
+    else if (aril__size_is_named(value))
         fputs(aril__size_name(g->sizes, value), to);
     else if (value == INT64_MAX)
         fputs("end", to);
     else
         fprintf(to, "%" PRId64, value);
+}
+
+/* Whether element k of an attribute is about a dimension that a result does not have: what a
+ * permutation says of those is that they stay. */
+static bool is_beyond(const aril__graph *g, const aril__graph_node *n, const aril__attr *a, int k)
+{
+    const char *at = (const char *)aril__graph_attrs(g, n) + a->offset + (size_t)k * 8;
+    return a->type == ARIL__I64 && a->count == ARIL_MAX_DIMS && k >= g->values[n->out].ndim &&
+           *(const int64_t *)(const void *)at == k;
 }
 
 /* ", stride=[2,2,1]": those that are not the defaults. Trailing elements that are, are left out. */
@@ -112,8 +172,10 @@ static void print_attrs(const aril__graph *g, const aril__graph_node *n, bool fi
             aril__attr one = *a;
             one.offset = (uint16_t)(a->offset + (last - 1) * 8);
             one.count = 1;
-            if (!is_default(&one, attrs)) break;
+            if (!is_default(&one, attrs) && !is_beyond(g, n, a, last - 1)) break;
         }
+        if (a->count == ARIL_MAX_DIMS && last < g->values[n->out].ndim)
+            last = g->values[n->out].ndim; /* one for each dimension */
         for (int k = 0; k < last; k++) {
             if (k) fputs(",", to);
             print_number(g, a, attrs, k, to);
@@ -296,6 +358,34 @@ static void print_effect(const aril__graph *g, const aril__effect *e, int depth,
     fputs("\n", to);
 }
 
+static void note_used(const aril__graph *g, aril__value_id v, bool *used)
+{
+    uint8_t kind = g->values[v].kind;
+    used[v] =
+        v && (kind == ARIL__FROM_CONSTANT || kind == ARIL__NO_VALUE) && !is_shown_constant(g, v);
+}
+
+/* Constants with several elements, and tensors of which only the shape is read: those in use. */
+static void print_constants(const aril__graph *g, int depth, FILE *to)
+{
+    bool *used = aril__calloc(g->n_values);
+    if (!used) return;
+    for (aril__node_id id = 1; id < g->n_nodes; id++)
+        for (int i = 0; i < g->nodes[id].n_in; i++)
+            note_used(g, aril__graph_in(g, &g->nodes[id])[i], used);
+    for (uint32_t i = 0; i < g->n_effects; i++) note_used(g, g->effects[i].value, used);
+    for (uint32_t i = 0; i < g->n_outputs; i++) note_used(g, g->outputs[i], used);
+    for (aril__value_id v = 1; v < g->n_values; v++) {
+        const aril__value *x = &g->values[v];
+        if (!used[v]) continue;
+        bool constant = x->kind == ARIL__FROM_CONSTANT && g->constants[x->from]->storage;
+        indent(depth, to);
+        print_typed(g, v, to);
+        fputs(constant ? " = constant\n" : " = shape\n", to);
+    }
+    free(used);
+}
+
 static void print_graph(const aril__graph *g, int depth, FILE *to)
 {
     indent(depth, to);
@@ -316,6 +406,7 @@ static void print_graph(const aril__graph *g, int depth, FILE *to)
         print_typed(g, g->grads[i].value, to);
         fprintf(to, " = grad(%u)\n", i);
     }
+    print_constants(g, depth + 1, to);
     for (aril__node_id i = 1; i < g->n_nodes; i++) print_node(g, i, depth + 1, to);
     for (uint32_t i = 0; i < g->n_effects; i++) print_effect(g, &g->effects[i], depth + 1, to);
     indent(depth + 1, to);

@@ -452,7 +452,7 @@ static trace *find_trace(aril_program *p, aril_list in, const int64_t *word, siz
 {
     pthread_mutex_lock(&p->lock);
     trace *t = p->traces;
-    *why = "this is its first run";
+    *why = "its first run";
     for (; t; t = t->next) {
         const char *other = other_than(t, in, word, n);
         if (!other) break;

@@ -408,21 +408,12 @@ static aril_status keep_symbol(aril__tracing *t, aril_tensor *x)
     return ARIL_OK;
 }
 
-static aril_status defined_write(const aril__op *op)
+static aril_status defined_write(const aril__op *op, const char *suffix)
 {
     return aril__fail(ARIL_ERR_STATE,
-                      "%s_: a graph does not change tensors while it is defined; use aril_variable "
-                      "and aril_assign",
-                      op->name);
-}
-
-static aril_status defined_change(const aril__op *op)
-{
-    return aril__fail(ARIL_ERR_STATE,
-                      "%s: a graph does not change tensors while it is defined, such as running "
-                      "statistics of a module; call aril_module_eval before, or train with a "
-                      "compiled function (aril_jit)",
-                      op->name);
+                      "%s%s: a graph does not change tensors while it is defined; use "
+                      "aril_variable and aril_assign",
+                      op->name, suffix);
 }
 
 /* Whether a tensor stands for something outside the graph: a tensor, a variable, an input. */
@@ -455,8 +446,8 @@ static aril_status body_write(const aril__op *op)
 static aril_status check_changes(const aril__tracing *t, const aril__call *c,
                                  const aril_tensor *dest)
 {
-    if (t->defines && dest && is_outside(dest)) return defined_write(c->op);
-    if (t->defines && changes_outside(t, c)) return defined_change(c->op);
+    if (t->defines && dest && is_outside(dest)) return defined_write(c->op, "_");
+    if (t->defines && changes_outside(t, c)) return defined_write(c->op, "");
     if (!t->outer) return ARIL_OK;
     bool changes = dest && (!is_inner(t, dest) || is_outside(dest));
     return changes || changes_outside(t, c) ? body_write(c->op) : ARIL_OK;

@@ -291,6 +291,15 @@ export_value *aril__export_in(export_call *c, int i)
     if (!has(c, i) || c->model->status != ARIL_OK) return NULL;
     if (!c->in[i]) {
         aril_tensor *t = aril__export_constant_in(c, i);
+        const aril__value *v = value_in(c, i);
+        if (v->kind == ARIL__FROM_INPUT) { /* of a graph that is exported in part */
+            const char *name = c->graph->g->inputs[v->from].name;
+            aril__export_fail(c->model,
+                              "%s: the outputs depend on the placeholder '%s', which is not among "
+                              "the inputs",
+                              c->op->name, name ? name : "?");
+            return NULL;
+        }
         if (!t || t->flags & ARIL__KEY) {
             aril__export_fail(c->model, "%s: draws random numbers, which cannot be exported",
                               c->op->name);

@@ -475,6 +475,18 @@ static void negative(void *ctx, aril_tensor *const *in, aril_tensor **out)
                out);
 }
 
+static void grow_state(void *ctx, aril_tensor *const *in, aril_tensor **out)
+{
+    (void)ctx;
+    out[0] = aril_cat(ARIL_LIST(in[0], in[0]), 0);
+}
+
+static void growing(void *ctx, aril_tensor *const *in, aril_tensor **out)
+{
+    aril_while(below_sum, grow_state, ctx, ARIL_LIST(in[0]), (aril_while_opts){ .max_trips = 3 },
+               out);
+}
+
 TEST(wrong_bodies_are_refused)
 {
     ARIL_SCOPE;
@@ -488,6 +500,7 @@ TEST(wrong_bodies_are_refused)
         { writing, "cannot change a tensor from outside it" },
         { choose_many, "cond: 33 results in a trace, expected at most 32" },
         { endless, "" },
+        { growing, "while: state 0 is f32 [2,3], but the body makes it f32 [4,3]" },
         { negative, "while: max_trips must be at least 0, got -1" },
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {

@@ -242,7 +242,31 @@ TEST(a_function_of_a_graph)
     CHECK(!aril_graph_function((aril_list){ 0 }, ARIL_LIST(mean), (aril_list){ 0 }));
     CHECK_MSG(strstr(aril_error(), "depend on the placeholder 'x'"), "%s", aril_error());
     aril_clear_error();
+    CHECK(!aril_graph_function(ARIL_LIST(x), ARIL_LIST(mean), ARIL_LIST(up, total)));
+    CHECK_MSG(strstr(aril_error(), "update 1 changes no variable"), "%s", aril_error());
+    aril_clear_error();
     aril_program_free(f);
+    aril_graph_free(g);
+}
+
+TEST(values_that_do_not_fit_a_variable_are_refused)
+{
+    ARIL_SCOPE;
+    aril_graph *g = aril_graph_new("shapes");
+    aril_tensor *w = aril_variable(g, "w", aril_zeros(ARIL_SHAPE(2, 3), ARIL_F32, aril_cpu()));
+    aril_tensor *(*const assign[])(aril_tensor *, aril_tensor *) = { aril_assign, aril_assign_add,
+                                                                     aril_assign_sub };
+    const char *const says[] = { "assign: the variable is f32 [2,3], but the value f32 [4]",
+                                 "assign_add: the variable is f32 [2,3], but the value f32 [4]",
+                                 "assign_sub: the variable is f32 [2,3], but the value f32 [4]" };
+    for (int i = 0; i < 3; i++) {
+        aril_tensor *four = aril_ones(ARIL_SHAPE(4), ARIL_F32, aril_cpu());
+        CHECK(aril_tensor_status(assign[i](w, four)) == ARIL_ERR_SHAPE);
+        CHECK_MSG(strstr(aril_error(), says[i]), "%s", aril_error());
+        aril_clear_error();
+        aril_tensor *row = aril_ones(ARIL_SHAPE(3), ARIL_F32, aril_cpu());
+        CHECK_INT(aril_tensor_status(assign[i](w, row)), ARIL_OK);
+    }
     aril_graph_free(g);
 }
 
@@ -342,12 +366,13 @@ TEST(nodes_are_placed_on_devices)
         aril_graph *g = aril_graph_new("placed");
         aril_tensor *x = aril_placeholder(g, "x", ARIL_SHAPE(-1, D), ARIL_F32), *out[3], *dw;
         aril_tensor *w = aril_variable(g, "w", first), *h = aril_matmul(x, w), *y;
+        aril_tensor *scale = aril_variable(g, "scale", aril_full(ARIL_SHAPE(), 2, ARIL_F32, there));
         {
             ARIL_DEVICE(of_node);
             y = aril_tanh(aril_add(h, shift));
         }
         aril_tensor *z = aril_add(aril_neg(x), aril_to(xs, there)); /* a value with a device */
-        aril_tensor *loss = aril_sum(y, ARIL_ALL);
+        aril_tensor *loss = aril_sum(aril_mul(y, scale), ARIL_ALL); /* outside of the block again */
         CHECK_INT(aril_gradients(loss, ARIL_LIST(w), &dw, (aril_grad_opts){ 0 }), ARIL_OK);
         aril_session *s = aril_session_new(g, of_session);
         CHECK_INT(aril_session_run(s, ARIL_FEEDS({ x, xs }), ARIL_LIST(y, z, dw), out), ARIL_OK);
@@ -357,7 +382,8 @@ TEST(nodes_are_placed_on_devices)
         check_near(aril_to(out[0], aril_cpu()), want, "placed");
         check_near(aril_to(out[1], aril_cpu()), aril_zeros_like(xs), "a constant elsewhere");
         aril_tensor *g_h = aril_sub(aril_ones_like(want), aril_square(want));
-        check_near(aril_to(out[2], aril_cpu()), aril_matmul(aril_t(xs), g_h), "gradient");
+        g_h = aril_mul_scalar(aril_matmul(aril_t(xs), g_h), 2);
+        check_near(aril_to(out[2], aril_cpu()), g_h, "gradient");
         aril_session_free(s);
         aril_graph_free(g);
     }

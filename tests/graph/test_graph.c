@@ -68,6 +68,7 @@ TEST(passes_change_the_graph_and_not_its_results)
     CHECK(dead && aril__graph_output(g, y));
     print_to(g, text, sizeof text);
     CHECK_STR(text, "graph g(%x: f32[2]) {\n"
+                    "  %2: f32[2] = constant\n"
                     "  %3: f32[2] = mul(%2, %2)\n"
                     "  %4: f32[2] = add(%x, %3)\n"
                     "  %5: f32[2] = add(%x, %3)\n"
@@ -81,6 +82,7 @@ TEST(passes_change_the_graph_and_not_its_results)
     CHECK_INT(aril__graph_check(g), ARIL_OK);
     print_to(g, text, sizeof text);
     CHECK_STR(text, "graph g(%x: f32[2]) {\n"
+                    "  %3: f32[2] = constant\n"
                     "  %4: f32[2] = add(%x, %3)\n"
                     "  %7: f32[2] = mul(%4, %4)\n"
                     "  return %7\n"

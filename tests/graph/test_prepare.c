@@ -97,7 +97,7 @@ TEST(normalization_and_residual_join_the_convolution)
               "  %prepared.0: f32[16] = state\n"
               "  %prepared.1: f32[16,16,3,3] = state\n"
               "  %21: f32[2,16,8,8] = conv_add(%1, %prepared.1, %prepared.0, %1, pad=[1,1,1,1],"
-              " activation=1)\n"
+              " activation=relu)\n"
               "  return %21\n"
               "}\n");
     CHECK(strncmp(text, "graph block.prepare() {\n", 24) == 0);

@@ -456,6 +456,10 @@ TEST(a_defined_graph)
     aril_tensor *y = aril_sum(aril_mul(x, w), ARIL_AXES(1));
     aril_tensor *next = aril_assign_add(w, aril_mean(x, ARIL_AXES(0)));
     const char *path = case_path("defined_graph");
+    CHECK(aril_graph_export((aril_list){ 0 }, ARIL_LIST(y), (aril_list){ 0 }, path,
+                            (aril_export_opts){ 0 }) < 0);
+    CHECK_MSG(strstr(aril_error(), "depend on the placeholder 'x'"), "%s", aril_error());
+    aril_clear_error();
     CHECK_INT(aril_graph_export(ARIL_LIST(x), ARIL_LIST(y), ARIL_LIST(next), path,
                                 (aril_export_opts){ 0 }),
               ARIL_OK);

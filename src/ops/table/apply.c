@@ -602,19 +602,36 @@ static aril_tensor *const *placed(int n_in, aril_tensor *const *in, aril_tensor 
     return moved;
 }
 
-/* Tensors with a value beside symbolic ones that have no device yet. */
+/* The inputs on the device of the session, if one is there: beside it, tensors with a value, and
+ * symbolic ones that ARIL_DEVICE placed elsewhere. */
 static aril_tensor *const *joined(int n_in, aril_tensor *const *in, aril_tensor **moved)
 {
-    bool open = false; /* an input is on the device of the session */
+    bool open = false;
     for (int i = 0; i < n_in; i++)
         open |= in[i] && in[i]->flags & ARIL__SYMBOLIC &&
                 aril__tensor_device(in[i]) == aril__cpu_device;
     for (int i = 0; i < n_in; i++) {
-        bool there = !open || !in[i] || !in[i]->storage || aril__is_number(in[i]) ||
-                     in[i]->storage->device == aril__cpu_device;
+        bool there = !open || !in[i] || !(in[i]->storage || in[i]->flags & ARIL__SYMBOLIC) ||
+                     aril__is_number(in[i]) || aril__tensor_device(in[i]) == aril__cpu_device;
         moved[i] = there ? in[i] : aril__to_session(in[i]);
     }
     return moved;
+}
+
+/* An error if a call in a graph that is defined would change an input that has a value. */
+static aril_status check_unchanged(const aril__op *op, int n_in, aril_tensor *const *in)
+{
+    for (int i = 0; i < n_in; i++) {
+        bool changes = op->writes && aril__changes(op, i);
+        for (int k = 0; k < op->n_out; k++) changes |= op->out[k] == WRITES(i);
+        if (changes && in[i] && in[i]->storage)
+            return aril__fail(ARIL_ERR_STATE,
+                              "%s: a graph does not change tensors while it is defined, such as "
+                              "running statistics of a module; call aril_module_eval before, or "
+                              "train with a compiled function (aril_jit)",
+                              op->name);
+    }
+    return ARIL_OK;
 }
 
 /* A call on symbolic tensors of a graph that is defined by calls. */
@@ -627,6 +644,7 @@ static aril__cold aril_status apply_in_graph(const aril__op *op, int n_in, aril_
         aril__fail(ARIL_ERR_STATE, "%s: a symbolic tensor was used outside its graph", op->name);
         return poison_all(op->n_out, out);
     }
+    if (check_unchanged(op, n_in, in) < 0) return poison_all(op->n_out, out);
     aril__tracer *before = aril__trace(tracer);
     aril_tensor *moved[WRITE_INPUTS];
     if (n_in <= WRITE_INPUTS && !dest && op != &aril__op_to_device)
