@@ -106,13 +106,6 @@ static inline aril__node *aril__node_keep(aril__node *n)
 /* The autograd functions that apply and core call. */
 extern const aril__tape aril__autograd_tape;
 
-/* Counts writes to the value of `t`. A symbolic view of a tensor that exists counts those of that
- * tensor. */
-static inline unsigned aril__writes_to(const aril_tensor *t)
-{
-    return aril__version(aril__unlikely(t->flags & ARIL__SYMBOLIC) ? aril__root(t) : t);
-}
-
 /* Binds `t` to output `out` of `n` (taking a reference), replacing its previous node. */
 void aril__bind(aril__thread *th, aril_tensor *t, aril__node *n, uint32_t out);
 

@@ -29,6 +29,7 @@ static aril__cell *view_cell(aril__tracing *t, aril__cell *base, aril__node_id n
     if (!c) return NULL;
     c->base = base;
     c->view = node;
+    c->symbol.writes = &root_of(base)->version;
     c->seen = root_of(base)->version;
     return c;
 }
@@ -741,7 +742,7 @@ void aril__tracing_free(aril__tracing *t)
     aril__graph_free(t->g);
     aril__sizes_free(&t->tracer.sizes);
     aril__watches_free(&t->watches);
-    aril__symbol_release(&(aril__symbol){ &t->cells->base });
+    aril__symbol_release(&(aril__symbol){ .owner = &t->cells->base });
     aril__map_free(&t->tensors);
     aril__map_free(&t->storages);
     aril__map_free(&t->leaves);
