@@ -3,6 +3,7 @@
 #include "autograd/backward.h"
 
 #include "aril/create.h"
+#include "aril/view.h"
 #include "ops/shape/copy.h"
 
 #include <stdlib.h>
@@ -220,13 +221,18 @@ static aril_status poison_all(aril_status s, int n, aril_tensor **out)
     return s;
 }
 
-/* A result that is an input, or that is returned twice, gets a new header to carry its node. */
+/* A result that is an input, or that is returned twice, gets a new header to carry its node. In a
+ * trace, a tensor from outside is not part of the gradient graph, but a view of it can be. */
 static aril_status own_header(aril_ctx *c, int k)
 {
-    bool shared = c->out[k]->node != NULL;
+    ARIL_NO_GRAD;
+    const aril_tensor *of = c->out[k];
+    bool outside = aril__self()->tracer && !(of->flags & (ARIL__SYMBOLIC | ARIL__NUMBER));
+    bool shared = outside || of->node;
     for (int i = 0; i < c->n_in; i++) shared = shared || c->out[k] == c->in[i];
     for (int o = 0; o < k; o++) shared = shared || c->out[k] == c->out[o];
-    if (shared) c->out[k] = aril_detach(c->out[k]);
+    if (shared)
+        c->out[k] = outside ? aril_view(c->out[k], aril__shape(of)) : aril_detach(c->out[k]);
     return aril_tensor_status(c->out[k]);
 }
 

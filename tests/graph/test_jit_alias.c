@@ -223,3 +223,55 @@ TEST(a_saved_result_that_is_changed_is_an_error_in_a_trace_too)
     aril_clear_error();
     aril_program_free(p);
 }
+
+/* ---- parameters as results ---- */
+
+static void give_input(void *ctx, aril_tensor *const *in, aril_tensor **out)
+{
+    (void)ctx;
+    out[0] = in[0];
+}
+
+static void checkpoint_parameter(void *ctx, aril_tensor *const *in, aril_tensor **out)
+{
+    aril_tensor *same_w;
+    aril_checkpoint(give_input, NULL, ARIL_LIST(ctx), 1, &same_w);
+    out[0] = aril_mul(aril_mul(same_w, same_w), in[0]);
+    aril_gradients(aril_sum(out[0], ARIL_ALL), ARIL_LIST(ctx), out + 1, (aril_grad_opts){ 0 });
+}
+
+static void pass_on(aril_ctx *c)
+{
+    aril_ctx_out(c, 0, aril_ctx_in(c, 0));
+}
+
+static void pass_back(aril_ctx *c)
+{
+    aril_ctx_grad_in(c, 0, aril_mul_scalar(aril_ctx_grad_out(c, 0), 3));
+}
+
+static void function_of_parameter(void *ctx, aril_tensor *const *in, aril_tensor **out)
+{
+    static const aril_function triple = {
+        .name = "triple", .forward = pass_on, .backward = pass_back, .inputs = 1, .outputs = 1
+    };
+    out[0] = aril_mul(aril_call(&triple, ARIL_LIST(ctx)), in[0]);
+    aril_gradients(aril_sum(out[0], ARIL_ALL), ARIL_LIST(ctx), out + 1, (aril_grad_opts){ 0 });
+}
+
+TEST(functions_may_return_a_parameter_that_they_get)
+{
+    ARIL_SCOPE;
+    aril_tensor *w = aril_parameter(aril_full(ARIL_SHAPE(2, 3), 2, ARIL_F32, test_device()));
+    aril_tensor *x = aril_full(ARIL_SHAPE(2, 3), 5, ARIL_F32, test_device()), *got[2], *want[2];
+    aril_fn *const fn[] = { checkpoint_parameter, function_of_parameter };
+    for (int k = 0; k < 2; k++) {
+        aril_program *p = jit(fn[k], w);
+        fn[k](w, &x, want);
+        CHECK_INT(aril_program_run(p, ARIL_LIST(x), got), ARIL_OK);
+        CHECK_MSG(aril_ok(), "%s", aril_error());
+        CHECK(aril_equal(got[0], want[0]));
+        CHECK(aril_equal(got[1], want[1]));
+        aril_program_free(p);
+    }
+}
