@@ -245,8 +245,9 @@ static aril_status attach_bodies(aril__tracing *t, const aril_tensor *result, in
     return ARIL_OK;
 }
 
-/* Applies the op to the arguments and the captured tensors. `first`: an input before them. */
-static aril_status add_node(aril__tracing *t, const struct control_attrs *a, aril_tensor *first,
+/* Applies the op to the arguments and the captured tensors. `first`: an input before them. The
+ * gradient calls the bodies again with the arguments, so that these must stay as they are now. */
+static aril_status add_node(aril__tracing *t, struct control_attrs *a, aril_tensor *first,
                             aril_list args, int n_bodies, body *b, int n_out,
                             const aril__meta *meta, aril_tensor **out)
 {
@@ -258,8 +259,13 @@ static aril_status add_node(aril__tracing *t, const struct control_attrs *a, ari
     int n_captured = aril__tracing_captures(b[0].t, &captured), n = 0;
     aril_tensor **in = aril__malloc((size_t)(args.n + n_captured + 1) * sizeof *in);
     if (!in) return aril__fail(ARIL_ERR_MEMORY, "graph: out of memory");
-    if (first) in[n++] = first;
-    for (int i = 0; i < args.n; i++) in[n++] = args.at[i];
+    if (first) in[n++] = aril__tracing_snapshot(t, first);
+    for (int i = 0; i < args.n; i++) in[n++] = aril__tracing_snapshot(t, args.at[i]);
+    for (int i = 0; i < n && s == ARIL_OK; i++) s = aril_tensor_status(in[i]);
+    if (s < 0) {
+        free(in);
+        return s;
+    }
     for (int i = 0; i < n_captured; i++) in[n++] = captured[i];
     building.out = meta;
     aril__tracer *before = aril__trace(aril__tracing_tracer(t));

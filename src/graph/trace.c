@@ -576,6 +576,17 @@ static bool sized_like(aril__tracing *t, const aril_tensor *like, const int64_t 
         if (to->dim[d] == -1) return no_memory() == ARIL_OK;
     }
     return true;
+aril_tensor *aril__tracing_snapshot(aril__tracing *t, aril_tensor *x)
+{
+    aril__thread *th = aril__self();
+    if (aril__is_number(x) || x->flags & ARIL__SHAPE_ONLY || aril__tracing_defines(t)) return x;
+    if (!th->mode.no_grad && aril__tape_hook.refresh(th, x) < 0) return aril__poison();
+    aril__cell *c = aril__cell_new(t, aril__tracing_value(t, x));
+    aril_tensor *now = c ? aril__give(th, symbol_for(t, x, x->dim, c)) : aril__poison();
+    if (x->node && aril_tensor_status(now) == ARIL_OK) aril__bind(th, now, x->node, x->node_out);
+    return now;
+}
+
 }
 
 aril_tensor *aril__tracing_input(aril__tracing *t, const aril_tensor *like, const int64_t *dim,

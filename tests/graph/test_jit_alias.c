@@ -275,3 +275,47 @@ TEST(functions_may_return_a_parameter_that_they_get)
         aril_program_free(p);
     }
 }
+
+/* ---- arguments of control flow ---- */
+
+static void squared(void *ctx, aril_tensor *const *in, aril_tensor **out)
+{
+    (void)ctx;
+    out[0] = aril_mul(in[0], in[0]);
+}
+
+static void doubled(void *ctx, aril_tensor *const *in, aril_tensor **out)
+{
+    (void)ctx;
+    out[0] = aril_mul_scalar(in[0], 2);
+}
+
+static void change_argument(void *ctx, aril_tensor *const *in, aril_tensor **out)
+{
+    aril_tensor *y = aril_mul(in[0], (aril_tensor *)ctx),
+                *go = aril_gt(aril_sum(y, ARIL_ALL), aril_scalar(0));
+    aril_tensor *z, *part = aril_select(y, 0, 0);
+    aril_cond(go, doubled, doubled, NULL, ARIL_LIST(y), 1, &z);
+    aril_add_scalar_(part, 1); /* the condition's argument, by a view of it */
+    aril_mul_scalar_(y, 3);
+    aril_cond(go, squared, doubled, NULL, ARIL_LIST(y), 1, &out[0]);
+    out[0] = aril_add(out[0], z);
+    aril_gradients(aril_sum(out[0], ARIL_ALL), ARIL_LIST(ctx), out + 1, (aril_grad_opts){ 0 });
+}
+
+TEST(an_argument_of_a_condition_may_be_changed_afterwards)
+{
+    ARIL_SCOPE;
+    aril_tensor *w = aril_parameter(aril_full(ARIL_SHAPE(), 2, ARIL_F32, test_device()));
+    aril_program *p = jit(change_argument, w);
+    for (int i = 0; i < 2; i++) {
+        aril_tensor *got[2], *want[2];
+        aril_tensor *x = aril_full(ARIL_SHAPE(2, 3), i ? -1.5 : 0.5, ARIL_F32, test_device());
+        change_argument(w, &x, want);
+        CHECK_MSG(aril_program_run(p, ARIL_LIST(x), got) == ARIL_OK, "%s", aril_error());
+        CHECK(aril_equal(got[0], want[0]));
+        char *why = test_difference_in_value(got[1], want[1], 1e-6, 1e-6);
+        CHECK_MSG(!why, "the gradient: %s", why);
+    }
+    aril_program_free(p);
+}
