@@ -504,3 +504,39 @@ TEST(wrong_bodies_are_refused)
     CHECK_MSG(strstr(aril_error(), "sequence 1 has 3 elements"), "%s", aril_error());
     aril_clear_error();
 }
+
+/* ---- loops that nothing needs ---- */
+
+static void drop_trip(void *ctx, aril_tensor *const *in, aril_tensor **out)
+{
+    (void)ctx;
+    out[0] = aril_dropout(in[0], 0.5, (aril_dropout_opts){ 0 });
+}
+
+/* The map's result is not used; what depends on weights alone is prepared. */
+static void unused_map(void *ctx, aril_tensor *const *in, aril_tensor **out)
+{
+    ARIL_NO_GRAD;
+    aril_tensor *dead, *s = aril_softsign((aril_tensor *)ctx);
+    aril_map(drop_trip, NULL, ARIL_LIST(s), 1, &dead);
+    out[0] = aril_add(s, aril_dropout(in[0], 0.5, (aril_dropout_opts){ 0 }));
+}
+
+TEST(a_loop_that_nothing_needs_draws_its_numbers)
+{
+    ARIL_SCOPE;
+    aril_tensor *w = numbers(ARIL_SHAPE(5, 4), 1), *x = numbers(ARIL_SHAPE(5, 4), 2);
+    aril_program *p = aril_jit(unused_map, w, (aril_jit_opts){ 0 });
+    for (uint64_t i = 0; i < 3; i++) {
+        aril_tensor *got, *want;
+        aril_seed(i);
+        CHECK_INT(aril_program_run(p, ARIL_LIST(x), &got), ARIL_OK);
+        CHECK_INT((int64_t)aril_generator_state(aril_default_generator()).calls, 6);
+        aril_seed(i);
+        unused_map(w, &x, &want);
+        CHECK_INT((int64_t)aril_generator_state(aril_default_generator()).calls, 6);
+        CHECK_MSG(aril_ok(), "%s", aril_error());
+        CHECK(aril_equal(got, want));
+    }
+    aril_program_free(p);
+}
