@@ -343,6 +343,30 @@ aril_status aril_cond(aril_tensor *pred, aril_fn *then_fn, aril_fn *else_fn, voi
 }
 
 /* ---- gradients of bodies ---- */
+/* ---- states of loops ---- */
+
+static aril_status same_state(const char *what, int i, const aril_tensor *x, const aril__meta *m)
+{
+    if (x->dtype == m->dtype && aril__dims_fit(x->ndim, x->dim, m->ndim, m->dim)) return ARIL_OK;
+    char a[ARIL__SHAPE_TEXT], b[ARIL__SHAPE_TEXT];
+    return aril__fail(ARIL_ERR_SHAPE, "%s: state %d is %s %s, but the body makes it %s %s", what, i,
+                      aril__dtypes[x->dtype].name, aril__text(a, x), aril__dtypes[m->dtype].name,
+                      aril__shape_text(b, m->ndim, m->dim));
+}
+
+/* The same for the results of a trip, tensors like those that the next one gets. */
+static aril_status same_states(const char *what, int n, aril_tensor *const *before,
+                               aril_tensor *const *after)
+{
+    aril_status s = ARIL_OK;
+    for (int i = 0; i < n && s == ARIL_OK; i++) {
+        aril__meta m = { .dtype = (aril_dtype)after[i]->dtype, .ndim = after[i]->ndim };
+        memcpy(m.dim, after[i]->dim, sizeof m.dim);
+        s = same_state(what, i, before[i], &m);
+    }
+    return s;
+}
+
 
 /* Calls a function again and differentiates it: arguments are its own, then gradients of those
  * results that have one; results are gradients of wanted arguments and captured tensors. */
@@ -570,15 +594,6 @@ static aril_status part_sizes(const char *what, aril_list xs, int64_t *trips)
     return ARIL_OK;
 }
 
-static aril_status same_state(const char *what, int i, const aril_tensor *x, const aril__meta *m)
-{
-    if (x->dtype == m->dtype && aril__dims_fit(x->ndim, x->dim, m->ndim, m->dim)) return ARIL_OK;
-    char a[ARIL__SHAPE_TEXT], b[ARIL__SHAPE_TEXT];
-    return aril__fail(ARIL_ERR_SHAPE, "%s: state %d is %s %s, but the body makes it %s %s", what, i,
-                      aril__dtypes[x->dtype].name, aril__text(a, x), aril__dtypes[m->dtype].name,
-                      aril__shape_text(b, m->ndim, m->dim));
-}
-
 /* The traced form; in: state, then sequences. out: final state, then sequences of results. `of`:
  * the scan whose gradient it is, or NULL. */
 static aril_status traced_scan(aril__tracing *t, aril_fn *fn, void *ctx, aril_list in, int n_state,
@@ -650,6 +665,7 @@ static aril_status eager_scan(aril_fn *fn, void *ctx, aril_list in, int n_state,
 /* A body that also returns its state, for the gradient. */
 typedef struct saving_call {
     aril_fn *fn;
+        if (s == ARIL_OK) s = same_states("scan", n_state, arg, step);
     void *ctx;
     int n_state, n_out;
 } saving_call;
@@ -875,7 +891,9 @@ static void same_fn(void *ctx, aril_tensor *const *in, aril_tensor **out)
 static void body_fn(void *ctx, aril_tensor *const *in, aril_tensor **out)
 {
     const bounded *q = ctx;
-    q->fn[1](q->ctx, in, out);
+    if (call_fn("while", q->fn[1], q->ctx, in, q->n, out) < 0 ||
+        same_states("while", q->n, in, out) < 0)
+        aril__poison_all(q->n, out);
 }
 
 static void trip_fn(void *ctx, aril_tensor *const *in, aril_tensor **out)
@@ -931,6 +949,7 @@ aril_status aril_while(aril_fn *cond, aril_fn *fn, void *ctx, aril_list state, a
     if (!t || !(aril__self()->tracer || any_symbolic(state)))
         s = eager_while(both, ctx, state, opts.max_trips, out);
     else if (opts.max_trips > 0)
+        if (s == ARIL_OK) s = same_states("while", in.n, now, next);
         s = bounded_while(t, both, ctx, state, opts.max_trips, out);
     else
         s = traced_while(t, both, ctx, state, out);

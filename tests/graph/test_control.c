@@ -540,3 +540,63 @@ TEST(a_loop_that_nothing_needs_draws_its_numbers)
     }
     aril_program_free(p);
 }
+
+/* ---- states that change ---- */
+
+static void longer(void *ctx, aril_tensor *const *in, aril_tensor **out)
+{
+    (void)ctx;
+    out[0] = aril_cat(ARIL_LIST(in[0], in[0]), 0);
+}
+
+static void wider(void *ctx, aril_tensor *const *in, aril_tensor **out)
+{
+    (void)ctx;
+    out[0] = aril_cast(in[0], ARIL_F64);
+}
+
+static void is_below_limit(void *ctx, aril_tensor *const *in, aril_tensor **out)
+{
+    (void)ctx;
+    out[0] = aril_lt(aril_sum(aril_cast(in[0], ARIL_F32), ARIL_ALL), aril_scalar(1e6));
+}
+
+typedef struct loop_call {
+    aril_fn *body;
+    bool scans;
+    int64_t max_trips;
+} loop_call;
+
+static void run_loop(void *ctx, aril_tensor *const *in, aril_tensor **out)
+{
+    const loop_call *l = ctx;
+    if (l->scans)
+        aril_scan(l->body, NULL, ARIL_LIST(in[0]), ARIL_LIST(in[1]), 0, out, NULL);
+    else
+        aril_while(is_below_limit, l->body, NULL, ARIL_LIST(in[0]),
+                   (aril_while_opts){ .max_trips = l->max_trips }, out);
+}
+
+TEST(a_loop_whose_state_changes_its_shape_or_dtype_is_refused)
+{
+    ARIL_SCOPE;
+    static const char *const says[] = { "state 0 is f32 [3], but the body makes it f32 [6]",
+                                        "state 0 is f32 [3], but the body makes it f64 [3]" };
+    aril_tensor *in[] = { numbers(ARIL_SHAPE(3), 1), numbers(ARIL_SHAPE(2, 2), 2) }, *out;
+    for (int i = 0; i < 6; i++) {
+        loop_call l = { i % 2 ? wider : longer, i < 2, i < 4 ? 0 : 5 };
+        for (int traced = 0; traced < 2; traced++) {
+            aril_program *p = traced ? aril_jit(run_loop, &l, (aril_jit_opts){ 0 }) : NULL;
+            if (traced)
+                CHECK(aril_program_run(p, (aril_list){ 2, in }, &out) < 0);
+            else
+                run_loop(&l, in, &out);
+            CHECK_MSG(strstr(aril_error(), l.scans ? "scan: " : "while: ") &&
+                          strstr(aril_error(), says[i % 2]),
+                      "loop %d, traced %d: %s", i, traced, aril_error());
+            CHECK(aril_tensor_status(out) < 0);
+            aril_clear_error();
+            aril_program_free(p);
+        }
+    }
+}
