@@ -268,6 +268,7 @@ static aril_status add_node(aril__tracing *t, struct control_attrs *a, aril_tens
     }
     for (int i = 0; i < n_captured; i++) in[n++] = captured[i];
     building.out = meta;
+    if (a->draws[0]) a->keys[0] = aril__redrawn ? aril__redrawn - 1 : aril__tracing_tracer(t)->keys;
     aril__tracer *before = aril__trace(aril__tracing_tracer(t));
     aril__self()->sizes = aril__tracing_graph(t)->sizes;
     s = aril__apply(&rows[a->kind[0]][n_out], n, in, a, out);
@@ -342,7 +343,6 @@ aril_status aril_cond(aril_tensor *pred, aril_fn *then_fn, aril_fn *else_fn, voi
     return s < 0 ? fail_all(s, n_out, out) : ARIL_OK;
 }
 
-/* ---- gradients of bodies ---- */
 /* ---- states of loops ---- */
 
 static aril_status same_state(const char *what, int i, const aril_tensor *x, const aril__meta *m)
@@ -367,6 +367,7 @@ static aril_status same_states(const char *what, int n, aril_tensor *const *befo
     return s;
 }
 
+/* ---- gradients of bodies ---- */
 
 /* Calls a function again and differentiates it: arguments are its own, then gradients of those
  * results that have one; results are gradients of wanted arguments and captured tensors. */
@@ -543,7 +544,7 @@ static void poison_wanted(aril__grad *c)
 }
 
 /* The gradient of a branch is a branch. */
-static void cond_vjp(aril__grad *c)
+static void cond_backward(aril__grad *c)
 {
     const struct control_attrs *a = c->attrs;
     int n_args = (int)a->n_args[0], first = 1 + n_args;
@@ -573,6 +574,21 @@ static void cond_vjp(aril__grad *c)
     aril_cond(c->x[0], then_back, else_back, q, (aril_list){ n, in }, n_out, out);
     for (int i = 1; i < c->n_in; i++)
         if (c->wants[i]) c->dx[i] = out[k++];
+}
+
+/* The random numbers of the function are drawn again. */
+static void backward_with_draws(aril__grad *c, void (*backward)(aril__grad *c))
+{
+    const struct control_attrs *a = c->attrs;
+    uint32_t before = aril__redrawn;
+    aril__redrawn = 1 + (uint32_t)a->keys[0];
+    backward(c);
+    aril__redrawn = before;
+}
+
+static void cond_vjp(aril__grad *c)
+{
+    backward_with_draws(c, cond_backward);
 }
 
 /* ---- scan ---- */
@@ -649,6 +665,7 @@ static aril_status eager_scan(aril_fn *fn, void *ctx, aril_list in, int n_state,
     for (int64_t k = 0; k < trips && s == ARIL_OK; k++) {
         for (int i = n_state; i < in.n; i++) arg[i] = aril_select(in.at[i], 0, k);
         s = call_fn("scan", fn, ctx, arg, n_state + n_ys, step);
+        if (s == ARIL_OK) s = same_states("scan", n_state, arg, step);
         for (int i = 0; i < n_state && s == ARIL_OK; i++) arg[i] = step[i];
         for (int i = 0; i < n_ys && s == ARIL_OK; i++)
             ys[(size_t)i * each + (size_t)k] = step[n_state + i];
@@ -665,7 +682,6 @@ static aril_status eager_scan(aril_fn *fn, void *ctx, aril_list in, int n_state,
 /* A body that also returns its state, for the gradient. */
 typedef struct saving_call {
     aril_fn *fn;
-        if (s == ARIL_OK) s = same_states("scan", n_state, arg, step);
     void *ctx;
     int n_state, n_out;
 } saving_call;
@@ -778,7 +794,7 @@ static const saving_call *saved_in(const struct control_attrs *a)
     return (aril_fn *)(intptr_t)a->fn[0] == saving_fn ? (saving_call *)(intptr_t)a->ctx[0] : NULL;
 }
 
-static aril_status scan_backward(aril__grad *c)
+static aril_status try_scan_backward(aril__grad *c)
 {
     const struct control_attrs *a = c->attrs;
     const saving_call *saved = saved_in(a);
@@ -831,14 +847,19 @@ static aril_status scan_backward(aril__grad *c)
     return ARIL_OK;
 }
 
-static void scan_vjp(aril__grad *c)
+static void scan_backward(aril__grad *c)
 {
     const struct control_attrs *a = c->attrs;
     aril_status s = ARIL_OK;
     if (a->loop_draws[0])
         s = aril__fail(ARIL_ERR_GRAD, "scan: a loop in a trace is not differentiated if a loop "
                                       "within it draws random numbers; draw them before");
-    if (s < 0 || scan_backward(c) < 0) poison_wanted(c);
+    if (s < 0 || try_scan_backward(c) < 0) poison_wanted(c);
+}
+
+static void scan_vjp(aril__grad *c)
+{
+    backward_with_draws(c, scan_backward);
 }
 
 /* ---- while ---- */
@@ -928,6 +949,7 @@ static aril_status eager_while(aril_fn *const fn[2], void *ctx, aril_list in, in
         s = call_fn("while", fn[0], ctx, now, 1, go);
         if (s < 0 || aril_item(go[0]) == 0) break;
         s = call_fn("while", fn[1], ctx, now, in.n, next);
+        if (s == ARIL_OK) s = same_states("while", in.n, now, next);
         for (int i = 0; i < in.n && s == ARIL_OK; i++) now[i] = next[i];
     }
     for (int i = 0; i < in.n; i++) out[i] = now[i];
@@ -949,7 +971,6 @@ aril_status aril_while(aril_fn *cond, aril_fn *fn, void *ctx, aril_list state, a
     if (!t || !(aril__self()->tracer || any_symbolic(state)))
         s = eager_while(both, ctx, state, opts.max_trips, out);
     else if (opts.max_trips > 0)
-        if (s == ARIL_OK) s = same_states("while", in.n, now, next);
         s = bounded_while(t, both, ctx, state, opts.max_trips, out);
     else
         s = traced_while(t, both, ctx, state, out);

@@ -23,6 +23,7 @@ struct control_attrs {
      * began, so that gradients see the numbers again; how many a trip draws, or both branches,
      * and of these the condition of a loop. */
     int64_t seed[1], calls[2], draws[1], condition_draws[1];
+    int64_t keys[1];       /* of a defined graph, before those that it draws */
     int64_t repeats[1];    /* the draws are those of an earlier loop, whose gradient it is */
     int64_t loop_draws[1]; /* a loop in the body draws numbers */
     int64_t kept[1];       /* runs draw as many numbers as the function did: never dead code */

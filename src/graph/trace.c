@@ -273,10 +273,21 @@ static aril__cell *cell_of_tensor(aril__tracing *t, aril_tensor *x)
     return c && aril__trace_meet(t, x) && aril__map_put(&t->tensors, x, c) ? c : NULL;
 }
 
+/* The cell of a captured key that is drawn again; NULL: there is none. */
+static aril__cell *captured_before(const aril__tracing *t, const aril_tensor *key)
+{
+    for (uint32_t i = t->n_captured; aril__redrawn && i-- > 0;)
+        if (t->captured[i]->flags & ARIL__KEY &&
+            memcmp(aril__ptr(t->captured[i]), aril__ptr(key), 2 * sizeof(uint64_t)) == 0)
+            return aril__map_find(&t->tensors, t->captured[i]);
+    return NULL;
+}
+
 /* A tensor from outside a body becomes an input of it. */
 static aril__cell *captured_cell(aril__tracing *t, aril_tensor *x)
 {
     aril__cell *c = aril__map_find(&t->tensors, x);
+    if (!c && x->flags & ARIL__KEY) c = captured_before(t, x);
     if (c) return c;
     if (!aril__graph_grow(&t->captured, t->n_captured, &t->cap_captured, sizeof *t->captured))
         return NULL;
@@ -565,17 +576,6 @@ static aril_tensor *symbol_for(aril__tracing *t, const aril_tensor *like, const 
     return x;
 }
 
-/* A header that describes an input. */
-static bool sized_like(aril__tracing *t, const aril_tensor *like, const int64_t *dim,
-                       aril_tensor *to)
-{
-    *to = *like;
-    to->flags &= (uint16_t) ~(ARIL__WEAK | ARIL__NUMBER);
-    for (int d = 0; d < like->ndim; d++) {
-        to->dim[d] = dim[d] < 0 ? named_unknown(t, dim[d]) : dim[d];
-        if (to->dim[d] == -1) return no_memory() == ARIL_OK;
-    }
-    return true;
 aril_tensor *aril__tracing_snapshot(aril__tracing *t, aril_tensor *x)
 {
     aril__thread *th = aril__self();
@@ -587,6 +587,17 @@ aril_tensor *aril__tracing_snapshot(aril__tracing *t, aril_tensor *x)
     return now;
 }
 
+/* A header that describes an input. */
+static bool sized_like(aril__tracing *t, const aril_tensor *like, const int64_t *dim,
+                       aril_tensor *to)
+{
+    *to = *like;
+    to->flags &= (uint16_t) ~(ARIL__WEAK | ARIL__NUMBER);
+    for (int d = 0; d < like->ndim; d++) {
+        to->dim[d] = dim[d] < 0 ? named_unknown(t, dim[d]) : dim[d];
+        if (to->dim[d] == -1) return no_memory() == ARIL_OK;
+    }
+    return true;
 }
 
 aril_tensor *aril__tracing_input(aril__tracing *t, const aril_tensor *like, const int64_t *dim,
@@ -759,6 +770,7 @@ void aril__tracing_free(aril__tracing *t)
     aril__map_free(&t->leaves);
     free(t->leaf);
     free(t->starts);
+    free(t->drawn);
     free(t->named);
     free(t->kept);
     for (uint32_t i = 0; i < t->n_captured; i++) aril__tensor_release(aril__self(), t->captured[i]);

@@ -69,6 +69,7 @@ struct aril__tracer {
     aril_status (*after)(aril__tracer *self, void (*fn)(void *ctx, const void *data), void *ctx,
                          const void *data, size_t bytes);
     bool drawn_outside; /* random numbers were drawn while the tracer was paused */
+    uint32_t keys;      /* of a defined graph: how many random keys it has */
 };
 
 /* Makes `t` the thread's tracer, NULL for none; returns the one before. */
