@@ -112,9 +112,9 @@ void aril__bind(aril__thread *th, aril_tensor *t, aril__node *n, uint32_t out);
 /* While this thread computes a checkpoint again: the number of that; 0 otherwise. A trace notes it,
  * so that what is computed again is not taken for what was computed before. */
 extern _Thread_local uint32_t aril__recomputation;
-/* While random numbers are drawn again in a defined graph, by a checkpoint or the gradient of control
- * flow: 1 + the number of keys that the graph had before they were drawn first (aril__tracer.keys),
- * as the same keys are among those after them; 0 otherwise. */
+/* While random numbers are drawn again in a defined graph, by a checkpoint or by the gradient of
+ * control flow: 1 + the number of keys (aril__tracer.keys) that the graph had before they were
+ * drawn first, as the same keys are among those after them; 0 otherwise. */
 extern _Thread_local uint32_t aril__redrawn;
 
 #endif

@@ -142,8 +142,8 @@ aril_status aril__trace_epilogue(aril__tracer *self, void (*fn)(void *ctx, const
 bool aril__trace_meet(aril__tracing *t, aril_tensor *x);
 void aril__trace_restore_nodes(aril__tracing *t);
 
-/* In a defined graph, a key stands for the next call of the generator of the run, or for the one that
- * is drawn again. */
+/* In a defined graph, a key stands for the next call of the generator of the run, or for the one
+ * that is drawn again. */
 aril__value_id aril__trace_defined_key(aril__tracing *t, aril_tensor *key);
 
 /* At the end of a trace: lists what it left behind and puts all back as it was. */

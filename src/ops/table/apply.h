@@ -28,8 +28,8 @@ aril_tensor *aril__apply_to(aril_tensor *dest, const aril__op *op, int n_in, ari
 /* Whether t contains a NaN. For anomaly mode: on any device, by ops that are not recorded. */
 bool aril__has_nan(aril_tensor *t);
 
-/* Gives a new result of a call with these sizes the order in memory that the op's flags say: that of
- * inputs. A row that runs may give another. */
+/* Gives a new result of a call with these sizes the order in memory that the op's flags say: that
+ * of inputs. A row that runs may give another. */
 void aril__default_order(const aril__call *c, const aril__meta *o, aril_tensor *t);
 
 /* Records operations instead of running them.
