@@ -272,7 +272,7 @@ static aril_status unpack(walk *w, aril__node *n, aril_tensor **x, aril_tensor *
         aril_tensor *t = s->tensor;
         bool value = s->kind == ARIL__SAVED_IN || s->kind == ARIL__SAVED_OUT;
         if (value) {
-            unsigned now = aril__writes_to(t);
+            unsigned now = aril__version(t);
             if (now != s->version) {
                 char text[ARIL__SHAPE_TEXT];
                 return aril__fail(ARIL_ERR_GRAD,

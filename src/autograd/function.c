@@ -3,7 +3,10 @@
 #include "autograd/backward.h"
 
 #include "aril/create.h"
+#include "aril/view.h"
 #include "ops/shape/copy.h"
+#include "ops/table/apply.h"
+#include "ops/table/symbolic.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -220,13 +223,18 @@ static aril_status poison_all(aril_status s, int n, aril_tensor **out)
     return s;
 }
 
-/* A result that is an input, or that is returned twice, gets a new header to carry its node. */
+/* A result that is an input, or that is returned twice, gets a new header to carry its node. In a
+ * trace, a tensor from outside is not part of the gradient graph, but a view of it can be. */
 static aril_status own_header(aril_ctx *c, int k)
 {
-    bool shared = c->out[k]->node != NULL;
+    ARIL_NO_GRAD;
+    const aril_tensor *of = c->out[k];
+    bool outside = aril__self()->tracer && !(of->flags & (ARIL__SYMBOLIC | ARIL__NUMBER));
+    bool shared = outside || of->node;
     for (int i = 0; i < c->n_in; i++) shared = shared || c->out[k] == c->in[i];
     for (int o = 0; o < k; o++) shared = shared || c->out[k] == c->out[o];
-    if (shared) c->out[k] = aril_detach(c->out[k]);
+    if (shared)
+        c->out[k] = outside ? aril_view(c->out[k], aril__shape(of)) : aril_detach(c->out[k]);
     return aril_tensor_status(c->out[k]);
 }
 
@@ -284,17 +292,32 @@ struct checkpoint_attrs {
     int n_in, n_out;
     aril_generator generator; /* its state before forward, to reproduce dropout masks */
     uint16_t autocast;        /* of the forward pass */
+    uint32_t keys;            /* of a defined graph before forward */
 };
 
-_Thread_local uint32_t aril__recomputation;
+_Thread_local uint32_t aril__recomputation, aril__redrawn;
+
+/* The number of random keys of the defined graph that an input is part of, before those that are
+ * drawn now. */
+static uint32_t count_keys(aril_list inputs)
+{
+    if (aril__redrawn) return aril__redrawn - 1;
+    for (int i = 0; i < inputs.n; i++) {
+        const aril_tensor *x = inputs.at[i];
+        const aril__symbol *symbol = x->flags & ARIL__SYMBOLIC ? x->u.symbol : NULL;
+        if (symbol && symbol->owner->tracer) return symbol->owner->tracer->keys;
+    }
+    return 0;
+}
 
 static void run_again(const struct checkpoint_attrs *a, aril_tensor *const *in, aril_tensor **out)
 {
     static _Thread_local uint32_t last;
     aril__thread *th = aril__self();
     aril_generator now = th->generator;
-    uint32_t outer = aril__recomputation;
+    uint32_t outer = aril__recomputation, redrawn = aril__redrawn;
     aril__recomputation = ++last;
+    aril__redrawn = 1 + a->keys;
     th->generator = a->generator;
     {
         ARIL_ENABLE_GRAD; /* restores the mode */
@@ -304,6 +327,7 @@ static void run_again(const struct checkpoint_attrs *a, aril_tensor *const *in, 
     }
     th->generator = now;
     aril__recomputation = outer;
+    aril__redrawn = redrawn;
 }
 
 static void checkpoint_vjp(aril__grad *c)
@@ -389,7 +413,13 @@ aril_status aril_checkpoint(aril_fn *fn, void *ctx, aril_list inputs, int n_out,
                                     "checkpoint: the function did not set result %d", k);
         return s < 0 ? poison_all(s, n_out, out) : ARIL_OK;
     }
-    struct checkpoint_attrs a = { fn, ctx, inputs.n, n_out, th->generator, th->mode.autocast };
+    struct checkpoint_attrs a = { .fn = fn,
+                                  .ctx = ctx,
+                                  .n_in = inputs.n,
+                                  .n_out = n_out,
+                                  .generator = th->generator,
+                                  .autocast = th->mode.autocast,
+                                  .keys = count_keys(inputs) };
     aril_ctx c = { .f = &(aril_function){ .name = "checkpoint" },
                    .n_in = inputs.n,
                    .n_out = n_out,

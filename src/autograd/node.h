@@ -107,18 +107,15 @@ static inline aril__node *aril__node_keep(aril__node *n)
 /* The autograd functions that apply and core call. */
 extern const aril__tape aril__autograd_tape;
 
-/* Counts writes to the value of `t`. A symbolic view of a tensor that exists counts those of that
- * tensor. */
-static inline unsigned aril__writes_to(const aril_tensor *t)
-{
-    return aril__version(aril__unlikely(t->flags & ARIL__SYMBOLIC) ? aril__root(t) : t);
-}
-
 /* Binds `t` to output `out` of `n` (taking a reference), replacing its previous node. */
 void aril__bind(aril__thread *th, aril_tensor *t, aril__node *n, uint32_t out);
 
 /* While this thread computes a checkpoint again: the number of that; 0 otherwise. A trace notes it,
  * so that what is computed again is not taken for what was computed before. */
 extern _Thread_local uint32_t aril__recomputation;
+/* While random numbers are drawn again in a defined graph, by a checkpoint or by the gradient of
+ * control flow: 1 + the number of keys (aril__tracer.keys) that the graph had before they were
+ * drawn first, as the same keys are among those after them; 0 otherwise. */
+extern _Thread_local uint32_t aril__redrawn;
 
 #endif

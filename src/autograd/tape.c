@@ -45,7 +45,7 @@ aril_status aril__save(aril__thread *th, aril__saved *s, aril__saved_kind kind, 
 {
     s->kind = (uint8_t)kind;
     s->index = (uint16_t)index;
-    s->version = aril__writes_to(t);
+    s->version = aril__version(t);
     if (kind == ARIL__SAVED_IN) {
         /* A tensor that is written to later gets bound to a later node, which would form a
          * reference cycle with this one: so save a new header bound to the current node. Leaves are
@@ -108,7 +108,7 @@ static aril_status propagate_to_bases(aril__thread *th, aril_tensor *view)
         struct view_write_attrs attrs = aril__view_write_attrs(t->view->op, t->view->attrs);
         aril_status s = ARIL_OK;
         parent = t->view->parent;
-        t->view->seen = aril__writes_to(t);
+        t->view->seen = aril__version(t);
         while (s == ARIL_OK && parent->view && parent->storage && aril__overlaps(parent)) {
             s = aril__view_write_extend(&attrs, parent->view->op, parent->view->attrs);
             parent = parent->view->parent;
@@ -179,7 +179,7 @@ static aril_status remember_view(aril__thread *th, const aril__op *op, aril_tens
     size_t size = attrs ? op->attr_size : 0;
     aril__view *v = aril__slab_alloc(&th->slab, sizeof *v + op->attr_size);
     if (!v) return aril__fail(ARIL_ERR_MEMORY, "%s: out of memory for the view", op->name);
-    *v = (aril__view){ .parent = aril__tensor_keep(in), .op = op, .seen = aril__writes_to(in) };
+    *v = (aril__view){ .parent = aril__tensor_keep(in), .op = op, .seen = aril__version(out) };
     v->attrs = size ? memcpy(v + 1, attrs, size) : NULL;
     out->view = v;
     return ARIL_OK;
@@ -190,16 +190,16 @@ static aril_status refresh(aril__thread *th, aril_tensor *t)
     /* The stale views of the chain, nearest first. */
     enum { DEEP = 64 };
     aril_tensor *chain[DEEP];
-    while (t->view && t->view->seen != aril__writes_to(t)) {
+    while (t->view && t->view->seen != aril__version(t)) {
         int n = 0;
         aril_tensor *at = t;
         /* A longer chain is processed from its far end, DEEP at a time. */
-        for (; at->view && at->view->seen != aril__writes_to(at); at = at->view->parent)
+        for (; at->view && at->view->seen != aril__version(at); at = at->view->parent)
             chain[n++ % DEEP] = at;
         for (int k = n - 1; k >= 0 && k >= n - DEEP; k--) {
             aril_tensor *v = chain[k % DEEP], *parent = v->view->parent;
             if (v->node && v->node->flags & ARIL__NODE_LEAF) {
-                v->view->seen = aril__writes_to(v);
+                v->view->seen = aril__version(v);
                 continue;
             }
             if (wants_grad(parent)) {
@@ -209,7 +209,7 @@ static aril_status refresh(aril__thread *th, aril_tensor *t)
             } else {
                 aril__bind(th, v, NULL, 0);
             }
-            v->view->seen = aril__writes_to(v);
+            v->view->seen = aril__version(v);
         }
     }
     return ARIL_OK;

@@ -75,8 +75,7 @@ struct aril_tensor {
     uint16_t flags;
     int64_t numel; /* -1: unknown */
     aril__storage *storage;
-    int64_t offset;   /* in elements; of a symbolic tensor: its device, above the 32 bits of its
-                       * version (unless it is a view, which has that of its base) */
+    int64_t offset;   /* in elements; of a symbolic tensor: its device, above 32 bits */
     aril__node *node; /* its producer, or the leaf that collects its gradient; NULL: no grad */
     aril__view *view; /* NULL unless it is a view that autograd tracks */
     union {
@@ -281,12 +280,19 @@ static inline aril_tensor *aril__root(const aril_tensor *t)
 /* Releases the derived forms of a storage. */
 void aril__derived_drop(aril__storage *s);
 
+/* What u.symbol points to begins so. */
+typedef struct aril__symbol_head {
+    struct aril__symbols *owner; /* ops/table/symbolic.h */
+    const unsigned *writes; /* the tracer's count of writes to the value, by any of its views */
+} aril__symbol_head;
+
 /* Counts writes to the memory of `t`, or to the value that a symbolic tensor stands for. */
 static inline unsigned aril__version(const aril_tensor *t)
 {
     if (aril__likely(t->storage != NULL))
         return atomic_load_explicit(&t->storage->version, memory_order_relaxed);
-    return t->flags & ARIL__SYMBOLIC ? (unsigned)aril__root(t)->offset : 0;
+    const aril__symbol_head *s = t->flags & ARIL__SYMBOLIC ? t->u.symbol : NULL;
+    return s && s->writes ? *s->writes : 0;
 }
 
 static inline void aril__bump_version(aril_tensor *t)
@@ -298,8 +304,6 @@ static inline void aril__bump_version(aril_tensor *t)
         atomic_store_explicit(&t->storage->version, aril__version(t) + 1, memory_order_relaxed);
         if (aril__unlikely(atomic_load_explicit(&t->storage->derived, memory_order_relaxed)))
             aril__derived_drop(t->storage);
-    } else if (t->flags & ARIL__SYMBOLIC) {
-        aril__root(t)->offset++;
     }
 }
 

@@ -261,8 +261,9 @@ static aril_status attach_bodies(aril__tracing *t, const aril_tensor *result, in
     return ARIL_OK;
 }
 
-/* Applies the op to the arguments and the captured tensors. `first`: an input before them. */
-static aril_status add_node(aril__tracing *t, const struct control_attrs *a, aril_tensor *first,
+/* Applies the op to the arguments and the captured tensors. `first`: an input before them. The
+ * gradient calls the bodies again with the arguments, so that these must stay as they are now. */
+static aril_status add_node(aril__tracing *t, struct control_attrs *a, aril_tensor *first,
                             aril_list args, int n_bodies, body *b, int n_out,
                             const aril__meta *meta, aril_tensor **out)
 {
@@ -274,10 +275,16 @@ static aril_status add_node(aril__tracing *t, const struct control_attrs *a, ari
     int n_captured = aril__tracing_captures(b[0].t, &captured), n = 0;
     aril_tensor **in = aril__malloc((size_t)(args.n + n_captured + 1) * sizeof *in);
     if (!in) return aril__fail(ARIL_ERR_MEMORY, "graph: out of memory");
-    if (first) in[n++] = first;
-    for (int i = 0; i < args.n; i++) in[n++] = args.at[i];
+    if (first) in[n++] = aril__tracing_snapshot(t, first);
+    for (int i = 0; i < args.n; i++) in[n++] = aril__tracing_snapshot(t, args.at[i]);
+    for (int i = 0; i < n && s == ARIL_OK; i++) s = aril_tensor_status(in[i]);
+    if (s < 0) {
+        free(in);
+        return s;
+    }
     for (int i = 0; i < n_captured; i++) in[n++] = captured[i];
     building.out = meta;
+    if (a->draws[0]) a->keys[0] = aril__redrawn ? aril__redrawn - 1 : aril__tracing_tracer(t)->keys;
     aril__tracer *before = aril__trace(aril__tracing_tracer(t));
     aril__self()->sizes = aril__tracing_graph(t)->sizes;
     s = aril__apply(row_of(a->kind[0], n_out), n, in, a, out);
@@ -350,6 +357,29 @@ aril_status aril_cond(aril_tensor *pred, aril_fn *then_fn, aril_fn *else_fn, voi
     else
         s = aril__eager_cond(pred, then_fn, else_fn, ctx, in, n_out, out);
     return s < 0 ? fail_all(s, n_out, out) : ARIL_OK;
+}
+
+/* ---- states of loops ---- */
+
+static aril_status same_state(const char *what, int i, const aril_tensor *x, const aril__meta *m)
+{
+    if (x->dtype == m->dtype && aril__dims_fit(x->ndim, x->dim, m->ndim, m->dim)) return ARIL_OK;
+    char a[ARIL__SHAPE_TEXT], b[ARIL__SHAPE_TEXT];
+    return aril__fail(ARIL_ERR_SHAPE, "%s: state %d is %s %s, but the body makes it %s %s", what, i,
+                      aril__dtypes[x->dtype].name, aril__text(a, x), aril__dtypes[m->dtype].name,
+                      aril__shape_text(b, m->ndim, m->dim));
+}
+
+aril_status aril__control_same(const char *what, int n, aril_tensor *const *before,
+                               aril_tensor *const *after)
+{
+    aril_status s = ARIL_OK;
+    for (int i = 0; i < n && s == ARIL_OK; i++) {
+        aril__meta m = { .dtype = (aril_dtype)after[i]->dtype, .ndim = after[i]->ndim };
+        memcpy(m.dim, after[i]->dim, sizeof m.dim);
+        s = same_state(what, i, before[i], &m);
+    }
+    return s;
 }
 
 /* ---- gradients of bodies ---- */
@@ -529,7 +559,7 @@ static void poison_wanted(aril__grad *c)
 }
 
 /* The gradient of a branch is a branch. */
-static void cond_vjp(aril__grad *c)
+static void cond_backward(aril__grad *c)
 {
     const struct control_attrs *a = c->attrs;
     int n_args = (int)a->n_args[0], first = 1 + n_args;
@@ -561,6 +591,21 @@ static void cond_vjp(aril__grad *c)
         if (c->wants[i]) c->dx[i] = out[k++];
 }
 
+/* The random numbers of the function are drawn again. */
+static void backward_with_draws(aril__grad *c, void (*backward)(aril__grad *c))
+{
+    const struct control_attrs *a = c->attrs;
+    uint32_t before = aril__redrawn;
+    aril__redrawn = 1 + (uint32_t)a->keys[0];
+    backward(c);
+    aril__redrawn = before;
+}
+
+static void cond_vjp(aril__grad *c)
+{
+    backward_with_draws(c, cond_backward);
+}
+
 /* ---- scan ---- */
 
 static aril_status part_sizes(const char *what, aril_list xs, int64_t *trips)
@@ -578,15 +623,6 @@ static aril_status part_sizes(const char *what, aril_list xs, int64_t *trips)
         if (i == 0 || *trips < 0) *trips = n;
     }
     return ARIL_OK;
-}
-
-static aril_status same_state(const char *what, int i, const aril_tensor *x, const aril__meta *m)
-{
-    if (x->dtype == m->dtype && aril__dims_fit(x->ndim, x->dim, m->ndim, m->dim)) return ARIL_OK;
-    char a[ARIL__SHAPE_TEXT], b[ARIL__SHAPE_TEXT];
-    return aril__fail(ARIL_ERR_SHAPE, "%s: state %d is %s %s, but the body makes it %s %s", what, i,
-                      aril__dtypes[x->dtype].name, aril__text(a, x), aril__dtypes[m->dtype].name,
-                      aril__shape_text(b, m->ndim, m->dim));
 }
 
 /* A scan. */
@@ -775,7 +811,7 @@ static const saving_call *saved_in(const struct control_attrs *a)
     return (aril_fn *)(intptr_t)a->fn[0] == saving_fn ? (saving_call *)(intptr_t)a->ctx[0] : NULL;
 }
 
-static aril_status scan_backward(aril__grad *c)
+static aril_status try_scan_backward(aril__grad *c)
 {
     const struct control_attrs *a = c->attrs;
     const saving_call *saved = saved_in(a);
@@ -841,14 +877,19 @@ static aril_status scan_backward(aril__grad *c)
     return ARIL_OK;
 }
 
-static void scan_vjp(aril__grad *c)
+static void scan_backward(aril__grad *c)
 {
     const struct control_attrs *a = c->attrs;
     aril_status s = ARIL_OK;
     if (a->loop_draws[0])
         s = aril__fail(ARIL_ERR_GRAD, "scan: a loop in a trace is not differentiated if a loop "
                                       "within it draws random numbers; draw them before");
-    if (s < 0 || scan_backward(c) < 0) poison_wanted(c);
+    if (s < 0 || try_scan_backward(c) < 0) poison_wanted(c);
+}
+
+static void scan_vjp(aril__grad *c)
+{
+    backward_with_draws(c, scan_backward);
 }
 
 /* ---- while ---- */
@@ -901,12 +942,9 @@ static void same_fn(void *ctx, aril_tensor *const *in, aril_tensor **out)
 static void body_fn(void *ctx, aril_tensor *const *in, aril_tensor **out)
 {
     const bounded *q = ctx;
-    if (call_fn("while", q->fn[1], q->ctx, in, q->n, out) < 0) return;
-    for (int i = 0; i < q->n; i++) {
-        aril__meta made = { .dtype = (aril_dtype)out[i]->dtype, .ndim = out[i]->ndim };
-        memcpy(made.dim, out[i]->dim, sizeof made.dim);
-        if (same_state("while", i, in[i], &made) < 0) return;
-    }
+    if (aril__control_call("while", q->fn[1], q->ctx, in, q->n, out) < 0 ||
+        aril__control_same("while", q->n, in, out) < 0)
+        aril__poison_all(q->n, out);
 }
 
 static void trip_fn(void *ctx, aril_tensor *const *in, aril_tensor **out)

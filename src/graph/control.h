@@ -24,6 +24,7 @@ struct control_attrs {
      * began, so that gradients see the numbers again; how many a trip draws, or both branches,
      * and of these the condition of a loop. */
     int64_t seed[1], calls[2], draws[1], condition_draws[1];
+    int64_t keys[1];       /* of a defined graph, before those that it draws */
     int64_t repeats[1];    /* the draws are those of an earlier loop, whose gradient it is */
     int64_t loop_draws[1]; /* a loop in the body draws numbers */
     int64_t kept[1];       /* runs draw as many numbers as the function did: never dead code */
@@ -39,6 +40,10 @@ enum { ARIL__CONTROL_ARGS = 64 }; /* arguments of a function, and results, at mo
 /* Calls a function that has to set n results. */
 aril_status aril__control_call(const char *what, aril_fn *fn, void *ctx, aril_tensor *const *in,
                                int n_out, aril_tensor **out);
+
+/* Whether the states of a loop keep their dtypes and shapes in a trip. */
+aril_status aril__control_same(const char *what, int n, aril_tensor *const *before,
+                               aril_tensor *const *after);
 
 /* Dtypes and shapes of the results of a function, from a trace of it: nothing runs, nothing
  * changes. From argument `parts` on, it gets one element along the first axis of in.at[i]. */

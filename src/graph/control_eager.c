@@ -67,6 +67,7 @@ aril_status aril__eager_scan(const char *what, aril_fn *fn, void *ctx, aril_list
     for (int64_t k = 0; k < trips && s == ARIL_OK; k++) {
         for (int i = n_state; i < in.n; i++) arg[i] = aril_select(in.at[i], 0, k);
         s = aril__control_call(what, fn, ctx, arg, n_state + n_ys, step);
+        if (s == ARIL_OK) s = aril__control_same(what, n_state, arg, step);
         for (int i = 0; i < n_state && s == ARIL_OK; i++) arg[i] = step[i];
         for (int i = 0; i < n_ys && s == ARIL_OK; i++)
             ys[(size_t)i * each + (size_t)k] = step[n_state + i];
@@ -92,6 +93,7 @@ aril_status aril__eager_while(aril_fn *const fn[2], void *ctx, aril_list in, int
         if (s == ARIL_OK) s = aril__control_flag("while", go[0], &yes);
         if (s < 0 || !yes) break;
         s = aril__control_call("while", fn[1], ctx, now, in.n, next);
+        if (s == ARIL_OK) s = aril__control_same("while", in.n, now, next);
         for (int i = 0; i < in.n && s == ARIL_OK; i++) now[i] = next[i];
     }
     for (int i = 0; i < in.n; i++) out[i] = now[i];

@@ -3,6 +3,7 @@
 #include "aril/create.h"
 #include "core/derived.h"
 #include "core/log.h"
+#include "graph/control.h"
 #include "graph/exec.h"
 #include "graph/passes.h"
 #include "ops/shape/copy.h"
@@ -266,6 +267,7 @@ static void find_nodes(preparing *p)
     for (uint32_t i = 0; i < g->n_outputs; i++) need(p, g->outputs[i]);
     for (aril__node_id id = g->n_nodes; id-- > 1;) {
         const aril__graph_node *n = &g->nodes[id];
+        p->needed[id] |= aril__control_is_kept(g, n);
         bool result = p->needed[id] && is_result(p, id);
         p->moved[id] = p->moved[id] || result;
         if (result) p->results[p->n_results++] = n->out;

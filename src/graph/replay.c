@@ -7,6 +7,7 @@
 #include "core/log.h"
 #include "core/profile.h"
 #include "core/queues.h"
+#include "graph/control.h"
 #include "graph/executor.h"
 #include "graph/prepare.h"
 
@@ -109,9 +110,11 @@ static void find_needed(divider *d)
     const aril__graph *g = d->g;
     for (uint32_t i = 0; i < g->n_outputs; i++) need(d, g->outputs[i]);
     for (uint32_t i = 0; i < g->n_effects; i++) need(d, g->effects[i].value);
-    for (aril__node_id n = g->n_nodes; n-- > 1;)
+    for (aril__node_id n = g->n_nodes; n-- > 1;) {
+        d->needed[n] |= aril__control_is_kept(g, &g->nodes[n]);
         for (int i = 0; i < g->nodes[n].n_in && d->needed[n]; i++)
             need(d, aril__graph_in(g, &g->nodes[n])[i]);
+    }
 }
 
 /* A value of the host that a node of the device uses. */

@@ -29,6 +29,7 @@ static aril__cell *view_cell(aril__tracing *t, aril__cell *base, aril__node_id n
     if (!c) return NULL;
     c->base = base;
     c->view = node;
+    c->symbol.writes = &root_of(base)->version;
     c->seen = root_of(base)->version;
     return c;
 }
@@ -272,10 +273,21 @@ static aril__cell *cell_of_tensor(aril__tracing *t, aril_tensor *x)
     return c && aril__trace_meet(t, x) && aril__map_put(&t->tensors, x, c) ? c : NULL;
 }
 
+/* The cell of a captured key that is drawn again; NULL: there is none. */
+static aril__cell *captured_before(const aril__tracing *t, const aril_tensor *key)
+{
+    for (uint32_t i = t->n_captured; aril__redrawn && i-- > 0;)
+        if (t->captured[i]->flags & ARIL__KEY &&
+            memcmp(aril__ptr(t->captured[i]), aril__ptr(key), 2 * sizeof(uint64_t)) == 0)
+            return aril__map_find(&t->tensors, t->captured[i]);
+    return NULL;
+}
+
 /* A tensor from outside a body becomes an input of it. */
 static aril__cell *captured_cell(aril__tracing *t, aril_tensor *x)
 {
     aril__cell *c = aril__map_find(&t->tensors, x);
+    if (!c && x->flags & ARIL__KEY) c = captured_before(t, x);
     if (c) return c;
     if (!aril__graph_grow(&t->captured, t->n_captured, &t->cap_captured, sizeof *t->captured))
         return NULL;
@@ -582,6 +594,17 @@ static aril_tensor *symbol_for(aril__tracing *t, const aril_tensor *like, const 
     return x;
 }
 
+aril_tensor *aril__tracing_snapshot(aril__tracing *t, aril_tensor *x)
+{
+    aril__thread *th = aril__self();
+    if (aril__is_number(x) || x->flags & ARIL__SHAPE_ONLY || aril__tracing_defines(t)) return x;
+    if (!th->mode.no_grad && aril__tape_hook.refresh(th, x) < 0) return aril__poison();
+    aril__cell *c = aril__cell_new(t, aril__tracing_value(t, x));
+    aril_tensor *now = c ? aril__give(th, symbol_for(t, x, x->dim, c)) : aril__poison();
+    if (x->node && aril_tensor_status(now) == ARIL_OK) aril__bind(th, now, x->node, x->node_out);
+    return now;
+}
+
 /* A header that describes an input. */
 static bool sized_like(aril__tracing *t, const aril_tensor *like, const int64_t *dim,
                        aril_tensor *to)
@@ -800,12 +823,13 @@ void aril__tracing_free(aril__tracing *t)
     aril__graph_free(t->g);
     aril__sizes_free(&t->tracer.sizes);
     aril__watches_free(&t->watches);
-    aril__symbol_release(&(aril__symbol){ &t->cells->base });
+    aril__symbol_release(&(aril__symbol){ .owner = &t->cells->base });
     aril__map_free(&t->tensors);
     aril__map_free(&t->storages);
     aril__map_free(&t->leaves);
     free(t->leaf);
     free(t->starts);
+    free(t->drawn);
     free(t->named);
     free(t->kept);
     aril__trace_restore_replaced(t, ARIL_ERR_STATE);

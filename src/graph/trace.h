@@ -91,6 +91,9 @@ bool aril__tracing_capture(aril__tracing *t, aril_tensor *x);
 void aril__trace_replaced(aril_tensor *before, aril_tensor *now);
 /* Frees `memory` with the trace. */
 bool aril__tracing_own(aril__tracing *t, void *memory);
+/* A tensor with the value that x has now, whatever is written to x later, and the same place in the
+ * gradient graph; owned by the scope. Poison with an error. */
+aril_tensor *aril__tracing_snapshot(aril__tracing *t, aril_tensor *x);
 /* The trace that is recording: that of the thread, or that of a symbolic tensor of a defined graph
  * among these; NULL: none. */
 aril__tracing *aril__tracing_now(int n, aril_tensor *const *of);

@@ -34,7 +34,7 @@ aril__cell *aril__cell_new(aril__tracing *t, aril__value_id value)
         c->used = 0;
     }
     aril__cell *made = &c->chunks->at[c->used++];
-    *made = (aril__cell){ .symbol = { &c->base }, .value = value };
+    *made = (aril__cell){ .symbol = { &c->base, &made->version }, .value = value };
     return made;
 }
 

@@ -90,19 +90,38 @@ void aril__trace_freed(aril__tracer *self, aril_generator *of)
     if (d >= 0) t->starts[d].freed = true;
 }
 
-/* In a defined graph, a key stands for the next call of the generator of the run. */
-aril__value_id aril__trace_defined_key(aril__tracing *t, aril_tensor *key)
+/* The key that is drawn again; NULL: it is another one. */
+static aril__cell *drawn_before(const aril__tracing *t, const uint64_t key[2])
 {
-    aril__cell *c = aril__map_find(&t->tensors, key);
-    if (c) return c->value;
+    for (uint32_t i = aril__redrawn - 1; aril__redrawn && i < t->tracer.keys; i++)
+        if (t->drawn[i].seed == key[0] && t->drawn[i].call == key[1]) return t->drawn[i].cell;
+    return NULL;
+}
+
+/* A new key of a defined graph: the next call of the generator of the run. */
+static aril__cell *next_key(aril__tracing *t, aril_tensor *key, const uint64_t data[2])
+{
     int d = draws_of(t, NULL);
     if (d < 0) d = new_draws(t, NULL, (aril_rng_state){ 0, 0 });
-    if (d < 0) return 0;
+    if (d < 0 || !aril__graph_grow(&t->drawn, t->tracer.keys, &t->cap_drawn, sizeof *t->drawn))
+        return NULL;
     aril__value_id v = key_value(t, key, (uint32_t)d, t->g->draws[d].calls++);
-    if (!v || !(c = aril__cell_new(t, v)) || !aril__map_put(&t->tensors, key, c)) return 0;
+    aril__cell *c = v ? aril__cell_new(t, v) : NULL;
+    if (c) t->drawn[t->tracer.keys++] = (aril__drawn_key){ data[0], data[1], c };
+    return c;
+}
+
+aril__value_id aril__trace_defined_key(aril__tracing *t, aril_tensor *key)
+{
+    uint64_t data[2];
+    aril__cell *c = aril__map_find(&t->tensors, key);
+    if (c) return c->value;
+    memcpy(data, aril__ptr(key), sizeof data);
+    if (!(c = drawn_before(t, data)) && !(c = next_key(t, key, data))) return 0;
     if (!aril__graph_grow(&t->kept, t->n_kept, &t->cap_kept, sizeof *t->kept)) return 0;
+    if (!aril__map_put(&t->tensors, key, c)) return 0;
     t->kept[t->n_kept++] = aril__tensor_keep(key);
-    return v;
+    return c->value;
 }
 
 /* ---- gradients of leaves ---- */

@@ -57,6 +57,12 @@ typedef struct aril__draw_start {
     bool freed;
 } aril__draw_start;
 
+/* A key of a defined graph. */
+typedef struct aril__drawn_key {
+    uint64_t seed, call; /* while the graph was defined */
+    aril__cell *cell;
+} aril__drawn_key;
+
 typedef struct aril__named_size {
     int64_t given, unknown;
 } aril__named_size;
@@ -91,6 +97,8 @@ struct aril__tracing {
     aril__leaf_entry *leaf;
     aril__draw_start *starts; /* of the generators of the graph */
     uint32_t cap_leaf, cap_starts;
+    aril__drawn_key *drawn; /* of a defined graph, as many as tracer.keys */
+    uint32_t cap_drawn;
     aril__watches watches;
     aril__named_size *named;
     uint32_t n_named, cap_named;
@@ -149,7 +157,8 @@ void aril__trace_restore_nodes(aril__tracing *t);
  * its former value again, which is an error. */
 aril_status aril__trace_restore_replaced(aril__tracing *t, aril_status so_far);
 
-/* In a defined graph, a key stands for the next call of the generator of the run. */
+/* In a defined graph, a key stands for the next call of the generator of the run, or for the one
+ * that is drawn again. */
 aril__value_id aril__trace_defined_key(aril__tracing *t, aril_tensor *key);
 
 /* At the end of a trace: lists what it left behind and puts all back as it was. */

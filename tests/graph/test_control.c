@@ -519,3 +519,99 @@ TEST(wrong_bodies_are_refused)
     CHECK_MSG(strstr(aril_error(), "sequence 1 has 3 elements"), "%s", aril_error());
     aril_clear_error();
 }
+
+/* ---- loops that nothing needs ---- */
+
+static void drop_trip(void *ctx, aril_tensor *const *in, aril_tensor **out)
+{
+    (void)ctx;
+    out[0] = aril_dropout(in[0], 0.5, (aril_dropout_opts){ 0 });
+}
+
+/* The map's result is not used; what depends on weights alone is prepared. */
+static void unused_map(void *ctx, aril_tensor *const *in, aril_tensor **out)
+{
+    ARIL_NO_GRAD;
+    aril_tensor *dead, *s = aril_softsign((aril_tensor *)ctx);
+    aril_map(drop_trip, NULL, ARIL_LIST(s), 1, &dead);
+    out[0] = aril_add(s, aril_dropout(in[0], 0.5, (aril_dropout_opts){ 0 }));
+}
+
+TEST(a_loop_that_nothing_needs_draws_its_numbers)
+{
+    ARIL_SCOPE;
+    aril_tensor *w = numbers(ARIL_SHAPE(5, 4), 1), *x = numbers(ARIL_SHAPE(5, 4), 2);
+    aril_program *p = aril_jit(unused_map, w, (aril_jit_opts){ 0 });
+    for (uint64_t i = 0; i < 3; i++) {
+        aril_tensor *got, *want;
+        aril_seed(i);
+        CHECK_INT(aril_program_run(p, ARIL_LIST(x), &got), ARIL_OK);
+        CHECK_INT((int64_t)aril_generator_state(aril_default_generator()).calls, 6);
+        aril_seed(i);
+        unused_map(w, &x, &want);
+        CHECK_INT((int64_t)aril_generator_state(aril_default_generator()).calls, 6);
+        CHECK_MSG(aril_ok(), "%s", aril_error());
+        CHECK(aril_equal(got, want));
+    }
+    aril_program_free(p);
+}
+
+/* ---- states that change ---- */
+
+static void longer(void *ctx, aril_tensor *const *in, aril_tensor **out)
+{
+    (void)ctx;
+    out[0] = aril_cat(ARIL_LIST(in[0], in[0]), 0);
+}
+
+static void wider(void *ctx, aril_tensor *const *in, aril_tensor **out)
+{
+    (void)ctx;
+    out[0] = aril_cast(in[0], ARIL_F64);
+}
+
+static void is_below_limit(void *ctx, aril_tensor *const *in, aril_tensor **out)
+{
+    (void)ctx;
+    out[0] = aril_lt(aril_sum(aril_cast(in[0], ARIL_F32), ARIL_ALL), aril_scalar(1e6));
+}
+
+typedef struct loop_call {
+    aril_fn *body;
+    bool scans;
+    int64_t max_trips;
+} loop_call;
+
+static void run_loop(void *ctx, aril_tensor *const *in, aril_tensor **out)
+{
+    const loop_call *l = ctx;
+    if (l->scans)
+        aril_scan(l->body, NULL, ARIL_LIST(in[0]), ARIL_LIST(in[1]), 0, out, NULL);
+    else
+        aril_while(is_below_limit, l->body, NULL, ARIL_LIST(in[0]),
+                   (aril_while_opts){ .max_trips = l->max_trips }, out);
+}
+
+TEST(a_loop_whose_state_changes_its_shape_or_dtype_is_refused)
+{
+    ARIL_SCOPE;
+    static const char *const says[] = { "state 0 is f32 [3], but the body makes it f32 [6]",
+                                        "state 0 is f32 [3], but the body makes it f64 [3]" };
+    aril_tensor *in[] = { numbers(ARIL_SHAPE(3), 1), numbers(ARIL_SHAPE(2, 2), 2) }, *out;
+    for (int i = 0; i < 6; i++) {
+        loop_call l = { i % 2 ? wider : longer, i < 2, i < 4 ? 0 : 5 };
+        for (int traced = 0; traced < 2; traced++) {
+            aril_program *p = traced ? aril_jit(run_loop, &l, (aril_jit_opts){ 0 }) : NULL;
+            if (traced)
+                CHECK(aril_program_run(p, (aril_list){ 2, in }, &out) < 0);
+            else
+                run_loop(&l, in, &out);
+            CHECK_MSG(strstr(aril_error(), l.scans ? "scan: " : "while: ") &&
+                          strstr(aril_error(), says[i % 2]),
+                      "loop %d, traced %d: %s", i, traced, aril_error());
+            CHECK(aril_tensor_status(out) < 0);
+            aril_clear_error();
+            aril_program_free(p);
+        }
+    }
+}

@@ -413,3 +413,51 @@ TEST(random_nodes_draw_in_each_run)
     aril_session_free(s);
     aril_graph_free(g);
 }
+
+static void drop(void *ctx, aril_tensor *const *in, aril_tensor **out)
+{
+    (void)ctx;
+    out[0] = aril_dropout(in[0], 0.5, (aril_dropout_opts){ 0 });
+}
+
+static void drop_rows(void *ctx, aril_tensor *const *in, aril_tensor **out)
+{
+    aril_map(drop, ctx, ARIL_LIST(in[0]), 1, out);
+}
+
+/* The masks of the run are those of what is computed again, also where the same numbers were drawn
+ * while the graph was defined. */
+static void check_checkpoints(aril_fn *fn)
+{
+    ARIL_SCOPE;
+    aril_graph *g = aril_graph_new(NULL);
+    aril_tensor *x = aril_placeholder(g, "x", ARIL_SHAPE(4, 32), ARIL_F32), *y[2], *dx[2];
+    aril_tensor *w[2], *out[4];
+    for (int i = 0; i < 2; i++) {
+        aril_seed(5);
+        w[i] =
+            aril_variable(g, i ? "w1" : "w0", aril_ones(ARIL_SHAPE(4, 32), ARIL_F32, aril_cpu()));
+        CHECK_INT(aril_checkpoint(fn, NULL, ARIL_LIST(aril_mul(x, w[i])), 1, &y[i]), ARIL_OK);
+    }
+    aril_tensor *sum = aril_sum(aril_add(y[0], y[1]), ARIL_ALL);
+    CHECK_INT(aril_gradients(sum, ARIL_LIST(w[0], w[1]), dx, (aril_grad_opts){ 0 }), ARIL_OK);
+    aril_session *s = aril_session_new(g, aril_cpu());
+    aril_tensor *ones = aril_ones(ARIL_SHAPE(4, 32), ARIL_F32, aril_cpu());
+    for (int i = 0; i < 3; i++) {
+        CHECK_INT(aril_session_run(s, ARIL_FEEDS({ x, ones }), ARIL_LIST(y[0], y[1], dx[0], dx[1]),
+                                   out),
+                  ARIL_OK);
+        CHECK_MSG(aril_ok(), "%s", aril_error());
+        CHECK(are_equal(out[0], out[2]));
+        CHECK(are_equal(out[1], out[3]));
+        CHECK(!are_equal(out[0], out[1]));
+    }
+    aril_session_free(s);
+    aril_graph_free(g);
+}
+
+TEST(checkpoints_draw_the_same_numbers_again)
+{
+    check_checkpoints(drop);
+    check_checkpoints(drop_rows);
+}

@@ -32,6 +32,8 @@ typedef struct sizes {
 /* Symbols of recorded values: they outlive the recorder where tensors do. */
 typedef struct symbol {
     aril__symbol base;
+    unsigned *writes; /* of a view, those of its base */
+    unsigned own;
     intptr_t number;
     struct symbol *next;
 } symbol;
@@ -81,12 +83,19 @@ static operand operand_of(recorder *r, aril_tensor *t)
     return (operand){ .tensor = t };
 }
 
-/* Assigns a number to a new symbolic tensor. */
-static void *number(recorder *r)
+/* Assigns a number to a new symbolic tensor. `of`: what it is a view of, or NULL. */
+static void *number(recorder *r, const aril_tensor *of)
 {
     symbol *s = malloc(sizeof *s);
-    *s = (symbol){ { &r->symbols->base }, ++r->values, r->symbols->all };
+    *s = (symbol){ .number = ++r->values, .next = r->symbols->all };
+    s->writes = of && of->flags & ARIL__SYMBOLIC ? ((symbol *)of->u.symbol)->writes : &s->own;
+    s->base = (aril__symbol){ &r->symbols->base, s->writes };
     return r->symbols->all = s;
+}
+
+static void count_write(const aril_tensor *to)
+{
+    if (to && to->flags & ARIL__SYMBOLIC) ++*((symbol *)to->u.symbol)->writes;
 }
 
 static aril_tensor *remember(recorder *r, aril_tensor *t)
@@ -117,13 +126,17 @@ static aril_status record(aril__tracer *self, const aril__call *c, aril_tensor *
         e->attrs = malloc(c->op->attr_size);
         memcpy(e->attrs, c->attrs, c->op->attr_size);
     }
+    for (int i = 0; i < c->n_in; i++)
+        if (aril__changes(c->op, i)) count_write(c->in[i]);
     for (int i = 0; i < c->op->n_out; i++) {
         int kind = c->op->out[i];
         if ((i == 0 && dest) || ARIL__IS_WRITE(kind)) {
             aril_tensor *to = i == 0 && dest ? dest : c->in[kind - 32];
             out[i] = to ? aril__tensor_keep(to) : NULL;
+            count_write(to);
         } else {
-            out[i] = remember(r, aril__symbolic_out(aril__self(), c, i, number(r)));
+            const aril_tensor *of = ARIL__IS_VIEW(kind) ? c->in[kind - 1] : NULL;
+            out[i] = remember(r, aril__symbolic_out(aril__self(), c, i, number(r, of)));
             e->out[i] = r->values;
         }
     }
@@ -151,7 +164,7 @@ void recorder_free(recorder *r)
     free(r->shapes);
     free(r->bound);
     aril__sizes_free(&r->tracer.sizes);
-    aril__symbol_release(&(aril__symbol){ &r->symbols->base });
+    aril__symbol_release(&(aril__symbol){ .owner = &r->symbols->base });
     free(r);
 }
 
@@ -188,13 +201,14 @@ static aril_shape named(recorder *r, aril_shape shape)
 aril_tensor *recorder_input(recorder *r, aril_shape shape, aril_dtype dtype)
 {
     shape = named(r, shape);
-    return input(r, aril__symbolic_new(aril__self(), dtype, shape.ndim, shape.dim, number(r)));
+    return input(r,
+                 aril__symbolic_new(aril__self(), dtype, shape.ndim, shape.dim, number(r, NULL)));
 }
 
 aril_tensor *recorder_input_like(recorder *r, aril_shape shape, aril_tensor *like)
 {
     shape = named(r, shape);
-    return input(r, aril__symbolic_like(aril__self(), like, shape.dim, number(r)));
+    return input(r, aril__symbolic_like(aril__self(), like, shape.dim, number(r, NULL)));
 }
 
 /* ---- replay ---- */

@@ -21,7 +21,8 @@
  * The f64 v_lgamma takes positive numbers alone.
  *
  * v_sin, v_cos and v_tan are accurate up to ARIL__VM_FAR, in f64 to ARIL__VM_FAR64. Larger
- * arguments, which are rare, must go to the C library: check a block of arguments first. */
+ * arguments, which are rare, must go to the C library, each for itself: the bits of an element must
+ * not depend on its neighbours. */
 #ifndef ARIL_CORE_VECMATH_H
 #define ARIL_CORE_VECMATH_H
 

@@ -75,9 +75,9 @@ static aril_status view_write_infer(aril__call *c)
     return ARIL_OK;
 }
 
-/* Makes *part the view at `p` of what it was, a header on the stack over the same memory. The second
- * input of a view op only gives a shape: that of the value. *viewable: whether the order in memory
- * allows it. */
+/* Makes *part the view at `p` of what it was, a header on the stack over the same memory. The
+ * second input of a view op only gives a shape: that of the value. *viewable: whether the order in
+ * memory allows it. */
 static aril_status view_part(aril_tensor *part, const int64_t *p, aril_tensor *value,
                              bool *viewable)
 {

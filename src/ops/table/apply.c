@@ -318,8 +318,8 @@ static aril_status check_changes(aril__thread *th, const aril__call *c)
     return s;
 }
 
-/* A write to a symbolic view counts as one to what it is a view of, which may be a tensor that
- * exists. */
+/* A write to a symbolic view counts as one to what it is a view of, if that is a tensor that
+ * exists; a trace counts the others. */
 static inline void count_write(aril_tensor *t)
 {
     aril__bump_version(aril__unlikely(t->flags & ARIL__SYMBOLIC) ? aril__root(t) : t);

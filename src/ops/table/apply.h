@@ -29,8 +29,8 @@ aril_tensor *aril__apply_to(aril_tensor *dest, const aril__op *op, int n_in, ari
 /* Whether t contains a NaN. For anomaly mode: on any device, by ops that are not recorded. */
 bool aril__has_nan(aril_tensor *t);
 
-/* Gives a new result of a call with these sizes the order in memory that the op's flags say: that of
- * inputs. A row that runs may give another. */
+/* Gives a new result of a call with these sizes the order in memory that the op's flags say: that
+ * of inputs. A row that runs may give another. */
 void aril__default_order(const aril__call *c, const aril__meta *o, aril_tensor *t);
 
 /* Records operations instead of running them.
@@ -72,6 +72,7 @@ struct aril__tracer {
     /* What the sizes of a run have to satisfy, besides the shape rules of its ops. */
     aril_status (*require)(aril__tracer *self, const aril__requirement *q);
     bool drawn_outside; /* random numbers were drawn while the tracer was paused */
+    uint32_t keys;      /* of a defined graph: how many random keys it has */
     /* A generator is about to be put into another state; `seed`: not NULL if it is seeded. */
     void (*set)(aril__tracer *self, aril_generator *g, const uint64_t *seed);
 };

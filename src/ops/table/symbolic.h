@@ -17,9 +17,7 @@ typedef struct aril__symbols {
     atomic_long refs;     /* 1 + the number of headers */
     void (*free)(struct aril__symbols *s);
 } aril__symbols;
-typedef struct aril__symbol {
-    aril__symbols *owner;
-} aril__symbol;
+typedef aril__symbol_head aril__symbol;
 
 /* Counts headers: called by core, and by tracers for each new header. */
 void *aril__symbol_keep(void *symbol);
