@@ -3,6 +3,7 @@
  * op of the table on every sample, and functions that are composed of ops. ARIL_TEST_OP=name selects
  * one op. */
 #include "aril/aril.h"
+#include "core/source_location.h"
 #include "ops/table/apply.h"
 #include "support/compare.h"
 #include "support/run_op.h"
@@ -404,8 +405,11 @@ TEST(programs_of_unknown_sizes_can_be_looked_at)
     CHECK_OK(aril_program_draw(p, "test_graph_sizes.dot", ARIL_LIST(x)));
     remove("test_graph_sizes.dot");
     aril_tensor *other = aril_ones(ARIL_SHAPE(5, 3, 3), ARIL_F32, CPU);
-    CHECK(aril_program_draw(p, "test_graph_sizes.dot", ARIL_LIST(other)) < 0);
-    CHECK_STR_HAS(aril_error(), "[5,3,3]");
+    to = open_memstream(&text, &size);
+    CHECK(aril_program_costs(p, ARIL_LIST(other), to) < 0);
+    fclose(to);
+    free(text);
+    CHECK_STR_HAS(aril_error(), "input 0 has shape [5,3,3]");
     aril_clear_error();
     aril_program_free(p);
 }
@@ -485,12 +489,11 @@ static void check_sample(const test_sample *s)
         return;
     call c = { .s = s };
     aril_shape open[TEST_INPUTS];
-    aril_tensor *given[TEST_INPUTS], *got[TEST_RESULTS];
+    aril_tensor *got[TEST_RESULTS];
     int n = 0;
     for (int i = 0; i < s->n_in; i++) {
         c.present[i] = in[i] != NULL;
         if (!in[i]) continue;
-        given[n] = in[i];
         open[n] = aril_shape_of(in[i]);
         for (int d = 0; d < open[n].ndim; d++) open[n].dim[d] = -1;
         n++;
@@ -525,7 +528,9 @@ static void check_sample(const test_sample *s)
 
 TEST(every_op_at_other_sizes)
 {
+    aril__location_off = true; /* thousands of errors */
     test_each_sample(check_sample);
+    aril__location_off = false;
     printf("# %d samples, %d need known sizes; %d runs, of which eager mode refuses %d\n",
            count.samples, count.untraced, count.runs, count.refused);
     CHECK(count.runs > 8 * count.samples / 2);
