@@ -534,5 +534,5 @@ TEST(every_op_at_other_sizes)
     aril__location_off = false;
     printf("# %d samples, %d need known sizes; %d runs, of which eager mode refuses %d\n",
            count.samples, count.untraced, count.runs, count.refused);
-    CHECK(count.runs > 8 * count.samples / 2);
+    CHECK(count.runs > 4 * count.samples && 100 * count.untraced < count.samples);
 }
