@@ -1,7 +1,7 @@
 /* Programs whose sizes are all unknown behave as eager mode does at every size: the same values and
  * gradients, also where size 1 broadcasts against n, and an error where eager mode gives one. Every
- * op of the table on every sample, and functions that are composed of ops. ARIL_TEST_OP=name selects
- * one op. */
+ * op of the table on every sample, and functions that are composed of ops. ARIL_TEST_OP=name
+ * selects one op. */
 #include "aril/aril.h"
 #include "core/source_location.h"
 #include "ops/table/apply.h"

@@ -58,7 +58,7 @@ int64_t aril__broadcast_size(int64_t a, int64_t b, const aril_tensor *of);
 /* x expanded along an axis to that size; x itself if it has it. */
 aril_tensor *aril__expand_axis(aril_tensor *x, int axis, int64_t size);
 
-/* What a size of x was when it was traced: itself if it is known; -1 if that is not known either. */
+/* What a size of x was when it was traced: itself if it is known; -1 if that is not known. */
 int64_t aril__traced_size(const aril_tensor *x, int axis);
 
 #endif
