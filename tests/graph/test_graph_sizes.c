@@ -318,6 +318,41 @@ TEST(a_fetch_is_not_checked_for_what_it_does_not_need)
     aril_graph_free(g);
 }
 
+static void strict_loss(void *ctx, aril_tensor *const *in, aril_tensor **out)
+{
+    (void)ctx;
+    out[0] = aril_bce_loss(in[0], in[1]);
+}
+
+static void plain_loss(void *ctx, aril_tensor *const *in, aril_tensor **out)
+{
+    (void)ctx;
+    out[0] = aril_mse_loss(in[0], in[1]);
+}
+
+static void either_loss(void *ctx, aril_tensor *const *in, aril_tensor **out)
+{
+    aril_cond(in[2], strict_loss, plain_loss, ctx, ARIL_LIST(in[0], in[1]), 1, out);
+}
+
+/* A branch is checked where it is taken. */
+TEST(a_branch_is_checked_when_it_runs)
+{
+    ARIL_SCOPE;
+    aril_shape open[3] = { ARIL_SHAPE(-1, -1), ARIL_SHAPE(-1, -1), { 0 } };
+    aril_program *p = aril_jit(either_loss, NULL, (aril_jit_opts){ .sizes = open, .n_sizes = 3 });
+    aril_tensor *x = aril_full(ARIL_SHAPE(3, 2), 0.5, ARIL_F32, CPU), *out;
+    aril_tensor *y = aril_full(ARIL_SHAPE(1, 2), 0.5, ARIL_F32, CPU);
+    aril_tensor *one = aril_ones(ARIL_SHAPE(), ARIL_F32, CPU);
+    aril_tensor *zero = aril_zeros(ARIL_SHAPE(), ARIL_F32, CPU);
+    CHECK_OK(aril_program_run(p, ARIL_LIST(x, x, one), &out));
+    CHECK_OK(aril_program_run(p, ARIL_LIST(x, y, zero), &out));
+    CHECK(aril_program_run(p, ARIL_LIST(x, y, one), &out) < 0);
+    CHECK_STR_HAS(aril_error(), "bce_loss: input [3,2] and target [1,2] must have the same shape");
+    aril_clear_error();
+    aril_program_free(p);
+}
+
 /* ---- errors ---- */
 
 static int narrow_line;
