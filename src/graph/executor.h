@@ -193,8 +193,8 @@ bool aril__exec_attrs(aril__exec_state *r, const aril__graph_node *n, void *room
  * *all: whether that were the last ones. */
 aril_status aril__exec_require(const aril__exec_state *r, bool *met, bool *all);
 
-/* The same file: replaces unknown sizes in attributes that are not known themselves, but follow from
- * those that are. False if some do not. */
+/* The same file: replaces unknown sizes in attributes that are not known themselves, but follow
+ * from those that are. False if some do not. */
 bool aril__exec_follow(const aril__exec_state *r, const aril__op *op, void *attrs);
 
 /* plan.c: a new instance for the run; NULL with an error. */

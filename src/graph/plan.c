@@ -871,8 +871,8 @@ static bool allocate(planner *p)
     return GROW(p, headers, n_headers, cap_headers) && GROW(p, places, n_places, cap_places);
 }
 
-/* With the sizes that are known before the run, the message is that of the function; with those that
- * the steps have told, nothing is left in most programs. */
+/* With the sizes that are known before the run, the message is that of the function; with those
+ * that the steps have told, nothing is left in most programs. */
 static bool check_requirements(planner *p, bool last)
 {
     bool all;

@@ -235,6 +235,19 @@ static export_value *product(export_call *c, int64_t unknown)
     return y;
 }
 
+/* A derived size to which two others broadcast: the one that is not 1. */
+static export_value *broadcast(export_call *c, int64_t unknown)
+{
+    const aril__sizes *s = c->graph->g->sizes;
+    const aril__size_entry *e = &s->entries[aril__size_index(unknown)];
+    if (!e->n_key || s->words[e->at] != ARIL__SIZE_BROADCAST) return NULL;
+    export_value *x = size_of(c, s->words[e->at + 1]),
+                 *y = x ? size_of(c, s->words[e->at + 2]) : NULL;
+    if (!y) return NULL;
+    export_value *one = put(c, "Equal", VALUES(y, aril__export_int1(c, 1)), NO_ATTRS);
+    return put(c, "Where", VALUES(one, x, y), NO_ATTRS);
+}
+
 /* One element: a known size, or an unknown one, which is computed once. */
 static export_value *size_of(export_call *c, int64_t size)
 {
@@ -244,6 +257,7 @@ static export_value *size_of(export_call *c, int64_t size)
         if (g->sizes[i].unknown == size) return g->sizes[i].value;
     export_value *v = aril__size_is_named(size) ? measured(c, size) : NULL;
     if (!v && aril__size_is_named(size)) v = product(c, size);
+    if (!v && aril__size_is_named(size)) v = broadcast(c, size);
     if (!v) {
         aril__export_fail(c->model,
                           "%s: a size is not known before the model runs, and cannot be "

@@ -1,8 +1,9 @@
 /* Programs whose sizes are all unknown behave as eager mode does at every size: the same values and
  * gradients, also where size 1 broadcasts against n, and an error where eager mode gives one. Every
- * op of the table on every sample, and functions that are composed of ops. ARIL_TEST_OP=name selects
- * one op. */
+ * op of the table on every sample, and functions that are composed of ops. ARIL_TEST_OP=name
+ * selects one op. */
 #include "aril/aril.h"
+#include "core/source_location.h"
 #include "ops/table/apply.h"
 #include "support/compare.h"
 #include "support/run_op.h"
@@ -317,6 +318,41 @@ TEST(a_fetch_is_not_checked_for_what_it_does_not_need)
     aril_graph_free(g);
 }
 
+static void strict_loss(void *ctx, aril_tensor *const *in, aril_tensor **out)
+{
+    (void)ctx;
+    out[0] = aril_bce_loss(in[0], in[1]);
+}
+
+static void plain_loss(void *ctx, aril_tensor *const *in, aril_tensor **out)
+{
+    (void)ctx;
+    out[0] = aril_mse_loss(in[0], in[1]);
+}
+
+static void either_loss(void *ctx, aril_tensor *const *in, aril_tensor **out)
+{
+    aril_cond(in[2], strict_loss, plain_loss, ctx, ARIL_LIST(in[0], in[1]), 1, out);
+}
+
+/* A branch is checked where it is taken. */
+TEST(a_branch_is_checked_when_it_runs)
+{
+    ARIL_SCOPE;
+    aril_shape open[3] = { ARIL_SHAPE(-1, -1), ARIL_SHAPE(-1, -1), { 0 } };
+    aril_program *p = aril_jit(either_loss, NULL, (aril_jit_opts){ .sizes = open, .n_sizes = 3 });
+    aril_tensor *x = aril_full(ARIL_SHAPE(3, 2), 0.5, ARIL_F32, CPU), *out;
+    aril_tensor *y = aril_full(ARIL_SHAPE(1, 2), 0.5, ARIL_F32, CPU);
+    aril_tensor *one = aril_ones(ARIL_SHAPE(), ARIL_F32, CPU);
+    aril_tensor *zero = aril_zeros(ARIL_SHAPE(), ARIL_F32, CPU);
+    CHECK_OK(aril_program_run(p, ARIL_LIST(x, x, one), &out));
+    CHECK_OK(aril_program_run(p, ARIL_LIST(x, y, zero), &out));
+    CHECK(aril_program_run(p, ARIL_LIST(x, y, one), &out) < 0);
+    CHECK_STR_HAS(aril_error(), "bce_loss: input [3,2] and target [1,2] must have the same shape");
+    aril_clear_error();
+    aril_program_free(p);
+}
+
 /* ---- errors ---- */
 
 static int narrow_line;
@@ -404,8 +440,11 @@ TEST(programs_of_unknown_sizes_can_be_looked_at)
     CHECK_OK(aril_program_draw(p, "test_graph_sizes.dot", ARIL_LIST(x)));
     remove("test_graph_sizes.dot");
     aril_tensor *other = aril_ones(ARIL_SHAPE(5, 3, 3), ARIL_F32, CPU);
-    CHECK(aril_program_draw(p, "test_graph_sizes.dot", ARIL_LIST(other)) < 0);
-    CHECK_STR_HAS(aril_error(), "[5,3,3]");
+    to = open_memstream(&text, &size);
+    CHECK(aril_program_costs(p, ARIL_LIST(other), to) < 0);
+    fclose(to);
+    free(text);
+    CHECK_STR_HAS(aril_error(), "input 0 has shape [5,3,3]");
     aril_clear_error();
     aril_program_free(p);
 }
@@ -480,17 +519,17 @@ static void check_sample(const test_sample *s)
     aril_tensor *in[TEST_INPUTS], *out[TEST_RESULTS];
     aril_dtype dtype;
     test_working_on("graphs of unknown sizes", s);
-    if (s->op->flags & RANDOM || !test_best_inputs(s, in, &dtype) ||
+    /* Ops that only gradient rules apply do not check what those know to fit. */
+    if (s->op->flags & (RANDOM | GRADIENT) || !test_best_inputs(s, in, &dtype) ||
         test_refused(test_run(s, in, out)))
         return;
     call c = { .s = s };
     aril_shape open[TEST_INPUTS];
-    aril_tensor *given[TEST_INPUTS], *got[TEST_RESULTS];
+    aril_tensor *got[TEST_RESULTS];
     int n = 0;
     for (int i = 0; i < s->n_in; i++) {
         c.present[i] = in[i] != NULL;
         if (!in[i]) continue;
-        given[n] = in[i];
         open[n] = aril_shape_of(in[i]);
         for (int d = 0; d < open[n].ndim; d++) open[n].dim[d] = -1;
         n++;
@@ -525,8 +564,10 @@ static void check_sample(const test_sample *s)
 
 TEST(every_op_at_other_sizes)
 {
+    aril__location_off = true; /* thousands of errors */
     test_each_sample(check_sample);
+    aril__location_off = false;
     printf("# %d samples, %d need known sizes; %d runs, of which eager mode refuses %d\n",
            count.samples, count.untraced, count.runs, count.refused);
-    CHECK(count.runs > 8 * count.samples / 2);
+    CHECK(count.runs > 4 * count.samples && 100 * count.untraced < count.samples);
 }

@@ -263,6 +263,35 @@ TEST(sizes_with_names)
     aril_program_free(p);
 }
 
+static void similarity(void *ctx, aril_tensor *const *in, aril_tensor **out)
+{
+    (void)ctx;
+    out[0] = aril_cosine_similarity(in[0], in[1], 1);
+}
+
+/* Two unknown sizes of which one may be 1: a run of the model broadcasts as eager mode does. */
+TEST(sizes_that_broadcast)
+{
+    ARIL_SCOPE;
+    const aril_shape sizes[] = { ARIL_SHAPE(-1, -1), ARIL_SHAPE(-1, -1) };
+    static const int64_t columns[][2] = { { 4, 4 }, { 4, 1 }, { 1, 4 } };
+    aril_program *p = aril_jit(similarity, NULL, (aril_jit_opts){ .name = "similarity" });
+    aril_tensor *a = normal(ARIL_SHAPE(2, 4)), *b = normal(ARIL_SHAPE(2, 4));
+    const char *path = case_path("sizes_broadcast");
+    aril_export_opts opts = { .sizes = sizes, .n_sizes = 2 };
+    CHECK_INT(aril_program_export(p, ARIL_LIST(a, b), path, opts), ARIL_OK);
+    for (int i = 0; i < 3 && !test_failed(); i++) {
+        aril_tensor *in[] = { normal(ARIL_SHAPE(3, columns[i][0])),
+                              normal(ARIL_SHAPE(3, columns[i][1])) };
+        aril_tensor *want = NULL, *got;
+        similarity(NULL, in, &want);
+        run_model(path, (aril_list){ 2, in }, &got);
+        if (!test_failed()) check_equal("similarity", got, want, 1e-5);
+        keep_case("sizes_broadcast", i, 2, in, 1, &want);
+    }
+    aril_program_free(p);
+}
+
 /* ---- a training step ---- */
 
 typedef struct training {

@@ -58,7 +58,7 @@ static aril_status check(const aril__call *c, const aril_tensor *weight, const a
         return aril__fail(ARIL_ERR_SHAPE, "%s: weights %s do not match indices %s", name,
                           aril__text(b, scale), aril__text(a, index));
     *bags = offsets ? offsets->dim[0] : index->dim[0];
-    if (offsets && *bags >= 0) *bags -= at->last[0];
+    if (offsets && at->last[0]) *bags = *bags < 0 ? -1 : *bags - 1;
     if (offsets && *bags < 0 && offsets->dim[0] >= 0)
         return aril__fail(ARIL_ERR_SHAPE, "%s: include_last_offset needs at least one offset",
                           name);

@@ -296,7 +296,12 @@ static aril_tensor *broadcast_to_mask(const char *what, aril_tensor *x, aril_ten
     }
     if (aril__same_dims(to.ndim, to.dim, x->ndim, x->dim)) return x;
     if (aril__same_dims(to.ndim, to.dim, mask->ndim, mask->dim)) return aril__expand_like(x, mask);
-    return aril_expand(x, to);
+    while (x->ndim < to.ndim && !(x->flags & ARIL__POISON)) x = aril_unsqueeze(x, 0);
+    for (int d = 0; d < mask->ndim && !(x->flags & ARIL__POISON); d++) {
+        int at = to.ndim - mask->ndim + d;
+        x = aril__expand_axis(x, at, aril__broadcast_size(x->dim[at], mask->dim[d], x));
+    }
+    return x;
 }
 
 aril_tensor *aril_masked_select(aril_tensor *x, aril_tensor *mask)

@@ -117,6 +117,17 @@ static aril_tensor *covariance(aril_tensor *x, aril_tensor *fweights, aril_tenso
     return aril_div(product, degrees(x, w, aweights, correction));
 }
 
+/* number: whether there was one variable when the graph was built, which gives a scalar. */
+static aril_status is_scalar_as_built(const aril__requirement *q)
+{
+    int64_t n = q->shape[0].dim[0];
+    if (n < 0 || (n == 1) == (q->number[0] != 0)) return ARIL_OK;
+    return aril__fail(ARIL_ERR_SHAPE,
+                      "cov: got %lld variables; the result of one is a scalar, of more a matrix, "
+                      "and the graph was built for %s",
+                      (long long)n, q->number[0] ? "one" : "more");
+}
+
 aril_tensor *aril_cov(aril_tensor *x, aril_cov_opts opts)
 {
     if (!x) return aril__null_tensor("cov");
@@ -135,6 +146,9 @@ aril_tensor *aril_cov(aril_tensor *x, aril_cov_opts opts)
     aril_dtype type = aril__is_float((aril_dtype)x->dtype) ? (aril_dtype)x->dtype : ARIL_F32;
     aril_tensor *rows = aril_cast(x, type);
     while (rows->ndim < 2 && !aril__is_poison(rows)) rows = aril_unsqueeze(rows, 0);
+    int64_t one = aril__is_poison(rows) ? 0 : aril__traced_size(rows, 0) == 1;
+    if (aril__require("cov", is_scalar_as_built, 1, &rows, 1, &one) < 0)
+        return aril_escape(aril__poison());
     double correction = opts.correction == ARIL_ZERO ? 0
                         : opts.correction == 0       ? 1
                                                      : opts.correction;

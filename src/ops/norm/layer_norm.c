@@ -584,16 +584,31 @@ OP(group_norm, .doc = "group normalization: over groups of channels of each samp
 /* ---- public ---- */
 
 /* Checks that the last sizes of x equal `shape`. */
-static aril_status check_shape(const char *what, const aril_tensor *x, aril_shape shape)
+/* shape: of the input, and its last sizes as the caller gave them. */
+static aril_status ends_with(const aril__requirement *q)
 {
-    bool fits = shape.ndim >= 1 && shape.ndim <= x->ndim;
-    for (int d = 0; fits && d < shape.ndim; d++)
-        fits = aril__size_fits(shape.dim[d], x->dim[x->ndim - shape.ndim + d]);
+    const aril_shape *x = &q->shape[0], *shape = &q->shape[1];
+    bool fits = shape->ndim >= 1 && shape->ndim <= x->ndim;
+    for (int d = 0; fits && d < shape->ndim; d++)
+        fits = aril__size_fits(shape->dim[d], x->dim[x->ndim - shape->ndim + d]);
+    if (fits) return ARIL_OK;
     char a[ARIL__SHAPE_TEXT], b[ARIL__SHAPE_TEXT];
-    if (!fits)
-        return aril__fail(ARIL_ERR_SHAPE, "%s: expected an input of shape [...,%s, got %s", what,
-                          aril__shape_text(a, shape.ndim, shape.dim) + 1, aril__text(b, x));
-    return ARIL_OK;
+    return aril__fail(ARIL_ERR_SHAPE, "%s: expected an input of shape [...,%s, got %s", q->what,
+                      aril__shape_text(a, shape->ndim, shape->dim) + 1,
+                      aril__shape_text(b, x->ndim, x->dim));
+}
+
+static aril_status check_shape(const char *what, aril_tensor *x, aril_shape shape)
+{
+    aril__requirement q;
+    memset(&q, 0, sizeof q);
+    q.check = ends_with;
+    q.n_shapes = 2;
+    snprintf(q.what, sizeof q.what, "%s", what);
+    q.shape[0] = aril__shape(x);
+    q.shape[1].ndim = shape.ndim;
+    for (int d = 0; d < shape.ndim && d < ARIL_MAX_DIMS; d++) q.shape[1].dim[d] = shape.dim[d];
+    return aril__require_now(&q, 1, &x);
 }
 
 aril_tensor *aril_layer_norm(aril_tensor *x, aril_tensor *weight, aril_tensor *bias,

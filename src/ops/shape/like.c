@@ -97,11 +97,8 @@ OP(expand_like, .doc = "x broadcast to the shape of another tensor", .min_in = 2
 
 static aril_status sum_to_like_infer(aril__call *c)
 {
-    int n = c->in[0]->ndim;
-    int64_t dim[ARIL_MAX_DIMS];
-    memcpy(dim, c->in[0]->dim, sizeof dim);
-    if (c->in[1]->ndim > n || !aril__broadcast(&n, dim, c->in[1]->ndim, c->in[1]->dim))
-        return shape_error(c, "was not broadcast from");
+    aril_shape x = aril__shape(c->in[0]), to = aril__shape(c->in[1]);
+    if (!aril__broadcasts_to(&to, &x)) return shape_error(c, "was not broadcast from");
     shape_of_second(c);
     return ARIL_OK;
 }

@@ -538,30 +538,40 @@ static aril_tensor *view_as(aril_tensor *x, aril_shape shape, bool may_copy)
     return aril__op_with(&a, &aril__op_reshape, x);
 }
 
-/* number: the axes of shape[0] from the outermost in memory to the innermost. */
+/* shape: of the tensor and of the view. number: the axes of the tensor from the outermost in memory
+ * to the innermost, in three bits each, and the axis of the view that is inferred, -1: none. */
 static aril_status is_viewable(const aril__requirement *q)
 {
     aril_tensor x = { .ndim = (uint8_t)q->shape[0].ndim, .numel = 1 };
     aril__meta o = { .ndim = q->shape[1].ndim };
     int64_t step = 1;
-    for (int i = q->n_numbers - 1; i >= 0; i--) {
-        int64_t d = q->number[i];
+    for (int i = x.ndim - 1; i >= 0; i--) {
+        int64_t d = q->number[0] >> 3 * i & 7;
         if (q->shape[0].dim[d] < 0) return ARIL_OK;
         x.dim[d] = q->shape[0].dim[d];
         x.stride[d] = step;
         x.numel *= x.dim[d];
         step *= aril__extent(x.dim[d]);
     }
-    for (int d = 0; d < o.ndim; d++)
-        if ((o.dim[d] = q->shape[1].dim[d]) < 0) return ARIL_OK;
-    return aril__view_strides(&x, &o) ? ARIL_OK : no_view(&q->shape[0], &q->shape[1]);
+    struct reshape_attrs a = { .ndim = { o.ndim } };
+    for (int d = 0; d < o.ndim; d++) {
+        a.dim[d] = d == q->number[1] ? -1 : q->shape[1].dim[d];
+        if (a.dim[d] < 0 && d != q->number[1]) return ARIL_OK;
+    }
+    aril_status s = reshape_dims(&x, &a, o.dim);
+    if (s < 0 || aril__view_strides(&x, &o)) return s;
+    aril_shape to = { .ndim = o.ndim };
+    memcpy(to.dim, o.dim, sizeof to.dim);
+    return no_view(&q->shape[0], &to);
 }
 
-/* Only a run knows whether y, of unknown sizes, is possible without a copy of x. */
-static aril_status require_view(aril_tensor *x, aril_tensor *y)
+/* Of a tensor of unknown sizes, only a run knows whether a view is possible without a copy. */
+static aril_status require_view(aril_tensor *x, const aril_shape *to)
 {
-    int64_t order[ARIL_MAX_DIMS], step = 1;
-    if (y->flags & ARIL__POISON || (x->numel >= 0 && y->numel >= 0)) return ARIL_OK;
+    int order[ARIL_MAX_DIMS];
+    int64_t step = 1;
+    aril__requirement q;
+    if (x->numel >= 0) return ARIL_OK;
     for (int d = 0; d < x->ndim; d++) { /* insertion by strides */
         int at = d;
         for (; at > 0 && x->stride[order[at - 1]] < x->stride[d]; at--) order[at] = order[at - 1];
@@ -571,8 +581,18 @@ static aril_status require_view(aril_tensor *x, aril_tensor *y)
         if (x->dim[order[i]] != 1 && x->stride[order[i]] != step) return ARIL_OK;
         step *= aril__extent(x->dim[order[i]]);
     }
-    aril_tensor *of[2] = { x, y };
-    return aril__require("view", is_viewable, 2, of, x->ndim, order);
+    memset(&q, 0, sizeof q);
+    q.check = is_viewable;
+    q.n_shapes = q.n_numbers = 2;
+    q.shape[0] = aril__shape(x);
+    q.shape[1].ndim = to->ndim;
+    for (int i = 0; i < x->ndim; i++) q.number[0] |= (int64_t)order[i] << 3 * i;
+    q.number[1] = -1;
+    for (int d = 0; d < to->ndim; d++) {
+        if (to->dim[d] == -1) q.number[1] = d;
+        q.shape[1].dim[d] = to->dim[d] == -1 ? 0 : to->dim[d];
+    }
+    return aril__require_now(&q, 1, &x);
 }
 
 aril_tensor *aril_reshape(aril_tensor *x, aril_shape shape)
@@ -586,8 +606,7 @@ aril_tensor *aril_view(aril_tensor *x, aril_shape shape)
 {
     aril_tensor *bad = aril__refuse("view", x);
     if (bad || aril__check_shape("view", shape, true) < 0) return bad ? bad : aril__poison();
-    aril_tensor *y = view_as(x, shape, false);
-    return require_view(x, y) < 0 ? aril__poison() : y;
+    return require_view(x, &shape) < 0 ? aril__poison() : view_as(x, shape, false);
 }
 
 aril_tensor *aril_unsqueeze(aril_tensor *x, int axis)

@@ -159,6 +159,13 @@ static aril_status frames_like_infer(aril__call *c)
     if (x->ndim < 1 || like->ndim != x->ndim + 1)
         return aril__fail(ARIL_ERR_SHAPE, "frames_like: %d dimensions for frames of %d", x->ndim,
                           like->ndim);
+    bool fits =
+        aril__size_fits(like->dim[x->ndim], ((const struct frames_attrs *)c->attrs)->size[0]);
+    for (int d = 0; d < x->ndim - 1 && fits; d++) fits = aril__size_fits(x->dim[d], like->dim[d]);
+    char a[ARIL__SHAPE_TEXT], b[ARIL__SHAPE_TEXT];
+    if (!fits)
+        return aril__fail(ARIL_ERR_SHAPE, "frames_like: %s does not have frames %s",
+                          aril__text(a, x), aril__text(b, like));
     o->dtype = (aril_dtype)x->dtype;
     o->ndim = like->ndim;
     memcpy(o->dim, like->dim, (size_t)like->ndim * sizeof *like->dim);

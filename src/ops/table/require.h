@@ -3,8 +3,8 @@
  *
  * A rule runs again for the sizes of each run. A check in a function that is composed of ops runs
  * once, when the function is called; in a trace with unknown sizes that is too early, since unknown
- * sizes fit any. A check that is written as a requirement is recorded by the tracer, and is repeated
- * as soon as a run knows the sizes. */
+ * sizes fit any. A check that is written as a requirement is recorded by the tracer, and is
+ * repeated as soon as a run knows the sizes. */
 #ifndef ARIL_OPS_REQUIRE_H
 #define ARIL_OPS_REQUIRE_H
 
@@ -51,14 +51,14 @@ bool aril__broadcasts_to(const aril_shape *b, const aril_shape *a);
 
 /* ---- sizes in composed functions ---- */
 
-/* The size to which two sizes of symbolic or other tensors broadcast: an unknown one if only the run
- * can tell. -1 if that cannot be expressed, or if they do not broadcast. */
+/* The size to which two sizes of symbolic or other tensors broadcast: an unknown one if only the
+ * run can tell. -1 if that cannot be expressed, or if they do not broadcast. */
 int64_t aril__broadcast_size(int64_t a, int64_t b, const aril_tensor *of);
 
 /* x expanded along an axis to that size; x itself if it has it. */
 aril_tensor *aril__expand_axis(aril_tensor *x, int axis, int64_t size);
 
-/* What a size of x was when it was traced: itself if it is known; -1 if that is not known either. */
+/* What a size of x was when it was traced: itself if it is known; -1 if that is not known. */
 int64_t aril__traced_size(const aril_tensor *x, int axis);
 
 #endif
