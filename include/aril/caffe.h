@@ -11,7 +11,7 @@
  *
  * The inputs of a net are the tops of its Input layers (or `input` fields) and of its data layers,
  * in the order of the file: data, label. Its results are the blobs that no layer reads, sorted by
- * name as Caffe does, then the total loss. Labels may have any dtype.
+ * name as Caffe does, then the total loss, 0 if no layer has one. Labels may have any dtype.
  *
  * Parameters are created when the sizes of all inputs are known: with the net, if the file or
  * .shapes gives them, otherwise in the first run. A net of the training phase starts in training
@@ -142,7 +142,9 @@ ARIL_API aril_status aril_caffe_blob_save(const char *path, aril_tensor *t);
 /* ---- layers of the user's own ---- */
 
 /* Computes a Python layer's tops from its bottoms: sets out[0] .. out[n_out - 1]. param_str is the
- * layer's. Written with Aril's functions, it is differentiable. */
+ * layer's. Written with Aril's functions, it is differentiable. It is called once in each run of
+ * the net, which is never compiled, and when the net is built, with bottoms that may have no
+ * values. */
 typedef void aril_caffe_layer_fn(const char *param_str, aril_list in, int n_out, aril_tensor **out,
                                  void *ctx);
 

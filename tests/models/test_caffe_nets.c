@@ -492,6 +492,43 @@ TEST(python_layers_call_registered_functions)
     aril_clear_error();
 }
 
+/* Adds the number of its calls, which it counts. */
+static void count(const char *param, aril_list in, int n_out, aril_tensor **out, void *ctx)
+{
+    (void)param, (void)n_out;
+    out[0] = aril_add_scalar(in.at[0], ++*(int *)ctx);
+}
+
+TEST(python_layers_are_called_in_each_run)
+{
+    static const char text[] = X23 "layer { name: 'p' type: 'Python' bottom: 'x' top: 'y' "
+                                   "python_param { module: 'mine' layer: 'Count' } }\n";
+    int calls = 0;
+    CHECK_INT(aril_caffe_register("mine.Count", count, &calls), ARIL_OK);
+    aril_module *m = parse(text);
+    CHECK_MSG(m, "%s", aril_error());
+    CHECK_INT(aril_module_jit(m), ARIL_OK);
+    aril_tensor *x = aril_zeros(ARIL_SHAPE(2, 3), ARIL_F32, test_device());
+    calls = 0;
+    for (int i = 1; i <= 5; i++)
+        CHECK_NEAR(aril_item(aril_amax(aril_forward(m, x), ARIL_ALL)), i, 0);
+    CHECK_MSG(aril_module_eager_reason(m) && strstr(aril_module_eager_reason(m), "Python layer"),
+              "%s", aril_module_eager_reason(m));
+    aril_module_release(m);
+    CHECK_INT(aril_caffe_register("mine.Count", NULL, NULL), ARIL_OK);
+}
+
+TEST(dropout_of_nothing_is_the_identity)
+{
+    ARIL_SCOPE;
+    aril_module *m = parse_train(X23 "layer { name: 'd' type: 'Dropout' bottom: 'x' top: 'y' "
+                                     "dropout_param { dropout_ratio: 0 } }\n");
+    CHECK_MSG(m, "%s", aril_error());
+    aril_tensor *x = randn(ARIL_SHAPE(2, 3));
+    CHECK(aril_equal(aril_forward(m, x), x));
+    aril_module_release(m);
+}
+
 /* ---- data layers ---- */
 
 TEST(data_layers_are_inputs)
@@ -805,7 +842,7 @@ TEST(mistakes_are_errors_that_say_where)
     refused(L("type: 'Pooling' pooling_param { kernel_size: 2 global_pooling: true }"),
             "no kernel");
     refused(L("type: 'Pooling' pooling_param { kernel_size: 2 }"), "expected [N,C,H,W], got [2,3]");
-    refused(L("type: 'Dropout' dropout_param { dropout_ratio: 1 }"), "between 0 and 1");
+    refused(L("type: 'Dropout' dropout_param { dropout_ratio: 1 }"), "from 0 to below 1");
     refused(L("type: 'Slice' slice_param { slice_point: 1 slice_point: 2 }"),
             "0 values of slice_point");
     refused(L("type: 'Flatten' flatten_param { axis: 5 }"), "axis 5 does not exist");

@@ -10,6 +10,7 @@
 #include "formats/caffe/net.h"
 #include "data/caffe/transform.h"
 #include "models/caffe/net.h"
+#include "nn/module.h"
 #include "train/caffe/solver.h"
 
 #include <limits.h>
@@ -611,5 +612,6 @@ const char *aril_caffe_solver_eager_reason(const aril_caffe_solver *s)
     if (!s) return NULL;
     if (s->opts.eager) return "the solver was opened with .eager";
     if (!aril__compiling()) return "ARIL_JIT=0 in the environment";
-    return s->train.program ? aril__compiled_reason(s->train.program) : NULL;
+    const char *why = aril__module_eager(s->train.net);
+    return why ? why : s->train.program ? aril__compiled_reason(s->train.program) : NULL;
 }
