@@ -199,7 +199,7 @@ static void add_scores(const open_net *f, int64_t k, aril_tensor **out, scores *
                        at[j]);
         }
     }
-    s->loss += aril_item(out[n]);
+    if (out[n]) s->loss += aril_item(out[n]); /* not every net has a loss */
 }
 
 static void print_scores(const open_net *f, int64_t iterations, const scores *s)

@@ -11,7 +11,7 @@
  *
  * The inputs of a net are the tops of its Input layers (or `input` fields) and of its data layers,
  * in the order of the file: data, label. Its results are the blobs that no layer reads, sorted by
- * name as Caffe does, then the total loss, 0 if no layer has one. Labels may have any dtype.
+ * name as Caffe does, then the total loss. Labels may have any dtype.
  *
  * Parameters are created when the sizes of all inputs are known: with the net, if the file or
  * .shapes gives them, otherwise in the first run. A net of the training phase starts in training

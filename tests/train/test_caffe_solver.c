@@ -580,6 +580,25 @@ TEST(python_layers_are_called_in_each_step)
     CHECK_INT(aril_caffe_register("my.Data", NULL, NULL), ARIL_OK);
 }
 
+TEST(a_test_net_needs_no_loss)
+{
+    static const char text[] =
+        "net_param { layer { name: 'd' type: 'DummyData' top: 'x' dummy_data_param { shape { dim: "
+        "2 "
+        "dim: 1 } data_filler { value: 3 } } } layer { name: 'ip' type: 'InnerProduct' bottom: 'x' "
+        "top: 'ip' inner_product_param { num_output: 1 weight_filler { value: 1 } } } "
+        "layer { name: 'r' type: 'Reduction' bottom: 'ip' top: 'r' loss_weight: 1 "
+        "include { phase: TRAIN } } } base_lr: 0 lr_policy: 'fixed' max_iter: 4 test_iter: 2 "
+        "test_interval: 1 test_compute_loss: true solver_mode: CPU snapshot_after_train: false";
+    double score;
+    aril_caffe_solver *s = parse(text);
+    CHECK_MSG(s, "%s", aril_error());
+    CHECK_INT(aril_caffe_solver_solve(s), ARIL_OK);
+    CHECK_INT(aril_caffe_solver_test(s, 0, &score), ARIL_OK);
+    CHECK_NEAR(score, 3, 0);
+    aril_caffe_solver_free(s);
+}
+
 TEST(parameters_that_the_loss_does_not_reach_decay)
 {
     static const char text[] =

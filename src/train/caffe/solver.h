@@ -94,7 +94,7 @@ void aril__caffe_log(const aril_caffe_solver *s, const char *format, ...)
 aril_status aril__caffe_pass(aril_caffe_solver *s, bool updates, double *loss,
                              aril_tensor **outputs);
 
-/* One run of a test net. */
+/* One run of a test net; *loss: NULL if it has none. */
 aril_status aril__caffe_forward(aril__caffe_part *p, aril_tensor **outputs, aril_tensor **loss);
 
 /* Creates the optimizer for the parameters of the net, once it is built. */
