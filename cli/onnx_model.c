@@ -89,7 +89,8 @@ static int run_convert(void *values, int n, char **argument)
         return caffe_convert(argument[0], argument[1], o->caffemodel,
                              (aril_export_opts){ .opset = (int)o->opset,
                                                  .external_data = o->external,
-                                                 .batch = !o->fixed });
+                                                 .batch = !o->fixed },
+                             &o->weights);
     if (weights_is_output(argument[1]))
         return weights_convert(argument[0], argument[1], &o->weights);
     if (!model_is_onnx(argument[1])) {

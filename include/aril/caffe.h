@@ -60,7 +60,8 @@ ARIL_API const char *aril_caffe_name(const aril_module *net);
 ARIL_API aril_status aril_caffe_print(const aril_module *net, FILE *to);
 
 /* Reads a net of any form (.prototxt or binary), filters nothing, and writes it in the current form
- * to a file, as text or, with `binary`, in wire form with its weights. */
+ * to a file, as text or, with `binary`, in wire form with its weights; to a path that ends with
+ * ".h5": its weights as HDF5. */
 ARIL_API aril_status aril_caffe_upgrade(const char *from, const char *to, bool binary);
 
 /* ---- inputs, outputs, blobs ---- */

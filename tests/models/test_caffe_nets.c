@@ -717,6 +717,66 @@ TEST(weights_are_saved_and_loaded)
     aril_module_release(b);
 }
 
+/* The blobs of a file have the names and shapes that they have in the net, without the net. */
+TEST(a_caffemodel_is_a_file_of_weights)
+{
+    ARIL_SCOPE;
+    aril_module *m = parse(
+        INPUT("x", "dim: 1 dim: 2 dim: 6 dim: 6") INPUT("s", "dim: 1 dim: 2")
+            INPUT("t", "dim: 3 dim: 1 dim: 4") INPUT("cont", "dim: 3 dim: 1") INPUT("u",
+                                                                                    "dim: 1 dim: 5")
+                INPUT("i", "dim: 2") "layer { name: 'c.1' type: 'Convolution' bottom: 'x' top: 'a' "
+                                     "convolution_param { "
+                                     "num_output: 2 kernel_size: 3 pad: 1 } }\n"
+                                     "layer { name: 'd' type: 'Deconvolution' bottom: 'a' top: 'a' "
+                                     "convolution_param { "
+                                     "num_output: 2 kernel_size: 1 bias_term: false } }\n"
+                                     "layer { name: 'p' type: 'PReLU' bottom: 'a' top: 'a' }\n"
+                                     "layer { name: 'b' type: 'BatchNorm' bottom: 'a' top: 'a' }\n"
+                                     "layer { name: 'sc' type: 'Scale' bottom: 'a' top: 'a' "
+                                     "scale_param { bias_term: true } }\n"
+                                     "layer { name: 's2' type: 'Scale' bottom: 'a' bottom: 's' "
+                                     "top: 'a' scale_param { axis: 0 "
+                                     "bias_term: true } }\n"
+                                     "layer { name: 'bi' type: 'Bias' bottom: 'a' top: 'a' }\n"
+                                     "layer { name: 'ip' type: 'InnerProduct' bottom: 'a' top: "
+                                     "'ip' inner_product_param { "
+                                     "num_output: 3 } }\n"
+                                     "layer { name: 'e' type: 'Embed' bottom: 'i' top: 'e' "
+                                     "embed_param { num_output: 2 "
+                                     "input_dim: 3 } }\n"
+                                     "layer { name: 'l' type: 'LSTM' bottom: 't' bottom: 'cont' "
+                                     "top: 'l' recurrent_param { "
+                                     "num_output: 2 } }\n"
+                                     "layer { name: 'l2' type: 'LSTM' bottom: 't' bottom: 'cont' "
+                                     "bottom: 'u' top: 'l2' "
+                                     "recurrent_param { num_output: 2 } }\n"
+                                     "layer { name: 'r' type: 'RNN' bottom: 't' bottom: 'cont' "
+                                     "bottom: 'u' top: 'r' "
+                                     "recurrent_param { num_output: 2 } }\n"
+                                     "layer { name: 'pa' type: 'Parameter' top: 'pa' "
+                                     "parameter_param { shape { dim: 2 } } }\n");
+    CHECK_MSG(m, "%s", aril_error());
+    const char *path = temp_path("all.caffemodel");
+    CHECK_INT(aril_caffe_weights_save(m, path), ARIL_OK);
+    aril_weights *w = aril_weights_open(path, (aril_weights_opts){ 0 });
+    CHECK_MSG(w, "%s", aril_error());
+    const aril_named *state = aril_state(m);
+    int found = 0;
+    for (int i = 0; i < state->n; i++) {
+        int at = aril_weights_find(w, state->name[i]);
+        if (at < 0) continue; /* states of LSTM are not in the file */
+        found++;
+        CHECK_MSG(aril_equal(aril_weights_tensor(w, at), aril_to(state->at[i], aril_cpu())), "%s",
+                  state->name[i]);
+    }
+    CHECK_INT(found, aril_weights_count(w));
+    CHECK_INT(found, aril_caffe_params(m));
+    CHECK(aril_weights_find(w, "c_1.weight") >= 0 && aril_weights_find(w, "s2.bias") >= 0);
+    aril_weights_close(w);
+    aril_module_release(m);
+}
+
 TEST(weights_that_do_not_fit_change_nothing)
 {
     ARIL_SCOPE;

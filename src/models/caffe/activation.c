@@ -216,8 +216,8 @@ static aril_activation as_tanh(const caffe_layer *l)
 const caffe_row aril__caffe_activation_rows[] = {
     { ROW("ReLU"), .param = "relu_param", .check = relu_check, .forward = relu,
       .activation = as_relu },
-    { ROW("PReLU"), .param = "prelu_param", .check = prelu_check, .build = prelu_build,
-      .forward = prelu },
+    { ROW("PReLU"), .param = "prelu_param", .blob = { { "weight", .axes = 1 } },
+      .check = prelu_check, .build = prelu_build, .forward = prelu },
     { ROW("ELU"), .param = "elu_param", .check = elu_check, .forward = elu },
     { ROW("Sigmoid"), .param = "sigmoid_param", .forward = sigmoid, .activation = as_sigmoid },
     { ROW("TanH"), .param = "tanh_param", .forward = tanh_forward, .activation = as_tanh },

@@ -248,11 +248,11 @@ static void im2col_forward(aril_module *m, caffe_layer *l, aril_tensor *const *i
 
 const caffe_row aril__caffe_conv_rows[] = {
     { CAFFE_ROW("Convolution", conv), CAFFE_COUNTS(1, CAFFE_ANY, 1, CAFFE_ANY),
-      .param = "convolution_param", .layer.fused = conv_fused, .check = conv_check,
-      .build = conv_build, .forward = conv_forward },
+      .param = "convolution_param", CAFFE_WEIGHT_AND_BIAS(0), .layer.fused = conv_fused,
+      .check = conv_check, .build = conv_build, .forward = conv_forward },
     { CAFFE_ROW("Deconvolution", conv), CAFFE_COUNTS(1, CAFFE_ANY, 1, CAFFE_ANY),
-      .param = "convolution_param", .layer.fused = conv_fused, .check = conv_check,
-      .build = conv_build, .forward = conv_forward },
+      .param = "convolution_param", CAFFE_WEIGHT_AND_BIAS(0), .layer.fused = conv_fused,
+      .check = conv_check, .build = conv_build, .forward = conv_forward },
     { CAFFE_ROW("Im2col", conv), CAFFE_COUNTS(1, 1, 1, 1), .param = "convolution_param",
       .check = im2col_check, .build = im2col_build, .forward = im2col_forward },
     { .param = NULL },

@@ -188,6 +188,7 @@ const caffe_row aril__caffe_norm_rows[] = {
     { CAFFE_ROW("LRN", lrn), CAFFE_COUNTS(1, 1, 1, 1), .param = "lrn_param", .check = lrn_check,
       .forward = lrn_forward },
     { CAFFE_ROW("BatchNorm", batch_norm), CAFFE_COUNTS(1, 1, 1, 1), .param = "batch_norm_param",
+      .blob = { { "mean", .axes = 1 }, { "variance", .axes = 1 }, { "scale_factor", .axes = 1 } },
       .flags = CAFFE_STATISTICS, .check = bn_check, .build = bn_build, .forward = bn_forward },
     { CAFFE_ROW("MVN", mvn), CAFFE_COUNTS(1, 1, 1, 1), .param = "mvn_param", .check = mvn_check,
       .forward = mvn_forward },
