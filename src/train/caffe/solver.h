@@ -65,6 +65,7 @@ struct aril_caffe_solver {
     aril__message *message;
     aril__caffe_settings settings;
     char *root, *prefix; /* root NULL: the current folder */
+    char *folder;        /* of the net, where what is not found is looked for if root is NULL */
     aril__caffe_part train, *test;
     int n_tests;
     aril_optim *optim;
