@@ -31,10 +31,8 @@ const aril__weights_kind *const aril__weights_kinds[] = {
 
 /* The files of models that are printed as text. */
 const aril__describer *const aril__describers[] = {
-    &aril__onnx_describer,
-    &aril__caffemodel_describer,
-    &aril__prototxt_describer,
-    NULL,
+    &aril__onnx_describer,        &aril__caffemodel_describer,  &aril__prototxt_describer,
+    &aril__binaryproto_describer, &aril__solverstate_describer, NULL,
 };
 
 void aril__library_start(void)
