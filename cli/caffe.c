@@ -49,9 +49,14 @@ static aril_caffe_action asked(void *ctx)
 {
     const effects *e = ctx;
     aril_caffe_action a = ARIL_CAFFE_GO_ON;
-    if (hung_up) a = e->hangup;
-    if (interrupted && a != ARIL_CAFFE_STOP) a = e->interrupt;
-    if (interrupted || hung_up) interrupted = hung_up = 0;
+    if (hung_up) { /* each flag is cleared before what it asks for: none is lost */
+        hung_up = 0;
+        a = e->hangup;
+    }
+    if (interrupted) {
+        interrupted = 0;
+        if (a != ARIL_CAFFE_STOP) a = e->interrupt;
+    }
     return a;
 }
 

@@ -31,6 +31,8 @@ typedef struct caffe_train_options {
           .value = "FILE",                                                                 \
           .kind = OPTION_FILE,                                                             \
           OPTION_AT(caffe.solver),                                                         \
+          .beside = "device threads workers quiet weights snapshot memory test-memory "    \
+                    "sigint-effect sighup-effect ",                                        \
           .help = "train as this solver says; of the options above, --device, --threads, " \
                   "--workers and "                                                         \
                   "--quiet apply" },                                                       \
