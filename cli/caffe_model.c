@@ -331,6 +331,7 @@ static void put_edges(FILE *to, const aril_module *net, int i, const aril_caffe_
 
 static bool write_dot(const aril_module *net, const char *path)
 {
+    char title[256];
     FILE *to = fopen(path, "w");
     if (!to) {
         aril_fail(ARIL_ERR_IO, "cannot write %s", path);
@@ -338,7 +339,10 @@ static bool write_dot(const aril_module *net, const char *path)
     }
     fputs("digraph ", to);
     put_quoted(to, aril_caffe_name(net));
-    fputs(" {\n  rankdir=TB;\n", to);
+    fputs(" {\n  rankdir=TB;\n  labelloc=t;\n  label=", to);
+    snprintf(title, sizeof title, "%.200s, phase TRAIN", aril_caffe_name(net));
+    put_quoted(to, title);
+    fputs(";\n", to);
     for (int i = 0; i < aril_caffe_layers(net); i++) {
         aril_caffe_layer l = aril_caffe_layer_at(net, i);
         put_layer(to, i, &l);
