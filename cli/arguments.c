@@ -92,8 +92,32 @@ static bool read_string(const command *c, const option *o, const char *text, cha
     return true;
 }
 
+/* Whether "NAME NAME " has a name. */
+static bool has_word(const char *words, const char *name)
+{
+    size_t n = strlen(name);
+    for (const char *at = words; (at = strstr(at, name)); at += n)
+        if ((at == words || at[-1] == ' ') && at[n] == ' ') return true;
+    return false;
+}
+
+/* Options that have no meaning beside another that was given. */
+static bool fit_together(const command *c, const bool *given)
+{
+    for (int i = 0; i < MAX_OPTIONS && c->options && c->options[i].name; i++)
+        for (int k = 0; given[i] && c->options[i].beside && k < MAX_OPTIONS && c->options[k].name;
+             k++) {
+            const option *o = &c->options[i], *other = &c->options[k];
+            if (k == i || !given[k] || has_word(o->beside, other->name)) continue;
+            fprintf(stderr, "aril %s: --%s has no effect with --%s\n", c->name, other->name,
+                    o->name);
+            return false;
+        }
+    return true;
+}
+
 /* Parses one option at argv[*i]; advances *i past its value. */
-static bool read_option(const command *c, int argc, char **argv, int *i, char *values)
+static bool read_option(const command *c, int argc, char **argv, int *i, char *values, bool *given)
 {
     const char *name = argv[*i] + 2, *equals = strchr(name, '=');
     const option *o = find(c, name, equals ? (size_t)(equals - name) : strlen(name));
@@ -104,6 +128,7 @@ static bool read_option(const command *c, int argc, char **argv, int *i, char *v
         return false;
     }
     char *to = values + o->at;
+    if (o - c->options < MAX_OPTIONS) given[o - c->options] = true;
     if (o->kind == OPTION_FLAG) {
         if (equals) return refuse(c, o, equals + 1, "no value");
         *(bool *)(void *)to = true;
@@ -122,13 +147,13 @@ static bool read_option(const command *c, int argc, char **argv, int *i, char *v
 
 bool arguments_read(const command *c, int argc, char **argv, void *values, int *n)
 {
-    bool only_arguments = false;
+    bool only_arguments = false, given[MAX_OPTIONS] = { false };
     *n = 0;
     for (int i = 1; i < argc; i++) {
         if (!only_arguments && strcmp(argv[i], "--") == 0) {
             only_arguments = true;
         } else if (!only_arguments && argv[i][0] == '-' && argv[i][1] == '-') {
-            if (!read_option(c, argc, argv, &i, values)) return false;
+            if (!read_option(c, argc, argv, &i, values, given)) return false;
         } else if (!only_arguments && argv[i][0] == '-' && argv[i][1]) {
             fprintf(stderr, "aril %s: no option '%s'; options start with two dashes\n", c->name,
                     argv[i]);
@@ -137,6 +162,7 @@ bool arguments_read(const command *c, int argc, char **argv, void *values, int *
             argv[1 + (*n)++] = argv[i];
         }
     }
+    if (!fit_together(c, given)) return false;
     if (c->max >= 0 && *n > c->max) {
         fprintf(stderr, "aril %s: %s '%s'\n", c->name,
                 c->max ? "too many arguments, starting at" : "unexpected argument",

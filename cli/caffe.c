@@ -49,9 +49,14 @@ static aril_caffe_action asked(void *ctx)
 {
     const effects *e = ctx;
     aril_caffe_action a = ARIL_CAFFE_GO_ON;
-    if (hung_up) a = e->hangup;
-    if (interrupted && a != ARIL_CAFFE_STOP) a = e->interrupt;
-    if (interrupted || hung_up) interrupted = hung_up = 0;
+    if (hung_up) { /* each flag is cleared before what it asks for: none is lost */
+        hung_up = 0;
+        a = e->hangup;
+    }
+    if (interrupted) {
+        interrupted = 0;
+        if (a != ARIL_CAFFE_STOP) a = e->interrupt;
+    }
     return a;
 }
 
@@ -61,16 +66,19 @@ const char *const *caffe_effects(void)
     return names;
 }
 
-/* Catches a signal, unless it has no effect: then it ends the program as usual. */
+/* Catches a signal, or ignores one that has no effect. */
 static aril_caffe_action catch (int sig, const char *effect, void (*handler)(int sig))
 {
-    if (strcmp(effect, "none") == 0) return ARIL_CAFFE_GO_ON;
-    struct sigaction before, mine = { .sa_handler = handler, .sa_flags = SA_RESTART };
+    bool none = strcmp(effect, "none") == 0;
+    struct sigaction before,
+        mine = { .sa_handler = none ? SIG_IGN : handler, .sa_flags = SA_RESTART };
     sigemptyset(&mine.sa_mask);
     /* A signal that is ignored (nohup) stays ignored. */
     if (sigaction(sig, NULL, &before) != 0 || before.sa_handler != SIG_IGN)
         sigaction(sig, &mine, NULL);
-    return strcmp(effect, "stop") == 0 ? ARIL_CAFFE_STOP : ARIL_CAFFE_SNAPSHOT;
+    return none                          ? ARIL_CAFFE_GO_ON
+           : strcmp(effect, "stop") == 0 ? ARIL_CAFFE_STOP
+                                         : ARIL_CAFFE_SNAPSHOT;
 }
 
 /* ---- MemoryData layers ---- */
@@ -143,8 +151,15 @@ typedef struct open_net {
     aril_caffe_feed *feed;
 } open_net;
 
+/* Whether layers have parameters, as far as is known. */
+static bool has_weights(const aril_module *net)
+{
+    return !aril_module_built(net) || aril_caffe_params(net) > 0;
+}
+
 /* Opens a net in the test phase, its data, and builds it. */
-static bool open_fed(const char *path, const caffe_test_options *o, const char *device, open_net *n)
+static bool open_fed(const char *what, const char *path, const caffe_test_options *o,
+                     const char *device, open_net *n)
 {
     ARIL_SCOPE;
     const char *stage[] = { o->stage };
@@ -161,6 +176,7 @@ static bool open_fed(const char *path, const caffe_test_options *o, const char *
     if (n->net) n->feed = aril_caffe_feed_new(n->net, feed);
     if (!n->feed || (o->weights && aril_caffe_weights_load(n->net, o->weights) != ARIL_OK))
         return false;
+    if (!o->weights && has_weights(n->net)) caffe_random(what);
     aril_module_eval(n->net);
     return o->memory ? set_memory(n->net, n->feed, o->memory) : aril_ok();
 }
@@ -199,7 +215,7 @@ static void add_scores(const open_net *f, int64_t k, aril_tensor **out, scores *
                        at[j]);
         }
     }
-    s->loss += aril_item(out[n]);
+    if (out[n]) s->loss += aril_item(out[n]); /* not every net has a loss */
 }
 
 static void print_scores(const open_net *f, int64_t iterations, const scores *s)
@@ -246,7 +262,7 @@ int caffe_test(const char *net, const caffe_test_options *o, const char *device)
 {
     open_net f = { 0 };
     scores s = { 0 };
-    if (open_fed(net, o, device, &f)) run_test(&f, o->iterations, &s);
+    if (open_fed("test", net, o, device, &f)) run_test(&f, o->iterations, &s);
     if (aril_ok()) print_scores(&f, o->iterations, &s);
     for (int i = 0; i < MOST_OUTPUTS; i++) free(s.sum[i]);
     close_fed(&f);
@@ -287,7 +303,7 @@ static int run_features(void *values, int n, char **argument)
         return EXIT_USAGE;
     }
     open_net f = { 0 };
-    if (open_fed(argument[0], &o->test, o->device, &f))
+    if (open_fed("features", argument[0], &o->test, o->device, &f))
         aril_caffe_features(f.net, f.feed, o->test.iterations, blobs, blob, to);
     close_fed(&f);
     return aril_ok() ? EXIT_DONE : report("features");

@@ -3,6 +3,7 @@
 #define ARIL_CLI_CAFFE_H
 
 #include "model_file.h"
+#include "weights_file.h"
 
 /* Whether it is a file of Caffe's, by its name: .prototxt, .caffemodel. */
 bool is_caffe(const char *path);
@@ -30,6 +31,8 @@ typedef struct caffe_train_options {
           .value = "FILE",                                                                 \
           .kind = OPTION_FILE,                                                             \
           OPTION_AT(caffe.solver),                                                         \
+          .beside = "device threads workers quiet weights snapshot memory test-memory "    \
+                    "sigint-effect sighup-effect ",                                        \
           .help = "train as this solver says; of the options above, --device, --threads, " \
                   "--workers and "                                                         \
                   "--quiet apply" },                                                       \
@@ -91,8 +94,12 @@ bool caffe_model(const char *net, const caffe_predict_options *o, model_file *m)
 /* Reads an image as such a net expects it: [1,C,H,W]. */
 aril_tensor *caffe_image(const model_file *m, const char *path, const caffe_predict_options *o);
 
-/* aril convert of a net: to .onnx, .safetensors, .caffemodel or .prototxt. */
-int caffe_convert(const char *from, const char *to, const char *weights, aril_export_opts opts);
+/* Warns that a net without weights is random. */
+void caffe_random(const char *what);
+
+/* aril convert of a net: to .onnx, .caffemodel, .prototxt or a file of weights. */
+int caffe_convert(const char *from, const char *to, const char *weights, aril_export_opts opts,
+                  const weights_options *o);
 /* aril draw of a net, by its layers. */
 int caffe_draw(const char *net, const char *to);
 /* aril time of a net: of its layers and as a whole, forward and backward. */

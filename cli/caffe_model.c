@@ -43,6 +43,11 @@ aril_module *caffe_open(const char *net, const char *weights, int64_t batch, ari
     return aril_caffe_net(net, opts);
 }
 
+void caffe_random(const char *what)
+{
+    fprintf(stderr, "aril %s: without --weights the net is random\n", what);
+}
+
 /* ---- predict ---- */
 
 /* The first output as scores of classes: what is beside the first axis. */
@@ -77,7 +82,7 @@ bool caffe_model(const char *path, const caffe_predict_options *o, model_file *m
                   path, aril_caffe_inputs(m->net), aril_caffe_outputs(m->net));
         return false;
     }
-    if (!o->weights) fputs("aril predict: without --weights the net is random\n", stderr);
+    if (!o->weights) caffe_random("predict");
     m->input = ARIL_SHAPE(in.shape.dim[1], in.shape.dim[2], in.shape.dim[3]);
     m->scaled = aril_module_new_n("Scores", sizeof(bool), scores);
     aril_module_add(m->scaled, "net", aril_module_keep(m->net));
@@ -162,52 +167,118 @@ aril_tensor *caffe_image(const model_file *m, const char *path, const caffe_pred
 
 /* ---- convert ---- */
 
-static void export_onnx(aril_module *net, const char *to, aril_export_opts opts)
+/* Whether the sizes of all inputs are known; an error if not. */
+static bool knows_inputs(const aril_module *net, const char *from, const char *to)
 {
-    ARIL_SCOPE;
-    enum { MOST_INPUTS = 16 };
-    aril_tensor *in[MOST_INPUTS];
-    int n = aril_caffe_inputs(net);
-    if (n > MOST_INPUTS) {
-        aril_fail(ARIL_ERR_UNSUPPORTED, "a net with %d inputs; at most %d", n, MOST_INPUTS);
-        return;
-    }
-    for (int i = 0; i < n && aril_ok(); i++) {
+    for (int i = 0; i < aril_caffe_inputs(net) && aril_ok(); i++) {
         aril_caffe_blob b = aril_caffe_input(net, i);
         if (!b.known)
             aril_fail(ARIL_ERR_STATE,
-                      "the shape of the input '%s' is not known; convert a net with Input layers, "
-                      "such as deploy.prototxt",
-                      b.name);
-        in[i] = b.known ? aril_zeros(b.shape, ARIL_F32, aril_cpu()) : NULL;
+                      "the shape of the input '%s' is not known from %s; give a net with Input "
+                      "layers: aril convert deploy.prototxt %s --weights FILE",
+                      b.name, from, to);
     }
+    return aril_ok();
+}
+
+/* Inputs and outputs keep the names of their blobs. */
+static void export_onnx(aril_module *net, const char *to, aril_export_opts opts)
+{
+    ARIL_SCOPE;
+    enum { MOST_INPUTS = 16, MOST_OUTPUTS = 63 };
+    aril_tensor *in[MOST_INPUTS];
+    const char *inputs[MOST_INPUTS], *outputs[MOST_OUTPUTS + 1];
+    int n = aril_caffe_inputs(net), n_out = aril_caffe_outputs(net);
+    if (n > MOST_INPUTS || n_out > MOST_OUTPUTS) {
+        aril_fail(ARIL_ERR_UNSUPPORTED, "a net with %d inputs and %d outputs; at most %d and %d", n,
+                  n_out, MOST_INPUTS, MOST_OUTPUTS);
+        return;
+    }
+    for (int i = 0; i < n; i++) {
+        aril_caffe_blob b = aril_caffe_input(net, i);
+        inputs[i] = b.name;
+        in[i] = aril_zeros(b.shape, ARIL_F32, aril_cpu());
+    }
+    for (int i = 0; i < n_out; i++) outputs[i] = aril_caffe_output(net, i).name;
+    outputs[n_out] = "total_loss";
+    opts.inputs = inputs;
+    opts.outputs = outputs;
     if (aril_ok()) aril_module_export(net, (aril_list){ .n = n, .at = in }, to, opts);
 }
 
-int caffe_convert(const char *from, const char *to, const char *weights, aril_export_opts opts)
+/* The blobs of a caffemodel need no net. */
+static int convert_blobs(const char *from, const char *to, const weights_options *o)
 {
-    bool text = ends_with(to, ".prototxt");
-    if (!ends_with(to, ".onnx") && !ends_with(to, ".safetensors") && !text &&
-        !ends_with(to, ".caffemodel") && !ends_with(to, ".h5")) {
+    if (ends_with(to, ".h5") && !ends_with(from, ".h5")) { /* as Caffe writes them */
+        aril_caffe_upgrade(from, to, true);
+        return aril_ok() ? EXIT_DONE : report("convert");
+    }
+    return weights_convert(from, to, o);
+}
+
+static int convert_net(const char *from, const char *to, const char *weights, aril_export_opts opts)
+{
+    bool model = !ends_with(from, ".prototxt") && !ends_with(from, ".pbtxt");
+    aril_module *net = caffe_open(from,
+                                  weights ? weights
+                                  : model ? from
+                                          : NULL,
+                                  0, ARIL_CAFFE_TEST);
+    if (!net && model) { /* the net of a training, whose data layers are not for tests */
+        char why[512];
+        snprintf(why, sizeof why, "%s", aril_error());
+        aril_status code = aril_error_code();
+        aril_clear_error();
+        aril_fail(code,
+                  "%s. The net in the file is that of the training; give one with Input layers: "
+                  "aril convert deploy.prototxt %s --weights %s",
+                  why, to, from);
+    }
+    if (net && !weights && !model) caffe_random("convert");
+    if (net) aril_module_eval(net);
+    if (net && knows_inputs(net, from, to)) {
+        if (ends_with(to, ".onnx"))
+            export_onnx(net, to, opts);
+        else if (ends_with(to, ".caffemodel") || ends_with(to, ".h5"))
+            aril_caffe_weights_save(net, to);
+        else
+            aril_save(net, to);
+    }
+    aril_module_release(net);
+    return aril_ok() ? EXIT_DONE : report("convert");
+}
+
+/* Whether the net has sizes without data: its parameters are then known. */
+static bool is_sized(const char *from)
+{
+    aril_module *net = caffe_open(from, NULL, 0, ARIL_CAFFE_TEST);
+    bool sized = net && aril_module_built(net);
+    aril_module_release(net);
+    return sized;
+}
+
+int caffe_convert(const char *from, const char *to, const char *weights, aril_export_opts opts,
+                  const weights_options *o)
+{
+    bool text = ends_with(to, ".prototxt"), onnx = ends_with(to, ".onnx"),
+         caffe = ends_with(to, ".caffemodel");
+    bool net = ends_with(from, ".prototxt") || ends_with(from, ".pbtxt");
+    if (!onnx && !text && !caffe && !weights_is_output(to)) {
         fprintf(stderr,
-                "aril convert: expected a file .onnx, .safetensors, .caffemodel or .prototxt to "
-                "write, got '%s'\n",
+                "aril convert: expected a file .onnx, .safetensors, .npz, .pt, .h5, .caffemodel or "
+                ".prototxt to write, got '%s'\n",
                 to);
         return EXIT_USAGE;
     }
-    if (text || (ends_with(to, ".caffemodel") && !weights)) {
+    if (text || (caffe && !weights)) {
         aril_caffe_upgrade(from, to, !text);
         return aril_ok() ? EXIT_DONE : report("convert");
     }
-    if (ends_with(from, ".caffemodel") && !weights) weights = from;
-    aril_module *net = caffe_open(from, weights, 0, ARIL_CAFFE_TEST);
-    if (net) aril_module_eval(net);
-    if (net && ends_with(to, ".onnx")) export_onnx(net, to, opts);
-    if (net && ends_with(to, ".safetensors")) aril_save(net, to);
-    if (net && !ends_with(to, ".onnx") && !ends_with(to, ".safetensors"))
-        aril_caffe_weights_save(net, to);
-    aril_module_release(net);
-    return aril_ok() ? EXIT_DONE : report("convert");
+    if (onnx || caffe) return convert_net(from, to, weights, opts);
+    if (!net) return convert_blobs(weights ? weights : from, to, o);
+    bool sized = is_sized(from);
+    if (!aril_ok()) return report("convert");
+    return sized || !weights ? convert_net(from, to, weights, opts) : convert_blobs(weights, to, o);
 }
 
 /* ---- draw ---- */
@@ -260,6 +331,7 @@ static void put_edges(FILE *to, const aril_module *net, int i, const aril_caffe_
 
 static bool write_dot(const aril_module *net, const char *path)
 {
+    char title[256];
     FILE *to = fopen(path, "w");
     if (!to) {
         aril_fail(ARIL_ERR_IO, "cannot write %s", path);
@@ -267,7 +339,10 @@ static bool write_dot(const aril_module *net, const char *path)
     }
     fputs("digraph ", to);
     put_quoted(to, aril_caffe_name(net));
-    fputs(" {\n  rankdir=TB;\n", to);
+    fputs(" {\n  rankdir=TB;\n  labelloc=t;\n  label=", to);
+    snprintf(title, sizeof title, "%.200s, phase TRAIN", aril_caffe_name(net));
+    put_quoted(to, title);
+    fputs(";\n", to);
     for (int i = 0; i < aril_caffe_layers(net); i++) {
         aril_caffe_layer l = aril_caffe_layer_at(net, i);
         put_layer(to, i, &l);

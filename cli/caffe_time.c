@@ -14,10 +14,18 @@ typedef struct layer_time {
     double began, forward, backward;
 } layer_time;
 
-/* Seconds of whole passes. */
-typedef struct passes {
+/* A pass: its seconds, and those of each layer, forward and backward. */
+typedef struct one_pass {
     double forward, backward;
-    int64_t n;
+    double *layer;
+} one_pass;
+
+/* Passes of one kind. What is reported is the mean of the middle half of them, by their time: the
+ * layers of the same passes add up to the whole, and outliers do not count. */
+enum { MOST_PASSES = 2000 };
+typedef struct passes {
+    one_pass at[MOST_PASSES];
+    int n;
 } passes;
 
 typedef struct timing {
@@ -29,7 +37,7 @@ typedef struct timing {
     layer_time *layer;
     int current; /* the layer whose backward pass is running; -1: none yet */
     double since;
-    passes hooked, plain; /* with layers told apart, and without */
+    passes *hooked, *plain; /* with layers told apart, and without */
 } timing;
 
 /* ---- hooks ---- */
@@ -112,32 +120,60 @@ static void pass(timing *t, passes *to)
     if (aril_ok()) aril_backward(loss);
     double end = bench_now();
     end_layer(t, end);
-    to->forward += middle - start;
-    to->backward += end - middle;
-    to->n++;
+    to->at[to->n++] = (one_pass){ .forward = middle - start, .backward = end - middle };
     aril_module_zero_grad(t->net);
 }
 
-static void clear(timing *t)
+static void pass_with_hooks(timing *t)
 {
-    t->hooked = t->plain = (passes){ 0 };
     for (int i = 0; i < t->n_layers; i++) t->layer[i] = (layer_time){ .all = t, .layer = i };
+    add_hooks(t);
+    pass(t, t->hooked);
+    remove_hooks(t);
+    double *times = calloc(2 * (size_t)t->n_layers + 1, sizeof *times);
+    for (int i = 0; times && i < t->n_layers; i++) {
+        times[2 * i] = t->layer[i].forward;
+        times[2 * i + 1] = t->layer[i].backward;
+    }
+    t->hooked->at[t->hooked->n - 1].layer = times;
+    if (!times) aril_fail(ARIL_ERR_MEMORY, "out of memory");
 }
 
-/* Passes with and without hooks in turn, so that other load on the machine slows both. */
+static void clear(passes *p)
+{
+    for (int i = 0; i < p->n; i++) free(p->at[i].layer);
+    p->n = 0;
+}
+
+/* Passes with and without hooks in turn, in changing order, so that other load on the machine slows
+ * both. */
 static void run_passes(timing *t, double seconds)
 {
     double end = 0;
-    clear(t);
-    for (int64_t n = 0; aril_ok() && (n <= 3 || bench_now() < end); n++) {
-        pass(t, &t->plain);
-        add_hooks(t);
-        pass(t, &t->hooked);
-        remove_hooks(t);
+    for (int n = 0; aril_ok() && n < MOST_PASSES && (n <= 4 || bench_now() < end); n++) {
+        if (n % 2) pass_with_hooks(t);
+        pass(t, t->plain);
+        if (n % 2 == 0) pass_with_hooks(t);
         if (n > 0) continue; /* the first ones prepare */
-        clear(t);
+        clear(t->plain);
+        clear(t->hooked);
         end = bench_now() + seconds;
     }
+}
+
+static int by_time(const void *a, const void *b)
+{
+    const one_pass *x = a, *y = b;
+    double u = x->forward + x->backward, v = y->forward + y->backward;
+    return u < v ? -1 : u > v;
+}
+
+/* Sorts the passes; the middle half of them begins at *first. */
+static int middle_of(passes *p, int *first)
+{
+    qsort(p->at, (size_t)p->n, sizeof *p->at, by_time);
+    *first = p->n / 4;
+    return p->n - 2 * *first;
 }
 
 /* Forward and backward as one program. */
@@ -157,17 +193,22 @@ static double compiled(timing *t, double seconds)
     const aril_named *p = aril_parameters(t->net);
     aril_program *program = aril_jit(traced, t, (aril_jit_opts){ .max_results = p ? p->n + 1 : 1 });
     aril_tensor **out = calloc(p ? (size_t)p->n + 1 : 1, sizeof *out);
-    double start = 0;
-    int64_t n = -1;
-    for (double end = 0; program && out && aril_ok() && (n < 3 || bench_now() < end); n++) {
+    passes *runs = t->plain;
+    clear(runs);
+    int n = -1;
+    for (double end = 0;
+         program && out && aril_ok() && n < MOST_PASSES && (n < 4 || bench_now() < end); n++) {
         ARIL_SCOPE;
+        double start = bench_now();
         aril_program_run(program, (aril_list){ .n = t->n_in, .at = t->in }, out);
-        if (n < 0) {
-            start = bench_now();
-            end = start + seconds;
-        }
+        if (n < 0)
+            end = bench_now() + seconds;
+        else
+            runs->at[runs->n++] = (one_pass){ .forward = bench_now() - start };
     }
-    double took = n > 0 ? (bench_now() - start) / (double)n : 0;
+    int first, count = middle_of(runs, &first);
+    double took = 0;
+    for (int i = 0; i < count; i++) took += runs->at[first + i].forward / count;
     aril_program_free(program);
     free(out);
     return took;
@@ -197,33 +238,33 @@ static bool open_inputs(timing *t)
 
 static void print_times(const timing *t)
 {
-    double share = 1e3 / (double)t->hooked.n, forward = 0, back = 0;
+    int first, n = middle_of(t->hooked, &first);
+    double share = 1e3 / n, sum[2] = { 0 };
     printf("%-28s %-20s %11s %11s\n", "layer", "type", "forward ms", "backward ms");
     for (int i = 0; i < t->n_layers; i++) {
         aril_caffe_layer l = aril_caffe_layer_at(t->net, i);
+        double took[2] = { 0 };
+        for (int k = 0; k < n; k++)
+            for (int way = 0; way < 2; way++)
+                took[way] += t->hooked->at[first + k].layer[2 * i + way] * share;
         print_padded(l.name, 28);
         putchar(' ');
         print_padded(l.type, 20);
-        printf(" %11.3f %11.3f\n", t->layer[i].forward * share, t->layer[i].backward * share);
-        forward += t->layer[i].forward;
-        back += t->layer[i].backward;
+        printf(" %11.3f %11.3f\n", took[0], took[1]);
+        for (int way = 0; way < 2; way++) sum[way] += took[way];
     }
-    printf("%-49s %11.3f %11.3f  %.3f ms\n", "sum of the layers", forward * share, back * share,
-           (forward + back) * share);
+    printf("%-49s %11.3f %11.3f  %.3f ms\n", "sum of the layers", sum[0], sum[1], sum[0] + sum[1]);
 }
 
-static void print_passes(const char *what, const passes *p)
+static void print_passes(const char *what, passes *p)
 {
-    double share = 1e3 / (double)p->n;
-    printf("%-49s %11.3f %11.3f  %.3f ms\n", what, p->forward * share, p->backward * share,
-           (p->forward + p->backward) * share);
-}
-
-static void print_whole(const timing *t, double program)
-{
-    print_passes("the same passes as a whole", &t->hooked);
-    print_passes("whole, layers not told apart", &t->plain);
-    if (program > 0) printf("%-49s %11s %11s  %.3f ms\n", "whole, compiled", "", "", program * 1e3);
+    int first, n = middle_of(p, &first);
+    double forward = 0, back = 0;
+    for (int i = 0; i < n; i++) {
+        forward += p->at[first + i].forward * 1e3 / n;
+        back += p->at[first + i].backward * 1e3 / n;
+    }
+    printf("%-49s %11.3f %11.3f  %.3f ms\n", what, forward, back, forward + back);
 }
 
 int caffe_time(const char *path, const char *weights, int64_t batch, double seconds)
@@ -231,15 +272,24 @@ int caffe_time(const char *path, const char *weights, int64_t batch, double seco
     ARIL_SCOPE;
     timing t = { .net = caffe_open(path, weights, batch, ARIL_CAFFE_TRAIN) };
     caffe_folder(path, t.folder, sizeof t.folder);
-    if (t.net && open_inputs(&t)) {
+    t.hooked = calloc(1, sizeof *t.hooked);
+    t.plain = calloc(1, sizeof *t.plain);
+    if (!t.hooked || !t.plain) aril_fail(ARIL_ERR_MEMORY, "out of memory");
+    if (t.net && aril_ok() && open_inputs(&t)) {
         aril_module_train(t.net);
         if (!aril_module_built(t.net))
             aril_module_build_n(t.net, (aril_list){ .n = t.n_in, .at = t.in });
         if (aril_ok()) run_passes(&t, 2 * seconds / 3);
-        double program = aril_ok() ? compiled(&t, seconds / 3) : 0;
         if (aril_ok()) print_times(&t);
-        if (aril_ok()) print_whole(&t, program);
+        if (aril_ok()) print_passes("the same passes as a whole", t.hooked);
+        if (aril_ok()) print_passes("whole, layers not told apart", t.plain);
+        double program = aril_ok() ? compiled(&t, seconds / 3) : 0;
+        if (program > 0)
+            printf("%-49s %11s %11s  %.3f ms\n", "whole, compiled", "", "", program * 1e3);
     }
+    if (t.hooked) clear(t.hooked);
+    free(t.hooked);
+    free(t.plain);
     aril_caffe_feed_free(t.feed);
     aril_module_release(t.net);
     free(t.layer);

@@ -39,7 +39,9 @@ typedef struct option {
     /* The values to choose from, NULL-terminated; NULL: anything. For completion and the help. */
     const char *const *(*choices)(void);
     bool only_choices; /* anything else is an error */
-    bool hidden;       /* omitted from the help */
+    /* The options that may be given beside it, "NAME NAME "; NULL: all. */
+    const char *beside;
+    bool hidden; /* omitted from the help */
 } option;
 
 /* Options that several commands have, in a struct called `options`. */

@@ -148,7 +148,15 @@ static void print_classes(const summary *c, aril_dataset *d, int width)
         printf("  ... and %lld more classes\n", (long long)(c->classes - SHOWN_CLASSES));
 }
 
-static void print_values(const summary *c)
+/* Whether the first sample says so. */
+static bool is_bgr(aril_dataset *d)
+{
+    ARIL_SCOPE;
+    aril_sample s = { 0 };
+    return aril_dataset_size(d) > 0 && aril_dataset_get(d, 0, &s) == ARIL_OK && s.bgr;
+}
+
+static void print_values(const summary *c, bool bgr)
 {
     if (c->elements == 0) return;
     printf("  values   %.4g to %.4g\n", c->min, c->max);
@@ -159,7 +167,7 @@ static void print_values(const summary *c)
             double variance = c->squares[k] / c->elements - mean * mean;
             printf(" %.4f", what ? sqrt(variance > 0 ? variance : 0) : mean);
         }
-        puts("");
+        puts(bgr ? " (blue, green, red)" : "");
     }
 }
 
@@ -232,7 +240,7 @@ static int describe(aril_dataset *d, const char *name, const options *o)
     else
         puts("a stream");
     print_shape(d, &c);
-    print_values(&c);
+    print_values(&c, is_bgr(d));
     print_columns(d, terminal_width(stdout));
     print_target(d, &c);
     if (n_names || c.classes)
@@ -284,7 +292,7 @@ static int draw_sheet(aril_dataset *d, const char *name, const options *o)
     for (int64_t i = 0; image && caption && text && i < n && aril_ok(); i++) {
         aril_sample s = { 0 };
         if (aril_dataset_get(d, pick(d, i, n), &s) < 0) break;
-        image[i] = s.x;
+        image[i] = s.bgr ? aril_flip(s.x, ARIL_AXES(0)) : s.x;
         same = same && aril_numel(s.x) == aril_numel(image[0]);
         if (label_of(d, &s, text[i], sizeof text[i])) caption[i].text = text[i];
     }
@@ -327,6 +335,7 @@ static int export(aril_dataset *d, const options *o)
         if (aril_dataset_get(d, which, &s) < 0) break;
         label_of(d, &s, label, sizeof label);
         make_file_name(label);
+        if (s.bgr) s.x = aril_flip(s.x, ARIL_AXES(0));
         snprintf(path, sizeof path, "%s/%lld-%s.png", o->export, (long long)which, label);
         aril_image_write(path, s.x, (aril_image_write_opts){ 0 });
     }
@@ -432,6 +441,7 @@ static const option table[] = {
     { .name = "same-size",
       OPTION_AT(import.same_size),
       .help = "samples of different sizes are an error" },
+    { .name = "force", OPTION_AT(import.force), .help = "replace a database that is there" },
     { .name = "mean",
       .value = "FILE",
       .kind = OPTION_FILE,

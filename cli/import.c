@@ -72,6 +72,13 @@ int import_data(const char *source, const char *split, const char *to, const imp
 {
     int64_t height = 0, width = 0;
     if (o->size && !read_size(o->size, &height, &width)) return EXIT_USAGE;
+    char file[4096];
+    struct stat st;
+    snprintf(file, sizeof file, "%s/data.mdb", to);
+    if (!o->force && stat(file, &st) == 0) {
+        aril_fail(ARIL_ERR_IO, "%s is a database already; --force replaces it", to);
+        return report("data");
+    }
     bool list = is_list(source), cifar = !list && is_cifar(source);
     aril_caffe_list_opts of_list = { .root = o->root,
                                      .height = height,

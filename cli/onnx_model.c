@@ -89,7 +89,8 @@ static int run_convert(void *values, int n, char **argument)
         return caffe_convert(argument[0], argument[1], o->caffemodel,
                              (aril_export_opts){ .opset = (int)o->opset,
                                                  .external_data = o->external,
-                                                 .batch = !o->fixed });
+                                                 .batch = !o->fixed },
+                             &o->weights);
     if (weights_is_output(argument[1]))
         return weights_convert(argument[0], argument[1], &o->weights);
     if (!model_is_onnx(argument[1])) {
@@ -225,7 +226,7 @@ const command command_draw = {
     .arguments = "MODEL OUT",
     .about =
         "MODEL is as for `aril convert`. OUT ends in .dot, or in .svg, .png or .pdf, for which "
-        "Graphviz must be installed. A net of Caffe is drawn by its layers.",
+        "Graphviz must be installed. A net of Caffe is drawn by its layers, in the training phase.",
     .examples = draw_examples,
     .min = 2,
     .max = 2,
@@ -283,6 +284,10 @@ static int run_time(void *values, int n, char **argument)
         return EXIT_USAGE;
     }
     if (o->threads) aril_set_threads((int)o->threads);
+    if (is_caffe(name) && o->nodes) {
+        fputs("aril time: --nodes is not for nets of Caffe, whose layers are listed\n", stderr);
+        return EXIT_USAGE;
+    }
     if (is_caffe(name)) return caffe_time(name, o->weights, o->batch, o->seconds);
     ARIL_SCOPE;
     ARIL_INFERENCE;
@@ -340,7 +345,7 @@ const command command_time = {
     .arguments = "MODEL",
     .about = "MODEL is as for `aril convert`. It runs on zeros, compiled; the time is that of a "
              "whole run. For a net of Caffe the times of its layers, forward and backward, come "
-             "first.",
+             "first; they are means of the middle half of the passes, by their time.",
     .options = time_table,
     .examples = time_examples,
     .size = sizeof(time_options),

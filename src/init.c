@@ -18,19 +18,23 @@
 
 /* The readers of weights. */
 const aril__weights_kind *const aril__weights_kinds[] = {
-    &aril__onnx_weights,   &aril__safetensors_weights,
-    &aril__hdf5_weights,   &aril__pytorch_weights,
-    &aril__npz_weights,    &aril__npy_weights,
-    &aril__parts_weights,  &aril__tensorflow_weights,
-    &aril__matlab_weights, NULL,
+    &aril__onnx_weights,
+    &aril__safetensors_weights,
+    &aril__hdf5_weights,
+    &aril__pytorch_weights,
+    &aril__npz_weights,
+    &aril__npy_weights,
+    &aril__parts_weights,
+    &aril__tensorflow_weights,
+    &aril__matlab_weights,
+    &aril__caffe_weights,
+    NULL,
 };
 
 /* The files of models that are printed as text. */
 const aril__describer *const aril__describers[] = {
-    &aril__onnx_describer,
-    &aril__caffemodel_describer,
-    &aril__prototxt_describer,
-    NULL,
+    &aril__onnx_describer,        &aril__caffemodel_describer,  &aril__prototxt_describer,
+    &aril__binaryproto_describer, &aril__solverstate_describer, NULL,
 };
 
 void aril__library_start(void)

@@ -60,7 +60,8 @@ ARIL_API const char *aril_caffe_name(const aril_module *net);
 ARIL_API aril_status aril_caffe_print(const aril_module *net, FILE *to);
 
 /* Reads a net of any form (.prototxt or binary), filters nothing, and writes it in the current form
- * to a file, as text or, with `binary`, in wire form with its weights. */
+ * to a file, as text or, with `binary`, in wire form with its weights; to a path that ends with
+ * ".h5": its weights as HDF5. */
 ARIL_API aril_status aril_caffe_upgrade(const char *from, const char *to, bool binary);
 
 /* ---- inputs, outputs, blobs ---- */
@@ -142,7 +143,9 @@ ARIL_API aril_status aril_caffe_blob_save(const char *path, aril_tensor *t);
 /* ---- layers of the user's own ---- */
 
 /* Computes a Python layer's tops from its bottoms: sets out[0] .. out[n_out - 1]. param_str is the
- * layer's. Written with Aril's functions, it is differentiable. */
+ * layer's. Written with Aril's functions, it is differentiable. It is called once in each run of
+ * the net, which is never compiled, and when the net is built, with bottoms that may have no
+ * values. */
 typedef void aril_caffe_layer_fn(const char *param_str, aril_list in, int n_out, aril_tensor **out,
                                  void *ctx);
 

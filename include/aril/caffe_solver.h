@@ -17,7 +17,8 @@
  * the solver, its first source of data) is not found there, they start in the closest folder above
  * the solver's file in which it is; or else in the folder of the solver's file, leaving out leading
  * folders of a path where that is needed to find a file: then a copy of one of Caffe's examples
- * runs where it is. */
+ * runs where it is. What a net that is found in the current folder names may be beside the net in
+ * the same way. Nets with Python layers run eagerly. */
 #ifndef ARIL_CAFFE_SOLVER_H
 #define ARIL_CAFFE_SOLVER_H
 

@@ -58,6 +58,8 @@ typedef struct aril_sample {
         *name; /* for messages, such as "cats/17.jpg"; set first, so that an error can name it.
                   Lives as long as the dataset. NULL: "sample 17" */
 
+    bool bgr; /* the channels of x are blue, green and red, as Caffe stores them */
+
     /* Passed to `get`: */
     int64_t index;          /* the sample's index */
     aril_generator *random; /* the sample's own generator, seeded by (seed, epoch, sample) */

@@ -64,7 +64,8 @@ ARIL_API const char *aril_safetensors_get(const aril_safetensors *f, const char 
 
 /* ---- models of other frameworks ---- */
 
-/* Whether aril_describe_file takes a file of that name: .onnx, .caffemodel, .prototxt. */
+/* Whether aril_describe_file takes a file of that name: .onnx, .caffemodel, .prototxt,
+ * .binaryproto, .solverstate. */
 ARIL_API bool aril_describes_file(const char *path);
 
 /* Prints what an ONNX model, a Caffe net or a Caffe solver contains: inputs and outputs with their

@@ -56,6 +56,10 @@ typedef struct aril_module_class {
      * add the memory that the result takes in training. */
     bool only_in_training;
     bool inputless; /* forward may be called without inputs (n_in is 0) */
+    /* Why forward must be called each time, and a network with the module never runs from a
+     * compiled program: it has state or effects in C; NULL: it computes the same from the same
+     * inputs and tensors. */
+    const char *eager;
 } aril_module_class;
 
 /* Creates a module of a class. The caller owns it: call aril_module_release, or add it to a parent.

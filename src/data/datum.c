@@ -63,6 +63,9 @@ aril_status aril__datum_decode(const char *name, const unsigned char *data, size
     if (status == ARIL_OK && d.encoded) {
         status = aril__sample_image(s, name, d.bytes.at, d.bytes.n, 0);
     } else if (status == ARIL_OK) {
+        /* Caffe's tools store images as B, G, R, but those of CIFAR, which have keys of five
+         * digits, as they are. */
+        s->bgr = d.channels == 3 && strlen(name) != 5;
         s->x = values_of(&d);
         status = aril_tensor_status(s->x);
     }

@@ -207,8 +207,62 @@ static aril_status describe_prototxt(const char *path, FILE *out)
     return status;
 }
 
+static void put_values(FILE *out, const aril__message *blob)
+{
+    put_blob(out, blob);
+    fputs(aril__message_count(blob, "double_data") ? " f64" : " f32", out);
+}
+
+/* A single blob, such as a mean: with the mean of each channel. */
+static aril_status describe_blob(const char *path, FILE *out)
+{
+    aril__message *blob = aril__message_load(&aril__caffe_BlobProto, path);
+    if (!blob) return aril__latest_status();
+    aril__proto_array f = aril__message_array(blob, "data"),
+                      d = aril__message_array(blob, "double_data");
+    size_t n = d.n ? d.n : f.n;
+    double sum = 0;
+    for (size_t i = 0; i < n; i++) {
+        float one = 0;
+        double two = 0;
+        if (d.n)
+            memcpy(&two, (const char *)d.at + 8 * i, 8);
+        else
+            memcpy(&one, (const char *)f.at + 4 * i, 4);
+        sum += two + (double)one;
+    }
+    fputs("Caffe blob ", out);
+    put_values(out, blob);
+    if (n) fprintf(out, ", mean %g", sum / (double)n);
+    fputc('\n', out);
+    aril_status status = aril__message_check(blob);
+    aril__message_free(blob);
+    return status;
+}
+
+static aril_status describe_solverstate(const char *path, FILE *out)
+{
+    aril__message *state = aril__message_load(&aril__caffe_SolverState, path);
+    if (!state) return aril__latest_status();
+    size_t n = aril__message_count(state, "history");
+    fprintf(out, "Caffe solver state after iteration %" PRId64 ", step %" PRId64 ", weights ",
+            aril__message_int(state, "iter"), aril__message_int(state, "current_step"));
+    put_text(out, aril__message_text(state, "learned_net"));
+    fputs("\n\nhistory\n", out);
+    for (size_t i = 0; i < n; i++) {
+        fprintf(out, "  %zu ", i);
+        put_values(out, aril__message_sub_at(state, "history", i));
+        fputc('\n', out);
+    }
+    aril_status status = aril__message_check(state);
+    aril__message_free(state);
+    return status;
+}
+
 /* ---- files ---- */
 
+const aril__describer aril__binaryproto_describer = { ".binaryproto", describe_blob };
+const aril__describer aril__solverstate_describer = { ".solverstate", describe_solverstate };
 const aril__describer aril__caffemodel_describer = { ".caffemodel", describe_caffemodel };
 const aril__describer aril__prototxt_describer = { ".prototxt", describe_prototxt };
 
@@ -236,8 +290,8 @@ aril_status aril_describe_file(const char *path, FILE *out)
         return aril__fail(ARIL_ERR_ARG, "describe_file: expected a path and a file, got NULL");
     if (!kind)
         return aril__fail(ARIL_ERR_ARG,
-                          "describe_file: expected a file named .onnx, .caffemodel or .prototxt, "
-                          "got %s",
+                          "describe_file: expected a file named .onnx, .caffemodel, .prototxt, "
+                          ".binaryproto or .solverstate, got %s",
                           path);
     return kind->describe(path, out);
 }

@@ -15,8 +15,8 @@ typedef struct aril__describer {
 /* Up to NULL. Defined in src/init.c. */
 extern const aril__describer *const aril__describers[];
 
-extern const aril__describer aril__caffemodel_describer, aril__prototxt_describer,
-    aril__onnx_describer;
+extern const aril__describer aril__caffemodel_describer, aril__binaryproto_describer,
+    aril__solverstate_describer, aril__prototxt_describer, aril__onnx_describer;
 
 /* Prints text of a file: control characters, which could change a terminal, become '?'. */
 void aril__put_text(FILE *out, const char *text, size_t n);

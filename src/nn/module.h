@@ -125,6 +125,9 @@ aril_module *aril__layer_make(const aril__layer *layer);
 /* Ends a constructor: returns m; when s is an error, releases m and returns NULL. */
 aril_module *aril__layer_made(aril_module *m, aril_status s);
 
+/* The reason of the first class in the tree that has one in `eager`; NULL: none. */
+const char *aril__module_eager(const aril_module *m);
+
 /* The i-th of m's own parameters and buffers. */
 static inline aril_tensor *aril__own_at(const aril_module *m, int i)
 {

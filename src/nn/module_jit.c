@@ -59,8 +59,8 @@ void aril__module_program_free(aril_module *m)
 
 const char *aril_module_eager_reason(aril_module *m)
 {
-    const char *why = NULL;
     if (!m || !m->program) return NULL;
+    const char *why = aril__module_eager(m);
     pthread_mutex_lock(&m->program->lock);
     for (form *f = m->program->forms; f && !why; f = f->next)
         why = aril__compiled_reason(f->program);
@@ -101,6 +101,13 @@ static form *form_of(aril_module *m, int n_in, uint32_t given, int n_out, bool r
     return f;
 }
 
+const char *aril__module_eager(const aril_module *m)
+{
+    const char *why = m->type->eager;
+    for (int i = 0; i < m->n_children && !why; i++) why = aril__module_eager(m->child[i].module);
+    return why;
+}
+
 static bool has_hooks(const aril_module *m)
 {
     bool found = m->hooks != NULL;
@@ -131,7 +138,7 @@ static const char *obstacle(const aril_module *m)
 {
     if (aril__self()->mode.anomaly) return "anomaly detection looks at every operation";
     if (has_hooks(m)) return "it has hooks, which are called each time";
-    return NULL;
+    return aril__module_eager(m);
 }
 
 static form *form_for(aril_module *m, int n_in, aril_tensor *const *in, int n_out,

@@ -184,12 +184,16 @@ static const char *obstacle(const aril_model *m, aril__step_kind kind)
     if (kind == ARIL__TRAIN_STEP && aril_optim_needs_closure(m->opt))
         return "the optimizer evaluates the loss several times in a step";
     if (aril__self()->mode.anomaly) return "anomaly detection looks at every operation";
+    const char *why = aril__module_eager(m->net);
+    if (why != NULL) return why;
     bool hooks = hooked(m->net);
     for (int k = 0; k < m->n_outputs && kind != ARIL__PREDICT_STEP; k++) {
         const aril__output *o = &m->output[k];
         if (o->loss_fn != NULL && o->loss_ctx != NULL)
             return "the loss function has a context, which may change between batches";
-        hooks = hooks || (o->loss_module != NULL && hooked(o->loss_module));
+        if (o->loss_module == NULL) continue;
+        if ((why = aril__module_eager(o->loss_module)) != NULL) return why;
+        hooks = hooks || hooked(o->loss_module);
     }
     return hooks ? "a module has hooks, which are called for each batch" : NULL;
 }

@@ -10,6 +10,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 /* ---- helpers ---- */
 
@@ -164,8 +165,35 @@ TEST(wrong_imports_are_errors)
     CHECK_INT(aril_caffe_import(d, db, (aril_caffe_import_opts){ 0 }), ARIL_ERR_DTYPE);
     aril_dataset_release(d);
     aril_clear_error();
+    CHECK_MSG(access(db, F_OK) != 0, "a failed import leaves a folder");
     CHECK_INT(aril_caffe_mean(temp_path("nothing"), temp_path("m")), ARIL_ERR_IO);
     aril_clear_error();
+}
+
+/* Images are stored as B, G, R, but those of CIFAR; encoded ones are decoded to R, G, B. */
+TEST(samples_tell_the_order_of_their_channels)
+{
+    static const struct {
+        int64_t channels;
+        aril_caffe_import_opts opts;
+        bool bgr;
+    } cases[] = {
+        { 3, { 0 }, true },
+        { 3, { .rgb = true, .key_digits = 5 }, false },
+        { 1, { 0 }, false },
+        { 3, { .encoded = "png" }, false },
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        ARIL_SCOPE;
+        aril_sample s = { 0 };
+        char name[32];
+        snprintf(name, sizeof name, "order%zu", i);
+        CHECK_INT(import(temp_path(name), 1, cases[i].channels, 2, 2, cases[i].opts), 1);
+        aril_dataset *d = aril_dataset_lmdb(temp_path(name));
+        CHECK_INT(aril_dataset_get(d, 0, &s), ARIL_OK);
+        CHECK_MSG(s.bgr == cases[i].bgr, "case %zu", i);
+        aril_dataset_release(d);
+    }
 }
 
 /* ---- the walk of a data layer ---- */

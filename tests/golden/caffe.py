@@ -1,4 +1,5 @@
 """Layers of Caffe, from Caffe's definitions: windows and sums are loops over elements here."""
+import itertools
 import json
 import math
 import re
@@ -164,6 +165,30 @@ def im2col(x, k, stride, pad, dilation):
 
 layer("im2col/all", 'type: "Im2col" convolution_param { kernel_size: 2 stride: 2 pad: 1 dilation: 2 }',
       lambda x: im2col(x[0], 2, 2, 1, 2), [randn(2, 2, 4, 5)])
+
+
+def im2col_nd(x, axis, k, stride, pad, dilation):
+    """The same with any number of spatial axes, which have their own sizes."""
+    lead, c, spatial = x.shape[:axis], x.shape[axis], x.shape[axis + 1:]
+    n = range(len(spatial))
+    out = [(spatial[i] + 2 * pad[i] - (dilation[i] * (k[i] - 1) + 1)) // stride[i] + 1 for i in n]
+    x = x.reshape(-1, c, *spatial)
+    all_of = lambda sizes: itertools.product(*(range(s) for s in sizes))
+    values = []
+    for b, ci, q, o in itertools.product(range(x.shape[0]), range(c), all_of(k), list(all_of(out))):
+        at = tuple(o[i] * stride[i] - pad[i] + q[i] * dilation[i] for i in n)
+        inside = all(0 <= at[i] < spatial[i] for i in n)
+        values.append(x[(b, ci) + at] if inside else x.new_zeros(()))
+    return torch.stack(values).reshape(*lead, c * math.prod(k), *out)
+
+
+layer("im2col/line", 'type: "Im2col" convolution_param { kernel_size: 3 stride: 2 pad: 1 }',
+      lambda x: im2col_nd(x[0], 1, [3], [2], [1], [1]), [randn(2, 2, 6)])
+layer("im2col/volume", 'type: "Im2col" convolution_param { kernel_size: 2 kernel_size: 1 kernel_size: 3 '
+      'stride: 1 stride: 2 stride: 2 pad: 1 pad: 0 pad: 2 dilation: 2 dilation: 1 dilation: 1 }',
+      lambda x: im2col_nd(x[0], 1, [2, 1, 3], [1, 2, 2], [1, 0, 2], [2, 1, 1]), [randn(2, 2, 3, 3, 2)])
+layer("im2col/axis", 'type: "Im2col" convolution_param { kernel_size: 2 axis: 2 }',
+      lambda x: im2col_nd(x[0], 2, [2, 2], [1, 1], [0, 0], [1, 1]), [randn(2, 1, 2, 3, 3)])
 
 # ---- pooling ----
 
@@ -357,10 +382,30 @@ layer("batch_norm/single_element", BN % "use_global_stats: false",
       grad=False)
 
 
+class Normalized(torch.autograd.Function):
+    """Caffe's backward takes eps as a part of the deviation: not quite the derivative."""
+
+    @staticmethod
+    def forward(ctx, x, axes, eps):
+        d = x - x.mean(axes, keepdim=True)
+        divisor = (d * d).mean(axes, keepdim=True).sqrt() + eps
+        ctx.axes = axes
+        ctx.save_for_backward(d / divisor, divisor)
+        return d / divisor
+
+    @staticmethod
+    def backward(ctx, g):
+        y, divisor = ctx.saved_tensors
+        mean = lambda t: t.mean(ctx.axes, keepdim=True)
+        return (g - mean(g) - y * mean(y * g)) / divisor, None, None
+
+
 def mvn(x, variance, across, eps):
+    shape = x.shape
+    x = x.reshape(shape + (1,) * (4 - x.dim()))
     axes = (1, 2, 3) if across else (2, 3)
-    d = x - x.mean(axes, keepdim=True)
-    return d / ((d * d).mean(axes, keepdim=True).sqrt() + eps) if variance else d
+    y = Normalized.apply(x, axes, eps) if variance else x - x.mean(axes, keepdim=True)
+    return y.reshape(shape)
 
 
 for across in (False, True):
@@ -369,6 +414,11 @@ for across in (False, True):
               f'type: "MVN" mvn_param {{ across_channels: {str(across).lower()} '
               f'normalize_variance: {str(variance).lower()} eps: 0.01 }}',
               lambda x, a=across, v=variance: mvn(x[0], v, a, 0.01), [randn(2, 3, 2, 3)])
+layer("mvn/large_eps", 'type: "MVN" mvn_param { eps: 0.5 }', lambda x: mvn(x[0], True, False, 0.5),
+      [randn(2, 3, 2, 3)])
+layer("mvn/no_spatial_axes", 'type: "MVN"', lambda x: mvn(x[0], True, False, 1e-9), [randn(2, 3)])
+layer("mvn/across_vectors", 'type: "MVN" mvn_param { across_channels: true }',
+      lambda x: mvn(x[0], True, True, 1e-9), [randn(2, 3)])
 
 # ---- functions of elements ----
 
@@ -396,6 +446,24 @@ for name, text, fn in (
     # Numbers of messages are floats of 32 bits.
     layer(f"{kind}/{name}", f'type: "{kind}" {text}', lambda x, fn=fn: fn(x[0]),
           [apart(2, 3, 4) * 0.7 + 0.013])
+AT_BOUNDS = tensor([-1, 0, 3, 6, 7], dtype=f64)
+
+
+class Clip(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, low, high):
+        ctx.save_for_backward((x >= low) & (x <= high))
+        return x.clamp(max=high).clamp(min=low)
+
+    @staticmethod
+    def backward(ctx, g):
+        return g * ctx.saved_tensors[0], None, None
+
+
+layer("Clip/at_bounds", 'type: "Clip" clip_param { min: 0 max: 6 }',
+      lambda x: Clip.apply(x[0], 0, 6), [AT_BOUNDS])
+layer("Clip/crossed", 'type: "Clip" clip_param { min: 1 max: -1 }',
+      lambda x: Clip.apply(x[0], 1, -1), [AT_BOUNDS])
 layer("Log/log", 'type: "Log" log_param { base: 10 scale: 2 shift: 0.5 }',
       lambda x: (2 * x[0] + 0.5).log() / math.log(10), [uniform(0.1, 2, 2, 3)])
 layer("Log/natural", 'type: "Log"', lambda x: x[0].log(), [uniform(0.1, 2, 2, 3)])

@@ -492,6 +492,43 @@ TEST(python_layers_call_registered_functions)
     aril_clear_error();
 }
 
+/* Adds the number of its calls, which it counts. */
+static void count(const char *param, aril_list in, int n_out, aril_tensor **out, void *ctx)
+{
+    (void)param, (void)n_out;
+    out[0] = aril_add_scalar(in.at[0], ++*(int *)ctx);
+}
+
+TEST(python_layers_are_called_in_each_run)
+{
+    static const char text[] = X23 "layer { name: 'p' type: 'Python' bottom: 'x' top: 'y' "
+                                   "python_param { module: 'mine' layer: 'Count' } }\n";
+    int calls = 0;
+    CHECK_INT(aril_caffe_register("mine.Count", count, &calls), ARIL_OK);
+    aril_module *m = parse(text);
+    CHECK_MSG(m, "%s", aril_error());
+    CHECK_INT(aril_module_jit(m), ARIL_OK);
+    aril_tensor *x = aril_zeros(ARIL_SHAPE(2, 3), ARIL_F32, test_device());
+    calls = 0;
+    for (int i = 1; i <= 5; i++)
+        CHECK_NEAR(aril_item(aril_amax(aril_forward(m, x), ARIL_ALL)), i, 0);
+    CHECK_MSG(aril_module_eager_reason(m) && strstr(aril_module_eager_reason(m), "Python layer"),
+              "%s", aril_module_eager_reason(m));
+    aril_module_release(m);
+    CHECK_INT(aril_caffe_register("mine.Count", NULL, NULL), ARIL_OK);
+}
+
+TEST(dropout_of_nothing_is_the_identity)
+{
+    ARIL_SCOPE;
+    aril_module *m = parse_train(X23 "layer { name: 'd' type: 'Dropout' bottom: 'x' top: 'y' "
+                                     "dropout_param { dropout_ratio: 0 } }\n");
+    CHECK_MSG(m, "%s", aril_error());
+    aril_tensor *x = randn(ARIL_SHAPE(2, 3));
+    CHECK(aril_equal(aril_forward(m, x), x));
+    aril_module_release(m);
+}
+
 /* ---- data layers ---- */
 
 TEST(data_layers_are_inputs)
@@ -680,6 +717,66 @@ TEST(weights_are_saved_and_loaded)
     aril_module_release(b);
 }
 
+/* The blobs of a file have the names and shapes that they have in the net, without the net. */
+TEST(a_caffemodel_is_a_file_of_weights)
+{
+    ARIL_SCOPE;
+    aril_module *m = parse(
+        INPUT("x", "dim: 1 dim: 2 dim: 6 dim: 6") INPUT("s", "dim: 1 dim: 2")
+            INPUT("t", "dim: 3 dim: 1 dim: 4") INPUT("cont", "dim: 3 dim: 1") INPUT("u",
+                                                                                    "dim: 1 dim: 5")
+                INPUT("i", "dim: 2") "layer { name: 'c.1' type: 'Convolution' bottom: 'x' top: 'a' "
+                                     "convolution_param { "
+                                     "num_output: 2 kernel_size: 3 pad: 1 } }\n"
+                                     "layer { name: 'd' type: 'Deconvolution' bottom: 'a' top: 'a' "
+                                     "convolution_param { "
+                                     "num_output: 2 kernel_size: 1 bias_term: false } }\n"
+                                     "layer { name: 'p' type: 'PReLU' bottom: 'a' top: 'a' }\n"
+                                     "layer { name: 'b' type: 'BatchNorm' bottom: 'a' top: 'a' }\n"
+                                     "layer { name: 'sc' type: 'Scale' bottom: 'a' top: 'a' "
+                                     "scale_param { bias_term: true } }\n"
+                                     "layer { name: 's2' type: 'Scale' bottom: 'a' bottom: 's' "
+                                     "top: 'a' scale_param { axis: 0 "
+                                     "bias_term: true } }\n"
+                                     "layer { name: 'bi' type: 'Bias' bottom: 'a' top: 'a' }\n"
+                                     "layer { name: 'ip' type: 'InnerProduct' bottom: 'a' top: "
+                                     "'ip' inner_product_param { "
+                                     "num_output: 3 } }\n"
+                                     "layer { name: 'e' type: 'Embed' bottom: 'i' top: 'e' "
+                                     "embed_param { num_output: 2 "
+                                     "input_dim: 3 } }\n"
+                                     "layer { name: 'l' type: 'LSTM' bottom: 't' bottom: 'cont' "
+                                     "top: 'l' recurrent_param { "
+                                     "num_output: 2 } }\n"
+                                     "layer { name: 'l2' type: 'LSTM' bottom: 't' bottom: 'cont' "
+                                     "bottom: 'u' top: 'l2' "
+                                     "recurrent_param { num_output: 2 } }\n"
+                                     "layer { name: 'r' type: 'RNN' bottom: 't' bottom: 'cont' "
+                                     "bottom: 'u' top: 'r' "
+                                     "recurrent_param { num_output: 2 } }\n"
+                                     "layer { name: 'pa' type: 'Parameter' top: 'pa' "
+                                     "parameter_param { shape { dim: 2 } } }\n");
+    CHECK_MSG(m, "%s", aril_error());
+    const char *path = temp_path("all.caffemodel");
+    CHECK_INT(aril_caffe_weights_save(m, path), ARIL_OK);
+    aril_weights *w = aril_weights_open(path, (aril_weights_opts){ 0 });
+    CHECK_MSG(w, "%s", aril_error());
+    const aril_named *state = aril_state(m);
+    int found = 0;
+    for (int i = 0; i < state->n; i++) {
+        int at = aril_weights_find(w, state->name[i]);
+        if (at < 0) continue; /* states of LSTM are not in the file */
+        found++;
+        CHECK_MSG(aril_equal(aril_weights_tensor(w, at), aril_to(state->at[i], aril_cpu())), "%s",
+                  state->name[i]);
+    }
+    CHECK_INT(found, aril_weights_count(w));
+    CHECK_INT(found, aril_caffe_params(m));
+    CHECK(aril_weights_find(w, "c_1.weight") >= 0 && aril_weights_find(w, "s2.bias") >= 0);
+    aril_weights_close(w);
+    aril_module_release(m);
+}
+
 TEST(weights_that_do_not_fit_change_nothing)
 {
     ARIL_SCOPE;
@@ -805,7 +902,7 @@ TEST(mistakes_are_errors_that_say_where)
     refused(L("type: 'Pooling' pooling_param { kernel_size: 2 global_pooling: true }"),
             "no kernel");
     refused(L("type: 'Pooling' pooling_param { kernel_size: 2 }"), "expected [N,C,H,W], got [2,3]");
-    refused(L("type: 'Dropout' dropout_param { dropout_ratio: 1 }"), "between 0 and 1");
+    refused(L("type: 'Dropout' dropout_param { dropout_ratio: 1 }"), "from 0 to below 1");
     refused(L("type: 'Slice' slice_param { slice_point: 1 slice_point: 2 }"),
             "0 values of slice_point");
     refused(L("type: 'Flatten' flatten_param { axis: 5 }"), "axis 5 does not exist");

@@ -218,6 +218,30 @@ TEST(damaged_nets_run_or_are_refused)
 
 /* ---- wire form ---- */
 
+/* All that reads a caffemodel without its net. */
+static void try_file(const char *path)
+{
+    ARIL_SCOPE;
+    aril_weights *w = aril_weights_open(path, (aril_weights_opts){ 0 });
+    for (int i = 0; w && i < aril_weights_count(w); i++) aril_weights_tensor(w, i);
+    aril_weights_close(w);
+    aril_clear_error();
+    aril_caffe_upgrade(path, temp_path("bad.h5"), true);
+    aril_clear_error();
+}
+
+/* The same bytes as another kind of file. */
+static void try_description(const void *data, size_t size, const char *path)
+{
+    FILE *f = fopen(path, "wb"), *out = fopen("/dev/null", "w");
+    CHECK(f && out);
+    fwrite(data, 1, size, f);
+    fclose(f);
+    aril_describe_file(path, out);
+    fclose(out);
+    aril_clear_error();
+}
+
 TEST(damaged_weights)
 {
     ARIL_SCOPE;
@@ -244,6 +268,9 @@ TEST(damaged_weights)
         /* A net of any size could come of it: only upgraded. */
         aril_caffe_upgrade(temp_path("bad.caffemodel"), temp_path("text.prototxt"), false);
         aril_clear_error();
+        try_file(temp_path("bad.caffemodel"));
+        try_description(bad, size, temp_path("bad.binaryproto"));
+        try_description(bad, size, temp_path("bad.solverstate"));
     }
     aril_module_release(m);
 }

@@ -207,6 +207,11 @@ TEST(rates_follow_the_policies)
           { 0.2, 0.141421356, 0.0816496581, 0.0632455532 } },
         { "lr_policy: \"multistep\" gamma: 0.5 stepvalue: 1 stepvalue: 6",
           { 0.2, 0.1, 0.1, 0.05 } },
+        /* One value is passed in each iteration, as in Caffe. */
+        { "lr_policy: \"multistep\" gamma: 0.5 stepvalue: 1 stepvalue: 1 stepvalue: 5 stepvalue: 5",
+          { 0.2, 0.1, 0.025, 0.0125 } },
+        { "lr_policy: \"multistep\" gamma: 0.5 stepvalue: 5 stepvalue: 3 stepvalue: 9",
+          { 0.2, 0.2, 0.1, 0.025 } },
         { "lr_policy: \"poly\" power: 2", { 0.2, 0.162, 0.05, 0.002 } },
         { "lr_policy: \"sigmoid\" gamma: -0.5 stepsize: 5",
           { 0.184828363, 0.176159416, 0.1, 0.0238405844 } },
@@ -246,7 +251,6 @@ TEST(wrong_solvers_are_errors)
         { "lr_policy: \"fixed\" test_iter: 3", "needs a test_interval" },
         { "lr_policy: \"fixed\" test_iter: 0 test_interval: 1", "test_iter must be at least 1" },
         { "lr_policy: \"fixed\" net: \"x\"", "got 2 of them" },
-        { "lr_policy: \"multistep\" stepvalue: 5 stepvalue: 3", "must be ascending" },
         { "lr_policy: \"fixed\" test_state { stage: \"a\" }", "test_state must be given for each" },
         { "lr_policy: \"fixed\" no_such_field: 3", "no_such_field" },
     };
@@ -537,6 +541,82 @@ TEST(actions_snapshot_and_stop)
     CHECK_INT(aril_caffe_solver_iter(s), 8);
     CHECK_INT(stat(temp_path("new/run_iter_5.solverstate"), &st), 0);
     CHECK_INT(stat(temp_path("new/run_iter_8.caffemodel"), &st), 0);
+    aril_caffe_solver_free(s);
+}
+
+/* A Python layer with state: the n-th call gives a batch of the value n. */
+static void next_batch(const char *param, aril_list in, int n_out, aril_tensor **out, void *ctx)
+{
+    (void)param, (void)in, (void)n_out;
+    out[0] = aril_full(ARIL_SHAPE(2, 1), (double)++*(int *)ctx, ARIL_F32, aril_cpu());
+}
+
+TEST(python_layers_are_called_in_each_step)
+{
+    static const char text[] =
+        "net_param { layer { name: 'd' type: 'Python' top: 'x' python_param { module: 'my' "
+        "layer: 'Data' } } layer { name: 'ip' type: 'InnerProduct' bottom: 'x' top: 'ip' "
+        "inner_product_param { num_output: 1 bias_term: false weight_filler { type: 'constant' "
+        "value: 1 } } } layer { name: 'r' type: 'Reduction' bottom: 'ip' top: 'r' "
+        "reduction_param { operation: MEAN } loss_weight: 1 } } base_lr: 0 lr_policy: 'fixed' "
+        "max_iter: 9 test_iter: 3 test_interval: 100 solver_mode: CPU snapshot_after_train: false";
+    int calls = 0;
+    double score;
+    CHECK_INT(aril_caffe_register("my.Data", next_batch, &calls), ARIL_OK);
+    aril_caffe_solver *s = parse(text);
+    CHECK_MSG(s, "%s", aril_error());
+    calls = 0;
+    for (int i = 1; i <= 6; i++) {
+        CHECK_INT(aril_caffe_solver_step(s, 1), ARIL_OK);
+        /* The first step tests the net too: three batches. */
+        CHECK_NEAR(aril_caffe_solver_loss(s), i + 3, 0);
+        CHECK_INT(calls, i + 3);
+    }
+    CHECK_INT(aril_caffe_solver_test(s, 0, &score), ARIL_OK);
+    CHECK_NEAR(score, 11, 0); /* calls 10, 11 and 12 */
+    const char *why = aril_caffe_solver_eager_reason(s);
+    CHECK_MSG(why && strstr(why, "Python layer"), "%s", why);
+    aril_caffe_solver_free(s);
+    CHECK_INT(aril_caffe_register("my.Data", NULL, NULL), ARIL_OK);
+}
+
+TEST(a_test_net_needs_no_loss)
+{
+    static const char text[] =
+        "net_param { layer { name: 'd' type: 'DummyData' top: 'x' dummy_data_param { shape { dim: "
+        "2 "
+        "dim: 1 } data_filler { value: 3 } } } layer { name: 'ip' type: 'InnerProduct' bottom: 'x' "
+        "top: 'ip' inner_product_param { num_output: 1 weight_filler { value: 1 } } } "
+        "layer { name: 'r' type: 'Reduction' bottom: 'ip' top: 'r' loss_weight: 1 "
+        "include { phase: TRAIN } } } base_lr: 0 lr_policy: 'fixed' max_iter: 4 test_iter: 2 "
+        "test_interval: 1 test_compute_loss: true solver_mode: CPU snapshot_after_train: false";
+    double score;
+    aril_caffe_solver *s = parse(text);
+    CHECK_MSG(s, "%s", aril_error());
+    CHECK_INT(aril_caffe_solver_solve(s), ARIL_OK);
+    CHECK_INT(aril_caffe_solver_test(s, 0, &score), ARIL_OK);
+    CHECK_NEAR(score, 3, 0);
+    aril_caffe_solver_free(s);
+}
+
+TEST(parameters_that_the_loss_does_not_reach_decay)
+{
+    static const char text[] =
+        "net_param { layer { name: 'd' type: 'DummyData' top: 'x' dummy_data_param { shape { dim: "
+        "2 "
+        "dim: 1 } } } layer { name: 'ip' type: 'InnerProduct' bottom: 'x' top: 'ip' "
+        "inner_product_param { num_output: 1 bias_term: false weight_filler { type: 'constant' "
+        "value: 1 } } } layer { name: 's' type: 'Silence' bottom: 'ip' } "
+        "layer { name: 'r' type: 'Reduction' bottom: 'x' top: 'r' loss_weight: 1 } } "
+        "base_lr: 0.5 weight_decay: 0.5 lr_policy: 'fixed' max_iter: 9 solver_mode: CPU";
+    aril_caffe_solver *s = parse(text);
+    CHECK_MSG(s, "%s", aril_error());
+    for (int i = 1; i <= 4; i++) {
+        CHECK_INT(aril_caffe_solver_step(s, 1), ARIL_OK);
+        CHECK_NEAR(aril_item(aril_caffe_param_at(aril_caffe_solver_net(s), 0).tensor), pow(0.75, i),
+                   1e-6);
+    }
+    CHECK_MSG(!aril_caffe_solver_eager_reason(s), "%s", aril_caffe_solver_eager_reason(s));
     aril_caffe_solver_free(s);
 }
 

@@ -20,6 +20,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 typedef struct importing {
     aril_caffe_import_opts opts;
@@ -165,6 +167,8 @@ int64_t aril_caffe_import(aril_dataset *d, const char *folder, aril_caffe_import
     aril_status status = check_opts(d, folder, &opts, &m.jpeg);
     if (status == ARIL_OK && snprintf(path, sizeof path, "%s/data.mdb", folder) >= PATH_MAX)
         status = aril__fail(ARIL_ERR_ARG, "caffe_import: the path '%.80s...' is too long", folder);
+    struct stat st;
+    bool is_new = status == ARIL_OK && stat(folder, &st) != 0;
     if (status == ARIL_OK) status = aril__folder_create("caffe_import", folder);
     if (status != ARIL_OK) return status;
     m.reverse = !opts.rgb && aril_dataset_has_images(d);
@@ -177,6 +181,7 @@ int64_t aril_caffe_import(aril_dataset *d, const char *folder, aril_caffe_import
         status = aril__lmdb_commit(m.to);
     else
         aril__lmdb_abandon(m.to);
+    if (status != ARIL_OK && is_new) rmdir(folder);
     aril__message_free(m.datum);
     aril__bytes_free(&m.record);
     aril__bytes_free(&m.encoded);

@@ -157,14 +157,19 @@ static aril__lmdb *open_file(const aril__message *layer, const aril__message *p,
 {
     char folder[PATH_MAX], file[PATH_MAX + 16];
     const char *source = aril__message_text(p, "source"), *name = aril__message_text(layer, "name");
-    char *path = aril__caffe_source_path(root, source);
-    if (!path) return NULL;
-    size_t n = strlen(path);
     static const char level[] = "leveldb";
-    bool is_level = n > sizeof level && strcmp(path + n - (sizeof level - 1), level) == 0;
+    size_t n = strlen(source);
+    bool is_level = n > sizeof level && strcmp(source + n - (sizeof level - 1), level) == 0;
     struct stat st;
+    if (n >= sizeof folder) {
+        aril__fail(ARIL_ERR_ARG, "layer '%s': the source '%.80s...' is too long", name, source);
+        return NULL;
+    }
+    memcpy(folder, source, n + 1);
+    if (is_level) memcpy(folder + n - (sizeof level - 1), "lmdb", sizeof "lmdb");
+    char *path = aril__caffe_source_path(root, folder);
+    if (!path) return NULL;
     snprintf(folder, sizeof folder, "%s", path);
-    if (is_level && n < sizeof folder) strcpy(folder + n - (sizeof level - 1), "lmdb");
     free(path);
     snprintf(file, sizeof file, "%s%s", folder,
              stat(folder, &st) == 0 && S_ISDIR(st.st_mode) ? "/data.mdb" : "");

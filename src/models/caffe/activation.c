@@ -88,8 +88,8 @@ static aril_status dropout_check(aril_module *m, caffe_layer *l)
 {
     function *f = aril_module_data(m);
     f->a = aril__message_number(l->param, "dropout_ratio");
-    if (!(f->a > 0 && f->a < 1))
-        return aril__caffe_bad(l, ARIL_ERR_FORMAT, "dropout_ratio %g must be between 0 and 1",
+    if (!(f->a >= 0 && f->a < 1))
+        return aril__caffe_bad(l, ARIL_ERR_FORMAT, "dropout_ratio %g must be from 0 to below 1",
                                f->a);
     return ARIL_OK;
 }
@@ -129,6 +129,14 @@ static aril_tensor *swish(const function *f, aril_tensor *x)
     return f->a == 1 ? aril_silu(x) : aril_mul(x, aril_sigmoid(aril_mul_scalar(x, f->a)));
 }
 
+/* max(min, x limited to max). The gradient passes at the bounds too, where that of clamp is 0. */
+static aril_tensor *clip(const function *f, aril_tensor *x)
+{
+    if (!aril_requires_grad(x)) return aril_clamp_min(aril_clamp_max(x, f->b), f->a);
+    aril_tensor *y = aril_where(aril_gt_scalar(x, f->b), aril_full_like(x, f->b), x);
+    return aril_where(aril_lt_scalar(y, f->a), aril_full_like(x, f->a), y);
+}
+
 FUNCTION(relu, f->a == 0 ? aril_relu(x) : aril_leaky_relu(x, f->a))
 FUNCTION(elu, aril_elu(x, f->a))
 FUNCTION(sigmoid, aril_sigmoid(x))
@@ -139,13 +147,14 @@ FUNCTION(power_forward, power(f, x))
 FUNCTION(exp_forward, exponential(f, x))
 FUNCTION(log_forward, logarithm(f, x))
 FUNCTION(threshold, aril_cast(aril_gt_scalar(x, f->a), aril_dtype_of(x)))
-FUNCTION(clip, aril_clamp(x, f->a, f->b))
+FUNCTION(clip_forward, clip(f, x))
 FUNCTION(swish_forward, swish(f, x))
 
 FORWARD(dropout)
 {
     const function *f = aril_module_data(m);
-    out[0] = aril__caffe_trains(m, l) ? aril_dropout(in[0], f->a, (aril_dropout_opts){ 0 }) : in[0];
+    bool drops = f->a > 0 && aril__caffe_trains(m, l);
+    out[0] = drops ? aril_dropout(in[0], f->a, (aril_dropout_opts){ 0 }) : in[0];
 }
 
 /* ---- PReLU ---- */
@@ -207,8 +216,8 @@ static aril_activation as_tanh(const caffe_layer *l)
 const caffe_row aril__caffe_activation_rows[] = {
     { ROW("ReLU"), .param = "relu_param", .check = relu_check, .forward = relu,
       .activation = as_relu },
-    { ROW("PReLU"), .param = "prelu_param", .check = prelu_check, .build = prelu_build,
-      .forward = prelu },
+    { ROW("PReLU"), .param = "prelu_param", .blob = { { "weight", .axes = 1 } },
+      .check = prelu_check, .build = prelu_build, .forward = prelu },
     { ROW("ELU"), .param = "elu_param", .check = elu_check, .forward = elu },
     { ROW("Sigmoid"), .param = "sigmoid_param", .forward = sigmoid, .activation = as_sigmoid },
     { ROW("TanH"), .param = "tanh_param", .forward = tanh_forward, .activation = as_tanh },
@@ -219,7 +228,7 @@ const caffe_row aril__caffe_activation_rows[] = {
     { ROW("Log"), .param = "log_param", .check = exp_check, .forward = log_forward },
     { ROW("Threshold"), .param = "threshold_param", .check = threshold_check,
       .forward = threshold },
-    { ROW("Clip"), .param = "clip_param", .check = clip_check, .forward = clip },
+    { ROW("Clip"), .param = "clip_param", .check = clip_check, .forward = clip_forward },
     { ROW("Swish"), .param = "swish_param", .check = swish_check, .forward = swish_forward },
     { ROW("Dropout"), .param = "dropout_param", .check = dropout_check, .forward = dropout },
     { .param = NULL },

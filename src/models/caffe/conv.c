@@ -85,9 +85,10 @@ static aril_status conv_check(aril_module *m, caffe_layer *l)
 static aril_status im2col_check(aril_module *m, caffe_layer *l)
 {
     conv *c = aril_module_data(m);
-    return axes_given(l->param) == 2
-               ? read_window(l, 2, &c->w)
-               : aril__caffe_bad(l, ARIL_ERR_UNSUPPORTED, "Im2col is for images: 2 spatial axes");
+    if (axes_given(l->param) > MAX_SPATIAL)
+        return aril__caffe_bad(l, ARIL_ERR_UNSUPPORTED, "Im2col has 1 to %d spatial axes",
+                               MAX_SPATIAL);
+    return read_window(l, axes_given(l->param), &c->w);
 }
 
 /* ---- blobs ---- */
@@ -104,6 +105,14 @@ static aril_status spatial_axes(const caffe_layer *l, const aril_tensor *x, int 
                           "expected 1 to %d axes after the channels, axis %d, of %s", MAX_SPATIAL,
                           *channel, aril__text(text, x));
     return ARIL_OK;
+}
+
+static aril_status im2col_build(aril_module *m, caffe_layer *l, aril_tensor *const *in)
+{
+    conv *c = aril_module_data(m);
+    int axis;
+    aril_status s = spatial_axes(l, in[0], &axis, &c->spatial);
+    return s == ARIL_OK ? read_window(l, c->spatial, &c->w) : s;
 }
 
 static aril_status conv_build(aril_module *m, caffe_layer *l, aril_tensor *const *in)
@@ -147,6 +156,16 @@ static aril_tensor *unbatched(aril_tensor *y, const aril_tensor *x, int axis)
     return aril_unflatten(y, 0, lead);
 }
 
+/* The axis of the channels of a bottom, which must have the spatial axes that the layer has. */
+static aril_status bottom_axes(const conv *c, const aril_tensor *x, int *axis)
+{
+    int n;
+    aril_status s = spatial_axes(&c->base, x, axis, &n);
+    if (s < 0 || n == c->spatial) return s;
+    return aril__fail(ARIL_ERR_SHAPE, "the layer was made for %d spatial axes, the bottom has %d",
+                      c->spatial, n);
+}
+
 static aril_tensor *convolve(aril_module *m, aril_tensor *x, aril_activation activation)
 {
     static conv_fn *const fns[2][MAX_SPATIAL] = {
@@ -154,13 +173,8 @@ static aril_tensor *convolve(aril_module *m, aril_tensor *x, aril_activation act
         { aril_conv_transpose1d, aril_conv_transpose2d, aril_conv_transpose3d },
     };
     const conv *c = aril_module_data(m);
-    int axis, n;
-    if (spatial_axes(&c->base, x, &axis, &n) < 0) return aril__poison();
-    if (n != c->spatial) {
-        aril__fail(ARIL_ERR_SHAPE, "the layer was made for %d spatial axes, the bottom has %d",
-                   c->spatial, n);
-        return aril__poison();
-    }
+    int axis, n = c->spatial;
+    if (bottom_axes(c, x, &axis) < 0) return aril__poison();
     aril_conv_opts o = { .groups = c->groups, .activation = activation };
     for (int i = 0; i < n; i++) {
         o.stride[i] = c->w.stride[i];
@@ -183,38 +197,63 @@ static void conv_forward(aril_module *m, caffe_layer *l, aril_tensor *const *in,
         out[i] = convolve(m, in[i], ARIL_NO_ACTIVATION);
 }
 
+/* Options for windows over the spatial axes a and b; -1: an axis of size 1. */
+static aril_pool_opts window_of(const conv *c, int a, int b)
+{
+    aril_pool_opts o = { 0 };
+    for (int i = 0; i < 2; i++) {
+        int at = i ? b : a;
+        o.kernel[i] = at < 0 ? 1 : c->w.kernel[at];
+        o.stride[i] = at < 0 ? 1 : c->w.stride[at];
+        o.dilation[i] = at < 0 ? 1 : c->w.dilation[at];
+        o.padding[i] = at < 0 || !c->w.pad[at] ? ARIL_ZERO : c->w.pad[at];
+    }
+    return o;
+}
+
+/* Windows over the last two of three spatial axes, then over the first: [N,C,D,H,W] -> [N, C *
+ * kernel, positions], with the kernel's axes in their order. */
+static aril_tensor *volume_columns(const conv *c, aril_tensor *x)
+{
+    int64_t depth = aril_size(x, 2), channels = aril_size(x, 1);
+    aril_tensor *planes = aril_flatten(aril_transpose(x, 1, 2), 0, 1); /* [N * D, C, H, W] */
+    planes = aril_unfold(planes, window_of(c, 1, 2));
+    planes = aril_unflatten(planes, 0, ARIL_SHAPE(-1, depth)); /* [N, D, C * area, positions] */
+    aril_tensor *y = aril_unfold(aril_transpose(planes, 1, 2), window_of(c, 0, -1));
+    y = aril_unflatten(y, 1, ARIL_SHAPE(channels, -1, c->w.kernel[0]));
+    return aril_flatten(aril_transpose(y, 2, 3), 1, 3);
+}
+
 static void im2col_forward(aril_module *m, caffe_layer *l, aril_tensor *const *in,
                            aril_tensor **out)
 {
     const conv *c = aril_module_data(m);
-    char text[ARIL__SHAPE_TEXT];
-    aril_pool_opts o = { 0 };
-    int64_t size[2];
-    if (aril_ndim(in[0]) != 4) {
-        aril__fail(ARIL_ERR_SHAPE, "expected [N,C,H,W], got %s", aril__text(text, in[0]));
+    int axis;
+    if (bottom_axes(c, in[0], &axis) < 0) {
         aril__caffe_failed(l, out);
         return;
     }
-    for (int i = 0; i < 2; i++) {
-        o.kernel[i] = c->w.kernel[i];
-        o.stride[i] = c->w.stride[i];
-        o.padding[i] = c->w.pad[i] ? c->w.pad[i] : ARIL_ZERO;
-        o.dilation[i] = c->w.dilation[i];
+    aril_shape size = { .ndim = c->spatial };
+    for (int i = 0; i < c->spatial; i++) {
         int64_t extent = c->w.dilation[i] * (c->w.kernel[i] - 1) + 1;
-        size[i] = (in[0]->dim[2 + i] + 2 * c->w.pad[i] - extent) / c->w.stride[i] + 1;
+        size.dim[i] = (in[0]->dim[axis + 1 + i] + 2 * c->w.pad[i] - extent) / c->w.stride[i] + 1;
     }
-    aril_tensor *columns = aril_unfold(in[0], o); /* [N, C * kernel, positions] */
-    out[0] = aril_unflatten(columns, 2, ARIL_SHAPE(size[0], size[1]));
+    aril_tensor *x = batched(in[0], axis); /* [N,C,spatial...] */
+    if (c->spatial == 1) x = aril_unsqueeze(x, 2);
+    aril_tensor *columns = c->spatial == 3
+                               ? volume_columns(c, x)
+                               : aril_unfold(x, window_of(c, c->spatial - 2, c->spatial - 1));
+    out[0] = unbatched(aril_unflatten(columns, 2, size), in[0], axis);
 }
 
 const caffe_row aril__caffe_conv_rows[] = {
     { CAFFE_ROW("Convolution", conv), CAFFE_COUNTS(1, CAFFE_ANY, 1, CAFFE_ANY),
-      .param = "convolution_param", .layer.fused = conv_fused, .check = conv_check,
-      .build = conv_build, .forward = conv_forward },
+      .param = "convolution_param", CAFFE_WEIGHT_AND_BIAS(0), .layer.fused = conv_fused,
+      .check = conv_check, .build = conv_build, .forward = conv_forward },
     { CAFFE_ROW("Deconvolution", conv), CAFFE_COUNTS(1, CAFFE_ANY, 1, CAFFE_ANY),
-      .param = "convolution_param", .layer.fused = conv_fused, .check = conv_check,
-      .build = conv_build, .forward = conv_forward },
+      .param = "convolution_param", CAFFE_WEIGHT_AND_BIAS(0), .layer.fused = conv_fused,
+      .check = conv_check, .build = conv_build, .forward = conv_forward },
     { CAFFE_ROW("Im2col", conv), CAFFE_COUNTS(1, 1, 1, 1), .param = "convolution_param",
-      .check = im2col_check, .forward = im2col_forward },
+      .check = im2col_check, .build = im2col_build, .forward = im2col_forward },
     { .param = NULL },
 };

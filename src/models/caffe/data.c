@@ -180,6 +180,7 @@ const caffe_row aril__caffe_data_rows[] = {
     { CAFFE_ROW("DummyData", caffe_layer), CAFFE_COUNTS(0, 0, 1, CAFFE_ANY),
       .param = "dummy_data_param", .check = dummy_check, .forward = dummy },
     { CAFFE_ROW("Parameter", caffe_layer), CAFFE_COUNTS(0, 0, 1, 1), .param = "parameter_param",
-      .check = parameter_check, .build = parameter_build, .forward = parameter },
+      .blob = { { "weight" } }, .check = parameter_check, .build = parameter_build,
+      .forward = parameter },
     { .param = NULL },
 };

@@ -110,8 +110,15 @@ aril_status aril__caffe_weights_from(caffe_net *net, const char *path);
 /* An error if a file has weights for none of the layers (n 0) of a net that has blobs. */
 aril_status aril__caffe_weights_found(const caffe_net *net, const char *path, int n);
 
+/* The shape and the values of a blob of a file (BlobProto); `what` begins the message of an error.
+ * Old files have four sizes. */
+aril_status aril__caffe_stored_shape(const char *what, const aril__message *blob, aril_shape *to);
+aril_tensor *aril__caffe_stored_values(const aril__message *blob, aril_shape shape);
+
 /* The same from an HDF5 file, and to one. */
 aril_status aril__caffe_weights_from_hdf5(caffe_net *net, const char *path);
 aril_status aril__caffe_weights_to_hdf5(const caffe_net *net, const char *path);
+/* The blobs of a NetParameter to such a file. */
+aril_status aril__caffe_message_to_hdf5(const aril__message *net, const char *path);
 
 #endif

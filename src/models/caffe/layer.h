@@ -42,11 +42,20 @@ enum {
     CAFFE_STATISTICS = 32, /* blobs are buffers, which no solver changes */
 };
 
+/* A blob as files store it. */
+typedef struct caffe_stored {
+    const char *name;
+    int axes;        /* of files with four sizes, the first of which are 1; 0: four */
+    bool optional;   /* missing where a layer has fewer blobs */
+    bool one_bottom; /* missing where a bottom takes its place */
+} caffe_stored;
+
 struct caffe_row {
     aril__layer layer;
     const char *param; /* the field of LayerParameter; NULL: none */
     int min_bottoms, max_bottoms, min_tops, max_tops;
     unsigned flags;
+    caffe_stored blob[CAFFE_BLOBS]; /* all that it may have, in order */
     /* Of a top that is an input of the net: its shape, if the file gives it. NULL: never. */
     bool (*top_shape)(const caffe_layer *l, int i, aril_shape *shape);
     /* Reads and checks parameters, which need no sizes; NULL: none. */
@@ -70,6 +79,8 @@ struct caffe_row {
                     .inputs = -1,                     \
                     .outputs = -1,                    \
                     .inputless = true }
+#define CAFFE_WEIGHT_AND_BIAS(weight_axes) \
+    .blob = { { "weight", .axes = (weight_axes) }, { "bias", .axes = 1, .optional = true } }
 #define CAFFE_COUNTS(b0, b1, t0, t1) \
     .min_bottoms = (b0), .max_bottoms = (b1), .min_tops = (t0), .max_tops = (t1)
 

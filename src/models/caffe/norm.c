@@ -155,30 +155,40 @@ static aril_status mvn_check(aril_module *m, caffe_layer *l)
     return ARIL_OK;
 }
 
-/* (x - mean) / (standard deviation + eps), of each channel, or of all channels of a sample. */
+/* x is divided by `divisor`, whose gradient is that of Caffe: y * mean(y * dy) / divisor, as if eps
+ * were a part of the deviation. */
+static aril_tensor *divided(aril_tensor *x, aril_tensor *divisor, aril_axes axes)
+{
+    if (!aril_requires_grad(x)) return aril_div(x, divisor);
+    divisor = aril_detach(divisor);
+    aril_tensor *y = aril_detach(aril_div(x, divisor));
+    return aril_div(x, aril__caffe_straight(divisor, aril_mean(aril_mul(x, y), axes)));
+}
+
+/* (x - mean) / (standard deviation + eps), of each channel, or of all channels of a sample. Missing
+ * axes have the size 1, as in Caffe. */
 static void mvn_forward(aril_module *m, caffe_layer *l, aril_tensor *const *in, aril_tensor **out)
 {
     const mvn *p = aril_module_data(m);
     aril_tensor *x = in[0], *mean;
-    int first = p->across ? 1 : 2, n = aril_ndim(x);
-    char text[ARIL__SHAPE_TEXT];
-    if (n <= first) {
-        aril__fail(ARIL_ERR_SHAPE, "expected [N,C,H,W], got %s", aril__text(text, x));
-        aril__caffe_failed(l, out);
-        return;
-    }
-    aril_axes axes = { .n = n - first, .keepdim = true };
+    int first = p->across ? 1 : 2;
+    (void)l;
+    while (aril_ndim(x) <= first) x = aril_unsqueeze(x, aril_ndim(x));
+    aril_axes axes = { .n = aril_ndim(x) - first, .keepdim = true };
     for (int i = 0; i < axes.n; i++) axes.axis[i] = first + i;
     aril_tensor *deviation = p->variance ? aril_std_mean(x, axes, 0, &mean) : NULL;
     if (!p->variance) mean = aril_mean(x, axes);
-    aril_tensor *centered = aril_sub(x, mean);
-    out[0] = deviation ? aril_div(centered, aril_add_scalar(deviation, p->eps)) : centered;
+    aril_tensor *y = aril_sub(x, mean);
+    if (deviation) y = divided(y, aril_add_scalar(deviation, p->eps), axes);
+    while (aril_ndim(y) > aril_ndim(in[0])) y = aril_squeeze(y, ARIL_AXES(aril_ndim(y) - 1));
+    out[0] = y;
 }
 
 const caffe_row aril__caffe_norm_rows[] = {
     { CAFFE_ROW("LRN", lrn), CAFFE_COUNTS(1, 1, 1, 1), .param = "lrn_param", .check = lrn_check,
       .forward = lrn_forward },
     { CAFFE_ROW("BatchNorm", batch_norm), CAFFE_COUNTS(1, 1, 1, 1), .param = "batch_norm_param",
+      .blob = { { "mean", .axes = 1 }, { "variance", .axes = 1 }, { "scale_factor", .axes = 1 } },
       .flags = CAFFE_STATISTICS, .check = bn_check, .build = bn_build, .forward = bn_forward },
     { CAFFE_ROW("MVN", mvn), CAFFE_COUNTS(1, 1, 1, 1), .param = "mvn_param", .check = mvn_check,
       .forward = mvn_forward },

@@ -105,7 +105,9 @@ static void python_forward(aril_module *m, caffe_layer *l, aril_tensor *const *i
 }
 
 const caffe_row aril__caffe_python_rows[] = {
-    { CAFFE_ROW("Python", python), CAFFE_COUNTS(0, CAFFE_ANY, 0, CAFFE_ANY),
-      .param = "python_param", .check = python_check, .forward = python_forward },
+    { CAFFE_ROW("Python", python),
+      .layer.base.eager = "the function of a Python layer is called in each run",
+      CAFFE_COUNTS(0, CAFFE_ANY, 0, CAFFE_ANY), .param = "python_param", .check = python_check,
+      .forward = python_forward },
     { .param = NULL },
 };

@@ -2,6 +2,7 @@
 #include "models/caffe/inside.h"
 
 #include "formats/atomic_file.h"
+#include "formats/weights/weights.h"
 
 #include <stdlib.h>
 
@@ -188,7 +189,9 @@ aril_status aril_caffe_upgrade(const char *from, const char *to, bool binary)
     aril__message *net = aril__caffe_net_load(from);
     if (!net) return aril__latest_status();
     aril_status s = ARIL_OK;
-    if (binary) {
+    if (aril__ends_with(to, ".h5")) {
+        s = aril__caffe_message_to_hdf5(net, to);
+    } else if (binary) {
         s = aril__message_save(net, to);
     } else {
         s = aril__message_print(net, &text);

@@ -195,8 +195,15 @@ static void recurrent_forward(aril_module *m, caffe_layer *l, aril_tensor *const
 
 const caffe_row aril__caffe_recurrent_rows[] = {
     { CAFFE_ROW("LSTM", recurrent), CAFFE_COUNTS(2, 5, 1, 3), .param = "recurrent_param",
+      .blob = { { "weight_x" }, { "bias" }, { "weight_static", .optional = true }, { "weight_h" } },
       .check = recurrent_check, .build = recurrent_build, .forward = recurrent_forward },
     { CAFFE_ROW("RNN", recurrent), CAFFE_COUNTS(2, 4, 1, 2), .param = "recurrent_param",
+      .blob = { { "weight_x" },
+                { "bias_h" },
+                { "weight_static", .optional = true },
+                { "weight_h" },
+                { "weight_o" },
+                { "bias_o" } },
       .check = recurrent_check, .build = recurrent_build, .forward = recurrent_forward },
     { .param = NULL },
 };

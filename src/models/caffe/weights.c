@@ -202,8 +202,7 @@ aril_status aril_caffe_share(aril_module *m, aril_module *from)
 
 static const char *const legacy[] = { "num", "channels", "height", "width" };
 
-/* The shape in a message: its own, or four sizes in old files. */
-static aril_status stored_shape(const char *what, const aril__message *blob, aril_shape *to)
+aril_status aril__caffe_stored_shape(const char *what, const aril__message *blob, aril_shape *to)
 {
     const aril__message *shape = aril__message_sub(blob, "shape");
     bool old = !aril__message_has(blob, "shape");
@@ -229,7 +228,7 @@ static aril_status stored_shape(const char *what, const aril__message *blob, ari
     return ARIL_OK;
 }
 
-static aril_tensor *stored_values(const aril__message *blob, aril_shape shape)
+aril_tensor *aril__caffe_stored_values(const aril__message *blob, aril_shape shape)
 {
     aril__proto_array f = aril__message_array(blob, "data"),
                       d = aril__message_array(blob, "double_data");
@@ -257,7 +256,7 @@ static aril_status copy_blob(caffe_net *net, int node, int k, const aril__messag
     aril_shape shape;
     char what[160], a[ARIL__SHAPE_TEXT], b[ARIL__SHAPE_TEXT];
     snprintf(what, sizeof what, "the weights of layer '%.100s'", net->node[node].name);
-    aril_status s = stored_shape(what, blob, &shape);
+    aril_status s = aril__caffe_stored_shape(what, blob, &shape);
     if (s < 0) return s;
     if (!fits(t, blob, shape) &&
         !aril__same_dims(l->shape[k].ndim, l->shape[k].dim, shape.ndim, shape.dim))
@@ -266,7 +265,7 @@ static aril_status copy_blob(caffe_net *net, int node, int k, const aril__messag
     if (!copy) return ARIL_OK;
     ARIL_SCOPE;
     ARIL_NO_GRAD;
-    aril_tensor *values = aril_reshape(stored_values(blob, shape), aril_shape_of(t));
+    aril_tensor *values = aril_reshape(aril__caffe_stored_values(blob, shape), aril_shape_of(t));
     return aril_tensor_status(aril_copy_(t, aril_to(values, aril_device_of(t))));
 }
 
@@ -389,8 +388,8 @@ aril_tensor *aril_caffe_blob_load(const char *path)
     }
     aril__message *blob = aril__message_load(&aril__caffe_BlobProto, path);
     if (!blob) return aril__poison();
-    aril_status s = stored_shape(path, blob, &shape);
-    aril_tensor *t = s == ARIL_OK ? stored_values(blob, shape) : aril__poison();
+    aril_status s = aril__caffe_stored_shape(path, blob, &shape);
+    aril_tensor *t = s == ARIL_OK ? aril__caffe_stored_values(blob, shape) : aril__poison();
     if (s == ARIL_OK && aril__message_check(blob) < 0) t = aril__poison();
     aril__message_free(blob);
     return t;

@@ -149,26 +149,82 @@ static aril_status add_layer(const caffe_net *net, int node, sink *to)
     return ARIL_OK;
 }
 
-aril_status aril__caffe_weights_to_hdf5(const caffe_net *net, const char *path)
+/* Room for so many arrays and layers. */
+static aril_status sink_open(sink *to, size_t arrays, size_t layers, const char *path)
 {
-    ARIL_SCOPE;
-    size_t most = (size_t)net->n_weights + 1, layers = (size_t)net->n_nodes + 1;
-    sink to = { .at = aril__calloc(most * sizeof *to.at),
-                .name = aril__calloc(most * sizeof *to.name),
-                .group = aril__calloc(layers * sizeof *to.group) };
-    aril_status s = to.at && to.name && to.group ? ARIL_OK : no_memory(path);
-    if (s == ARIL_OK && !(to.group[to.n_groups++] = aril__strdup("data"))) s = no_memory(path);
-    for (int i = 0; i < net->n_nodes && s == ARIL_OK; i++) s = add_layer(net, i, &to);
+    *to = (sink){ .at = aril__calloc((arrays + 1) * sizeof *to->at),
+                  .name = aril__calloc((arrays + 1) * sizeof *to->name),
+                  .group = aril__calloc((layers + 1) * sizeof *to->group) };
+    if (!to->at || !to->name || !to->group) return no_memory(path);
+    to->group[to->n_groups++] = aril__strdup("data");
+    return to->group[0] ? ARIL_OK : no_memory(path);
+}
+
+/* Writes the file unless s is an error already. */
+static aril_status sink_write(sink *to, const char *path, aril_status s)
+{
     if (s == ARIL_OK)
         s = aril__hdf5_write(
             path, &(aril__hdf5_contents){
-                      .arrays = { .n = to.n, .at = to.at, .name = (const char *const *)to.name },
-                      .n_groups = to.n_groups,
-                      .group = (const char *const *)to.group });
-    for (int i = 0; i < to.n; i++) free(to.name[i]);
-    for (int i = 0; i < to.n_groups; i++) free(to.group[i]);
-    free(to.at);
-    free(to.name);
-    free(to.group);
+                      .arrays = { .n = to->n, .at = to->at, .name = (const char *const *)to->name },
+                      .n_groups = to->n_groups,
+                      .group = (const char *const *)to->group });
+    for (int i = 0; i < to->n; i++) free(to->name[i]);
+    for (int i = 0; i < to->n_groups; i++) free(to->group[i]);
+    free(to->at);
+    free(to->name);
+    free(to->group);
     return s;
+}
+
+aril_status aril__caffe_weights_to_hdf5(const caffe_net *net, const char *path)
+{
+    ARIL_SCOPE;
+    sink to;
+    aril_status s = sink_open(&to, (size_t)net->n_weights, (size_t)net->n_nodes, path);
+    for (int i = 0; i < net->n_nodes && s == ARIL_OK; i++) s = add_layer(net, i, &to);
+    return sink_write(&to, path, s);
+}
+
+/* ---- of files ---- */
+
+/* The blobs of a layer of a file. A second layer of the same name would have the same group. */
+static aril_status add_stored(const aril__message *layer, const char *path, caffe_map *names,
+                              sink *to)
+{
+    const char *name = aril__message_text(layer, "name");
+    size_t n = aril__message_count(layer, "blobs");
+    aril_status s = ARIL_OK;
+    if (n == 0) return ARIL_OK;
+    if (aril__caffe_map_get(names, name) >= 0)
+        return aril__fail(ARIL_ERR_FORMAT, "%s: two layers '%s' have blobs", path, name);
+    s = aril__caffe_map_set(names, name, 1);
+    if (s == ARIL_OK && !(to->group[to->n_groups++] = name_of(name, -1))) s = no_memory(path);
+    for (size_t k = 0; k < n && s == ARIL_OK; k++) {
+        const aril__message *blob = aril__message_sub_at(layer, "blobs", k);
+        aril_shape shape;
+        s = aril__caffe_stored_shape(name, blob, &shape);
+        if (s != ARIL_OK) break;
+        aril_tensor *t = aril__caffe_stored_values(blob, shape);
+        to->at[to->n] = t;
+        to->name[to->n] = name_of(name, (int)k);
+        s = to->name[to->n++] ? aril_tensor_status(t) : no_memory(path);
+    }
+    return s;
+}
+
+aril_status aril__caffe_message_to_hdf5(const aril__message *net, const char *path)
+{
+    ARIL_SCOPE;
+    sink to;
+    caffe_map names = { 0 };
+    size_t layers = aril__message_count(net, "layer"), blobs = 0;
+    for (size_t i = 0; i < layers; i++)
+        blobs += aril__message_count(aril__message_sub_at(net, "layer", i), "blobs");
+    aril_status s = sink_open(&to, blobs, layers, path);
+    for (size_t i = 0; i < layers && s == ARIL_OK; i++)
+        s = add_stored(aril__message_sub_at(net, "layer", i), path, &names, &to);
+    if (s == ARIL_OK) s = aril__message_check(net);
+    aril__caffe_map_free(&names);
+    return sink_write(&to, path, s);
 }

@@ -8,9 +8,12 @@ int64_t aril__caffe_current_step(const aril__caffe_settings *c, int64_t iter)
     int64_t n = 0;
     if (c->policy == ARIL__CAFFE_STEP) return iter / c->stepsize;
     if (c->policy != ARIL__CAFFE_MULTISTEP) return 0;
-    while ((size_t)n < c->n_steps &&
-           iter >= aril__message_int_at(c->message, "stepvalue", (size_t)n))
-        n++;
+    /* Caffe looks at one value in each iteration: `at` is when it passes value n. */
+    for (int64_t at = -1; (size_t)n < c->n_steps; n++) {
+        int64_t value = aril__message_int_at(c->message, "stepvalue", (size_t)n);
+        at = value > at ? value : at + 1;
+        if (at > iter) break;
+    }
     return n;
 }
 

@@ -10,6 +10,7 @@
 #include "formats/caffe/net.h"
 #include "data/caffe/transform.h"
 #include "models/caffe/net.h"
+#include "nn/module.h"
 #include "train/caffe/solver.h"
 
 #include <limits.h>
@@ -56,7 +57,7 @@ static void put_state(const aril__message *state, const char **stages, aril_caff
 
 static char *path_of(const aril_caffe_solver *s, const char *path)
 {
-    return aril__caffe_source_path(s->root, path);
+    return aril__caffe_source_path(s->root ? s->root : s->folder, path);
 }
 
 static aril_module *open_net(aril_caffe_solver *s, const net_source *from, bool train)
@@ -113,7 +114,7 @@ static aril_status open_part(aril_caffe_solver *s, aril__caffe_part *p, const ne
                           p->n_in, p->n_out, ARIL__CAFFE_OUTPUTS - 1);
     aril_status status = aril_module_to(p->net, s->device);
     if (status != ARIL_OK) return status;
-    aril_caffe_feed_opts feed = { .root = s->root,
+    aril_caffe_feed_opts feed = { .root = s->root ? s->root : s->folder,
                                   .seed = (s->settings.seed < 0 ? 0 : (uint64_t)s->settings.seed),
                                   .workers = s->opts.workers == 0  ? 1
                                              : s->opts.workers < 0 ? 0
@@ -235,6 +236,15 @@ static const char *first_source(const aril__message *net)
     return NULL;
 }
 
+/* The net was found: what it names may be beside it, as for `aril test`. */
+static aril_status note_folder(aril_caffe_solver *s, const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    s->folder = aril__strdup(slash ? path : ".");
+    if (s->folder && slash) s->folder[slash == path ? 1 : slash - path] = '\0';
+    return s->folder ? ARIL_OK : no_memory();
+}
+
 /* The folder where the paths of a solver start; see the header. */
 static aril_status find_root(aril_caffe_solver *s, const char *path, const net_source *from)
 {
@@ -242,7 +252,8 @@ static aril_status find_root(aril_caffe_solver *s, const char *path, const net_s
     struct stat st;
     const char *slash = path ? strrchr(path, '/') : NULL;
     const char *sought = from->message ? first_source(from->message) : from->path;
-    if (!sought || *sought == '/' || stat(sought, &st) == 0) return ARIL_OK;
+    if (!sought || *sought == '/' || stat(sought, &st) == 0)
+        return note_folder(s, from->message ? path : from->path);
     if (!slash)
         snprintf(folder, sizeof folder, ".");
     else if (snprintf(folder, sizeof folder, "%.*s", (int)(slash - path), path) >= PATH_MAX)
@@ -424,6 +435,7 @@ void aril_caffe_solver_free(aril_caffe_solver *s)
     free(s->test);
     free(s->root);
     free(s->prefix);
+    free(s->folder);
     free(s->lr_mult);
     free(s->index);
     free(s->decay);
@@ -611,5 +623,6 @@ const char *aril_caffe_solver_eager_reason(const aril_caffe_solver *s)
     if (!s) return NULL;
     if (s->opts.eager) return "the solver was opened with .eager";
     if (!aril__compiling()) return "ARIL_JIT=0 in the environment";
-    return s->train.program ? aril__compiled_reason(s->train.program) : NULL;
+    const char *why = aril__module_eager(s->train.net);
+    return why ? why : s->train.program ? aril__compiled_reason(s->train.program) : NULL;
 }

@@ -65,6 +65,7 @@ struct aril_caffe_solver {
     aril__message *message;
     aril__caffe_settings settings;
     char *root, *prefix; /* root NULL: the current folder */
+    char *folder;        /* of the net, where what is not found is looked for if root is NULL */
     aril__caffe_part train, *test;
     int n_tests;
     aril_optim *optim;
@@ -94,7 +95,7 @@ void aril__caffe_log(const aril_caffe_solver *s, const char *format, ...)
 aril_status aril__caffe_pass(aril_caffe_solver *s, bool updates, double *loss,
                              aril_tensor **outputs);
 
-/* One run of a test net. */
+/* One run of a test net; *loss: NULL if it has none. */
 aril_status aril__caffe_forward(aril__caffe_part *p, aril_tensor **outputs, aril_tensor **loss);
 
 /* Creates the optimizer for the parameters of the net, once it is built. */

@@ -8,6 +8,7 @@
 #include "core/tensor.h"
 #include "core/thread.h"
 #include "graph/tracing.h"
+#include "nn/module.h"
 #include "ops/table/apply.h"
 #include "optim/optim.h"
 #include "train/caffe/solver.h"
@@ -159,9 +160,23 @@ static aril_status add_signs(aril_caffe_solver *s)
     return status;
 }
 
+/* Zero gradients for the parameters that the loss does not reach: they decay, as in Caffe. */
+static aril_status add_zeros(aril_caffe_solver *s)
+{
+    aril_status status = ARIL_OK;
+    ARIL_NO_GRAD;
+    for (int k = 0; k < s->n_params && status == ARIL_OK; k++) {
+        aril_tensor *p = aril_caffe_param_at(s->train.net, k).tensor;
+        if (s->index[k] >= 0 && !aril_has_grad(p)) status = aril_set_grad(p, aril_zeros_like(p));
+    }
+    return status;
+}
+
 static aril_status update(aril_caffe_solver *s)
 {
     if (!s->optim) return ARIL_OK;
+    aril_status zeros = add_zeros(s);
+    if (zeros != ARIL_OK) return zeros;
     if (s->settings.l1) {
         aril_status status = add_signs(s);
         if (status != ARIL_OK) return status;
@@ -180,7 +195,7 @@ static aril_status train_now(aril__caffe_part *p, bool updates, aril_list in, ar
     if (status != ARIL_OK) return status;
     int64_t parts = s->settings.iter_size;
     aril_tensor *from = parts > 1 ? aril_mul_scalar(out[0], 1.0 / (double)parts) : out[0];
-    if (s->optim) status = aril_backward(from);
+    if (s->optim && from->node) status = aril_backward(from);
     return status == ARIL_OK && updates ? update(s) : status;
 }
 
@@ -207,7 +222,11 @@ static void test_traced(void *ctx, aril_tensor *const *in, aril_tensor **out)
 static bool compiles(aril__caffe_part *p, const char *name, aril_fn *fn)
 {
     if (p->solver->opts.eager || aril__self()->tracer || !aril__compiling()) return false;
-    if (!p->program) p->program = aril__compiled_new(name, fn, p, true);
+    if (!p->program) {
+        const char *why = aril__module_eager(p->net);
+        p->program = aril__compiled_new(name, fn, p, true);
+        if (why) aril__compiled_refuse(p->program, why);
+    }
     return p->program && !aril__compiled_reason(p->program);
 }
 

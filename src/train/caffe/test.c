@@ -53,7 +53,7 @@ static aril_status run(aril_caffe_solver *s, aril__caffe_part *p, sums *t)
         aril_tensor *out[ARIL__CAFFE_OUTPUTS], *loss;
         status = aril__caffe_forward(p, out, &loss);
         for (int i = 0; i < p->n_out && status == ARIL_OK; i++) status = add(t, i, out[i], k == 0);
-        if (status == ARIL_OK && s->settings.test_compute_loss) t->loss += aril_item(loss);
+        if (status == ARIL_OK && loss && s->settings.test_compute_loss) t->loss += aril_item(loss);
         if (status == ARIL_OK) status = aril__caffe_ask(s);
     }
     return status;
