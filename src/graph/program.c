@@ -4,6 +4,7 @@
 #include "autograd/node.h"
 #include "core/log.h"
 #include "graph/gradient.h"
+#include "graph/passed_on.h"
 #include "graph/passes.h"
 #include "graph/prepare.h"
 #include "graph/replay.h"
@@ -40,6 +41,10 @@ typedef struct trace {
     int *joined; /* for each input: the first state with the same storage, or -1 */
     bool *whole; /* for each input: whether a run gets its whole memory */
     int n_in, n_out;
+    /* C code asked for unknown sizes: what it does with them is checked for the sizes of the first
+     * run, which these are, and once more for others, since a condition may hold for some only. */
+    int64_t *asked; /* NULL: it did not */
+    atomic_bool checked;
 } trace;
 
 struct aril_program {
@@ -82,6 +87,7 @@ static void release_trace(trace *t)
     free(t->guards);
     free(t->joined);
     free(t->whole);
+    free(t->asked);
     free(t);
 }
 
@@ -279,9 +285,10 @@ static aril_status call_fn(const aril_program *p, aril_tensor *const *in, aril_t
 }
 
 /* Records one call of the function into `to`, with its gradient if autograd records the call;
- * *n_out gets how many results it set, if that is more. */
-static aril_status record(const aril_program *p, aril_list in, bool recorded, trace *to,
-                          bool *again, int *n_out)
+ * *n_out gets how many results it set, if that is more. The first `skip` numbers of unknown sizes are
+ * not used. */
+static aril_status record(const aril_program *p, aril_list in, bool recorded, size_t skip,
+                          trace *to, bool *again, int *n_out)
 {
     aril__tracing *t = aril__tracing_new(p->name, false);
     aril_tensor **out = aril__calloc((size_t)(p->max_results + in.n + 1) * sizeof *out);
@@ -290,6 +297,7 @@ static aril_status record(const aril_program *p, aril_list in, bool recorded, tr
         free(out);
         return no_memory(p);
     }
+    for (size_t i = 0; i < skip; i++) aril__size_new(aril__tracing_graph(t)->sizes, NULL);
     int set = 0, n_list = 0;
     aril_tensor **symbol = out + p->max_results, **list = NULL;
     aril__traced_call c = aril__tracing_begin(t);
@@ -310,21 +318,45 @@ static aril_status record(const aril_program *p, aril_list in, bool recorded, tr
     return s;
 }
 
+static void drop_recording(trace *t)
+{
+    aril__graph_free(t->g);
+    aril__watches_free(&t->watches);
+    aril__gradient_release(t->gradient);
+    t->g = NULL;
+    t->gradient = NULL;
+}
+
+/* An error if the function computes with the unknown sizes of a recording: it is called with known
+ * ones, and must do the same. */
+static aril_status check_sizes(const aril_program *p, aril_list in, bool recorded, const trace *t)
+{
+    bool again;
+    int n_out = 0;
+    if (!t->g->sizes->asked || p->kind) return ARIL_OK; /* models pass sizes on */
+    aril_program known = *p;                            /* its lock is not used */
+    known.n_sizes = 0;
+    trace k = { .n_in = in.n, .whole = aril__calloc((size_t)in.n + 1) };
+    aril_status s =
+        k.whole ? record(&known, in, recorded, t->g->sizes->n, &k, &again, &n_out) : no_memory(p);
+    if (s == ARIL_OK) s = aril__sizes_passed_on(p->name, t->g, k.g);
+    drop_recording(&k);
+    free(k.whole);
+    return s;
+}
+
 /* The same until the function draws no numbers that it draws only once, and as two programs if it
  * has a gradient. */
 static aril_status record_all(const aril_program *p, aril_list in, bool recorded, trace *t,
                               int *n_out)
 {
     bool again = false;
-    aril_status s = record(p, in, recorded, t, &again, n_out);
+    aril_status s = record(p, in, recorded, 0, t, &again, n_out);
     if (s == ARIL_OK && again) { /* modules were built, which drew numbers: now they are there */
-        aril__graph_free(t->g);
-        aril__watches_free(&t->watches);
-        aril__gradient_release(t->gradient);
-        t->g = NULL;
-        t->gradient = NULL;
-        s = record(p, in, recorded, t, &again, n_out);
+        drop_recording(t);
+        s = record(p, in, recorded, 0, t, &again, n_out);
     }
+    if (s == ARIL_OK) s = check_sizes(p, in, recorded, t);
     if (s < 0 || !t->gradient) return s;
     t->g = aril__gradient_divide(t->gradient, t->g);
     return t->g ? ARIL_OK : aril__latest_status();
@@ -363,27 +395,6 @@ static aril_status give_inputs(const trace *t, aril_list in, aril_tensor **given
     return s;
 }
 
-/* Replaces states by copies, which nobody changes. */
-static aril_status freeze_states(const aril_program *p, aril__graph *g)
-{
-    ARIL_SCOPE;
-    ARIL_INFERENCE;
-    if (g->n_effects)
-        return aril__fail(ARIL_ERR_STATE,
-                          "%s: the function changes tensors besides its results, so that it cannot "
-                          "be frozen",
-                          p->name);
-    for (uint32_t i = 0; i < g->n_states; i++) {
-        aril_tensor *t = g->states[i].tensor, *copy = aril_copy(t);
-        aril_status s = aril_tensor_status(copy);
-        if (s < 0) return s;
-        copy->flags |= t->flags & (ARIL__WEAK | ARIL__NUMBER);
-        g->states[i].tensor = aril__tensor_keep(copy);
-        aril__tensor_release(aril__self(), t);
-    }
-    return ARIL_OK;
-}
-
 static aril_status make_exec(const aril_program *p, trace *t, aril_list in)
 {
     if (p->max_memory > 0) {
@@ -420,7 +431,9 @@ static trace *make_trace(const aril_program *p, aril_list in, bool recorded, con
     }
     memcpy(t->signature, word, n * sizeof *word);
     aril_status s = record_all(p, in, recorded, t, n_out);
-    if (s == ARIL_OK && p->freeze) s = freeze_states(p, t->g);
+    if (s == ARIL_OK && t->g->sizes->asked && !p->kind && !(t->asked = aril__sizes_of(in)))
+        s = no_memory(p);
+    if (s == ARIL_OK && p->freeze) s = aril__graph_freeze(t->g, p->name);
     if (s == ARIL_OK) s = aril__passes(t->g);
     if (s == ARIL_OK && (p->freeze || (p->kind && p->kind->fixed)))
         aril__prepared_freeze(t->g->prepared);
@@ -430,6 +443,22 @@ static trace *make_trace(const aril_program *p, aril_list in, bool recorded, con
     if (s == ARIL_OK) return t;
     release_trace(t);
     return NULL;
+}
+
+/* Removes a trace from the list; the reference of the caller ends, too. */
+static void forget_trace(aril_program *p, trace *t)
+{
+    pthread_mutex_lock(&p->lock);
+    trace **at = &p->traces;
+    while (*at && *at != t) at = &(*at)->next;
+    bool listed = *at != NULL;
+    if (listed) {
+        *at = t->next;
+        p->n_traces--;
+    }
+    pthread_mutex_unlock(&p->lock);
+    if (listed) release_trace(t);
+    release_trace(t);
 }
 
 /* ---- finding ---- */
@@ -526,7 +555,7 @@ static aril_status check_inputs(const aril_program *p, aril_list in, bool record
                               "a program does not connect to that graph; pass aril_detach of it",
                               p->name, i);
     }
-    return ARIL_OK;
+    return aril__sizes_fit(p->name, p->n_sizes, p->sizes, in);
 }
 
 /* A new trace. With `untraced`, a failure is not this thread's error, but *untraced. */
@@ -543,6 +572,22 @@ static trace *try_trace(const aril_program *p, aril_list in, bool recorded, cons
         *untraced = NULL;
     }
     return t;
+}
+
+/* Whether a trace is right for these sizes, too: a function that asked for sizes is traced for the
+ * first other ones to see whether it would do something else. If so, the trace is dropped. */
+static bool is_right(aril_program *p, aril_list in, bool recorded, trace *t, const int64_t *word,
+                     aril_status *status, int *n_out, aril__error **untraced)
+{
+    if (!t->asked || atomic_load(&t->checked) || aril__sizes_are(t->asked, in)) return true;
+    trace *other = try_trace(p, in, recorded, word, t->n_words, status, n_out, untraced);
+    if (!other) {
+        forget_trace(p, t);
+        return false;
+    }
+    release_trace(other);
+    atomic_store(&t->checked, true);
+    return true;
 }
 
 static bool is_untraced(const aril_program *p)
@@ -579,7 +624,9 @@ static aril_status run_function(aril_program *p, aril_list in, bool recorded, ar
     describe_call(p, in, recorded, word);
     const char *why;
     trace *t = find_trace(p, in, word, n, &why);
-    if (!t) {
+    if (t) {
+        if (!is_right(p, in, recorded, t, word, &s, n_out, untraced)) t = NULL;
+    } else {
         bool often = by_value && p->made >= MAX_BY_VALUE;
         if (!often) t = try_trace(p, in, recorded, word, n, &s, n_out, untraced);
         if (!by_value && is_by_value(p)) { /* it found that they matter: that was no trace */
@@ -835,6 +882,21 @@ aril_memory_plan aril_program_memory(const aril_program *p, aril_device device)
     return m;
 }
 
+bool aril__program_unchanged(const aril_program *p, aril_list in)
+{
+    ARIL_SCOPE;
+    trace *t = latest(p);
+    aril_tensor **given = aril__malloc(((size_t)in.n + 1) * sizeof *given);
+    aril__saved_errors before = aril__errors_begin_quiet();
+    /* Effects begin when a plan is run. */
+    bool unchanged = t && (!t->g->n_effects || (given && give_inputs(t, in, given) == ARIL_OK &&
+                                                aril__exec_fits(t->x, given) < 0));
+    aril__error_release(aril__errors_end(&before));
+    free(given);
+    release_trace(t);
+    return unchanged;
+}
+
 bool aril__program_look(const aril_program *p, void (*fn)(const aril__graph *g, void *ctx),
                         void *ctx)
 {
@@ -856,13 +918,12 @@ aril_status aril__program_look_plain(const aril_program *p, aril_list in,
     int n_out = 0;
     trace t = { .n_in = in.n, .whole = aril__calloc((size_t)in.n + 1) };
     aril_status s = t.whole ? check_inputs(p, in, false) : no_memory(p);
-    if (s == ARIL_OK) s = record(p, in, false, &t, &again, &n_out);
+    if (s == ARIL_OK) s = record(p, in, false, 0, &t, &again, &n_out);
     if (s == ARIL_OK && again) { /* modules were built, which drew numbers: now they are there */
-        aril__graph_free(t.g);
-        aril__watches_free(&t.watches);
-        t.g = NULL;
-        s = record(p, in, false, &t, &again, &n_out);
+        drop_recording(&t);
+        s = record(p, in, false, 0, &t, &again, &n_out);
     }
+    if (s == ARIL_OK) s = check_sizes(p, in, false, &t);
     if (s == ARIL_OK && is_untraced(p))
         s = aril__fail(ARIL_ERR_STATE, "%s: depends on values, so that it cannot be traced",
                        p->name);
