@@ -271,7 +271,7 @@ static bool may_fix(aril__compiled *c, aril_list in, const aril__error *why)
     return noted;
 }
 
-/* After a run that failed with unknown sizes, the function has run without them, or has failed, too. */
+/* After a run that failed with unknown sizes: the function has run without them, or failed, too. */
 static void ran_without(aril__compiled *c, aril_status status)
 {
     pthread_mutex_lock(&c->lock);

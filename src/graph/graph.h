@@ -156,7 +156,7 @@ aril__graph *aril__graph_new(const char *name);
 void aril__graph_free(aril__graph *g);
 /* A copy without epilogues; NULL with an error. */
 aril__graph *aril__graph_copy(const aril__graph *g);
-/* Replaces states by copies, which nobody changes; an error naming `name` if the graph has effects. */
+/* Replaces states by copies, which nobody changes; an error of `name` if the graph has effects. */
 aril_status aril__graph_freeze(aril__graph *g, const char *name);
 
 /* ---- building ----

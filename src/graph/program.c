@@ -285,8 +285,8 @@ static aril_status call_fn(const aril_program *p, aril_tensor *const *in, aril_t
 }
 
 /* Records one call of the function into `to`, with its gradient if autograd records the call;
- * *n_out gets how many results it set, if that is more. The first `skip` numbers of unknown sizes are
- * not used. */
+ * *n_out gets how many results it set, if that is more. The first `skip` numbers of unknown sizes
+ * are not used. */
 static aril_status record(const aril_program *p, aril_list in, bool recorded, size_t skip,
                           trace *to, bool *again, int *n_out)
 {
