@@ -22,9 +22,10 @@ typedef struct aril_program aril_program;
 typedef struct aril_jit_opts {
     const char *name; /* for printed graphs and the log; default "program" */
     /* Sizes that may differ between calls without a new trace: one shape for each input, n_sizes of
-     * them, in which such a size is negative. -1 is a size of its own; every other number stands
-     * for one size wherever it occurs: { ARIL_SHAPE(-2, 784), ARIL_SHAPE(-2) } are two inputs with
-     * the same batch size. Other numbers are not read. */
+     * them, with its number of dimensions, in which such a size is negative. -1 is a size of its
+     * own; every other number stands for one size wherever it occurs: { ARIL_SHAPE(-2, 784),
+     * ARIL_SHAPE(-2) } are two inputs with the same batch size. Other numbers are not read. fn must
+     * not compute with such a size, nor decide by it: that is an error. */
     const aril_shape *sizes;
     int n_sizes;
     int max_results; /* room in out[] that fn may use; more results are an error; default 4096 */

@@ -146,7 +146,9 @@ ARIL_API aril_shape aril_shape_of(const aril_tensor *t);
 ARIL_API int64_t aril_numel(const aril_tensor *t); /* number of elements; -1 if a size is unknown */
 ARIL_API aril_device aril_device_of(const aril_tensor *t);
 
-/* The size of one axis (negative axes count from the end); -1: no such axis, less: unknown. */
+/* The size of one axis (negative axes count from the end); -1: no such axis. While a function is
+ * traced, less than -1 for an unknown size: operations take this number as a size, C code cannot
+ * calculate with it. */
 ARIL_API int64_t aril_size(const aril_tensor *t, int axis);
 /* The stride of an axis, in elements. */
 ARIL_API int64_t aril_stride(const aril_tensor *t, int axis);

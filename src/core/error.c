@@ -2,6 +2,7 @@
 
 #include "core/foreign.h"
 #include "core/memory.h"
+#include "core/sizes.h"
 #include "core/source_location.h"
 #include "core/tensor.h"
 
@@ -122,6 +123,25 @@ static void name_call(char *text, size_t size)
     memcpy(text + n, ": ", 2);
 }
 
+void aril__raise_error(aril__error *e)
+{
+    aril__adopt_error(e);
+    pthread_mutex_lock(&handler_lock);
+    aril_error_handler *fn = handler;
+    void *ctx = handler_ctx;
+    pthread_mutex_unlock(&handler_lock);
+    if (fn && !aril__self()->quiet) fn(e->code, e->message, ctx);
+}
+
+/* In a trace, sizes may be numbers that stand for unknown ones. */
+static void hide_sizes(char *text, size_t size)
+{
+    const char *hint = " ('?' was computed in C from a size that only the run knows)";
+    if (!aril__sizes_hide(aril__self()->sizes, text)) return;
+    size_t n = strlen(text);
+    if (n + strlen(hint) < size) strcpy(text + n, hint);
+}
+
 aril_status aril__fail(aril_status code, const char *fmt, ...)
 {
     char text[MESSAGE_MAX], location[256];
@@ -138,6 +158,7 @@ aril_status aril__fail(aril_status code, const char *fmt, ...)
     va_end(ap);
     if (code == ARIL_ERR_MEMORY) name_call(text + begin, sizeof text - begin);
     make_printable(text);
+    hide_sizes(text, sizeof text);
     size_t located = aril__location(location, sizeof location);
 
     size_t size = strlen(text) + (located ? strlen(location) + 4 : 0) + 1;
@@ -153,12 +174,7 @@ aril_status aril__fail(aril_status code, const char *fmt, ...)
     } else {
         e = &out_of_memory;
     }
-    aril__adopt_error(e);
-    pthread_mutex_lock(&handler_lock);
-    aril_error_handler *fn = handler;
-    void *ctx = handler_ctx;
-    pthread_mutex_unlock(&handler_lock);
-    if (fn && !aril__self()->quiet) fn(e->code, e->message, ctx);
+    aril__raise_error(e);
     aril__error_release(e);
     return code;
 }

@@ -26,6 +26,9 @@ aril__cold aril_status aril__fail(aril_status code, const char *fmt, ...)
 /* Makes `e` this thread's latest error, and its first if it has none (poison from elsewhere). */
 aril__cold void aril__adopt_error(aril__error *e);
 
+/* The same for an error that was held back: it reaches the error handler, too. */
+aril__cold void aril__raise_error(aril__error *e);
+
 /* The code of this thread's latest error, for functions that return a status after one that
  * returned NULL. */
 aril_status aril__latest_status(void);

@@ -36,6 +36,12 @@ bool aril__size_is_named(int64_t d)
            (-d - BASE) >> STEP_BITS < MAX_UNKNOWN;
 }
 
+void aril__size_asked(aril__sizes *s, int n, const int64_t *dim)
+{
+    for (int i = 0; i < n && s && !s->asked; i++)
+        if (aril__size_is_named(dim[i])) s->asked = dim[i];
+}
+
 void aril__sizes_free(aril__sizes *s)
 {
     free(s->entries);
@@ -101,6 +107,29 @@ const char *aril__size_name(const aril__sizes *s, int64_t d)
 {
     const aril__size_entry *e = entry_of(s, d);
     return e && e->name[0] ? e->name : "?";
+}
+
+/* Sums, small multiples and parts of the numbers of unknowns. */
+static bool is_computed(int64_t d)
+{
+    return d < -BASE / 8 && d > -8 * BASE;
+}
+
+bool aril__sizes_hide(const aril__sizes *s, char *text)
+{
+    bool computed = false;
+    for (char *at = strchr(text, '-'), *end; at; at = strchr(at + 1, '-')) {
+        int64_t d = strtoll(at, &end, 10);
+        bool named = aril__size_is_named(d);
+        if (!named && !(s && is_computed(d))) continue;
+        computed |= !named;
+        const char *name = named ? aril__size_name(s, d) : "?";
+        size_t n = strlen(name);
+        if (n > (size_t)(end - at)) n = strlen(name = "?");
+        memcpy(at, name, n);
+        memmove(at + n, end, strlen(end) + 1);
+    }
+    return computed;
 }
 
 /* ---- products ---- */

@@ -34,6 +34,7 @@ typedef struct aril__sizes {
     aril__size_entry *entries;
     int64_t *words;
     size_t n, cap, n_words, cap_words;
+    int64_t asked; /* the first one that C code has asked for (aril_size); 0: none */
 } aril__sizes;
 
 /* What derived unknowns are; the first word of their key. */
@@ -60,6 +61,9 @@ int64_t aril__size_derived(aril__sizes *s, int n, const int64_t *key);
 
 /* Whether a number names an unknown. Never true for a size, an axis, a position or -1. */
 bool aril__size_is_named(int64_t d);
+
+/* Notes that C code has asked for these sizes, if one is unknown. */
+void aril__size_asked(aril__sizes *s, int n, const int64_t *dim);
 
 /* The position of a named unknown in its table. */
 size_t aril__size_index(int64_t d);
@@ -96,5 +100,9 @@ int64_t aril__size_nominal(const aril__sizes *s, int64_t d);
 
 /* The name of an unknown, "?" if it has none. */
 const char *aril__size_name(const aril__sizes *s, int64_t d);
+
+/* Replaces numbers in a message that name unknowns by their names, and in a trace (s is not NULL)
+ * also what C code may have computed from such a number by "?": then it returns true. */
+bool aril__sizes_hide(const aril__sizes *s, char *text);
 
 #endif

@@ -2,6 +2,7 @@
 
 #include "core/ended.h"
 #include "core/queues.h"
+#include "core/sizes.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -328,6 +329,12 @@ static inline bool is_there(const char *what, const aril_tensor *t)
     return true;
 }
 
+/* Sizes of a symbolic tensor that C code asks for. */
+static aril__cold void note_asked(int n, const int64_t *dim)
+{
+    aril__size_asked(aril__self()->sizes, n, dim);
+}
+
 aril_dtype aril_dtype_of(const aril_tensor *t)
 {
     return is_there("dtype_of", t) ? (aril_dtype)t->dtype : ARIL_F32;
@@ -340,12 +347,16 @@ int aril_ndim(const aril_tensor *t)
 
 aril_shape aril_shape_of(const aril_tensor *t)
 {
-    return is_there("shape_of", t) ? aril__shape(t) : (aril_shape){ 0 };
+    if (!is_there("shape_of", t)) return (aril_shape){ 0 };
+    if (aril__unlikely(t->numel < 0)) note_asked(t->ndim, t->dim);
+    return aril__shape(t);
 }
 
 int64_t aril_numel(const aril_tensor *t)
 {
-    return is_there("numel", t) ? t->numel : 1;
+    if (!is_there("numel", t)) return 1;
+    if (aril__unlikely(t->numel < 0)) note_asked(t->ndim, t->dim);
+    return t->numel;
 }
 
 aril_device aril_device_of(const aril_tensor *t)
@@ -358,14 +369,18 @@ int64_t aril_size(const aril_tensor *t, int axis)
 {
     bool there = is_there("size", t);
     int at = aril__axis("size", axis, there ? t->ndim : 0);
-    return at < 0 || !there || t->ndim == 0 ? -1 : t->dim[at];
+    if (at < 0 || !there || t->ndim == 0) return -1;
+    if (aril__unlikely(t->dim[at] < 0)) note_asked(1, &t->dim[at]);
+    return t->dim[at];
 }
 
 int64_t aril_stride(const aril_tensor *t, int axis)
 {
     bool there = is_there("stride", t);
     int at = aril__axis("stride", axis, there ? t->ndim : 0);
-    return at < 0 || !there || t->ndim == 0 ? 0 : t->stride[at];
+    if (at < 0 || !there || t->ndim == 0) return 0;
+    if (aril__unlikely(t->numel < 0)) note_asked(t->ndim, t->dim);
+    return t->stride[at];
 }
 
 bool aril_is_contiguous(const aril_tensor *t)

@@ -28,12 +28,13 @@ struct aril__compiled {
     pthread_mutex_t lock;
     aril_program *fixed;    /* for each of the sizes that were met */
     aril_program *any;      /* for sizes that vary; NULL: not needed yet */
-    bool any_fails;         /* only the former can be traced */
+    bool any_fails;         /* only the former can be traced, or run */
     aril_program *last_run; /* one of them */
     sizes met[MANY_SIZES];
     int n_met;
-    char *failure; /* of a trace, until it is known how the function itself runs */
-    char *reason;  /* why it is not traced any more */
+    char *failure;     /* of a trace, until it is known how the function itself runs */
+    char *any_failure; /* of a run with unknown sizes, likewise */
+    char *reason;      /* why it is not traced any more */
 };
 
 bool aril__compiling(void)
@@ -67,9 +68,10 @@ static void forget(aril__compiled *c)
     aril_program_free(c->any);
     for (int i = 0; i < c->n_met; i++) free(c->met[i].word);
     free(c->failure);
+    free(c->any_failure);
     free(c->reason);
     c->fixed = c->any = c->last_run = NULL;
-    c->failure = c->reason = NULL;
+    c->failure = c->any_failure = c->reason = NULL;
     c->n_met = 0;
     c->any_fails = false;
 }
@@ -222,7 +224,7 @@ static aril_program *choose(aril__compiled *c, aril_list in)
         if (c->any)
             aril__log(ARIL__LOG_TRACE, "%s: sizes that change become unknown ones", c->name);
     }
-    if (c->any && !c->any_fails && comparable && is_usual(c, in)) return c->any;
+    if (c->any && !c->any_fails && !c->any_failure && comparable && is_usual(c, in)) return c->any;
     if (meet(c, in, MANY_SIZES)) return c->fixed;
     if (!c->reason) aril__compiled_refuse(c, "the sizes of its inputs change too often");
     return NULL;
@@ -237,17 +239,64 @@ void aril__compiled_refuse(aril__compiled *c, const char *why)
     aril__log(ARIL__LOG_TRACE, "%s runs eagerly: %s", c->name, why);
 }
 
+/* From now on, sizes are known ones in each trace. */
+static void fix_sizes(aril__compiled *c, const char *why)
+{
+    if (c->any_fails) return;
+    c->any_fails = true;
+    aril__log(ARIL__LOG_TRACE, "%s is traced for each size of its inputs: %s", c->name, why);
+}
+
 /* Keeps the message of a failed trace. */
 static void note_failure(aril__compiled *c, aril_program *p, aril__error *why)
 {
     pthread_mutex_lock(&c->lock);
     if (p == c->any) {
-        c->any_fails = true; /* known sizes may still do */
+        fix_sizes(c, why->message); /* known sizes may still do */
     } else if (!c->failure) {
         c->failure = aril__strdup(why->message);
     }
     pthread_mutex_unlock(&c->lock);
     aril__error_release(why);
+}
+
+/* Whether the failure of a run with unknown sizes may be due to those. */
+static bool may_fix(aril__compiled *c, aril_list in, const aril__error *why)
+{
+    if (why->code == ARIL_ERR_MEMORY || !aril__program_unchanged(c->any, in)) return false;
+    pthread_mutex_lock(&c->lock);
+    if (!c->any_failure) c->any_failure = aril__strdup(why->message);
+    bool noted = c->any_failure != NULL;
+    pthread_mutex_unlock(&c->lock);
+    return noted;
+}
+
+/* After a run that failed with unknown sizes: the function has run without them, or failed, too. */
+static void ran_without(aril__compiled *c, aril_status status)
+{
+    pthread_mutex_lock(&c->lock);
+    if (c->any_failure && status == ARIL_OK) fix_sizes(c, c->any_failure);
+    free(c->any_failure);
+    c->any_failure = NULL;
+    pthread_mutex_unlock(&c->lock);
+}
+
+/* aril__program_try of the program for unknown sizes: false if others are to be tried. */
+static bool run_any(aril__compiled *c, aril_list in, bool recorded, aril_tensor **out,
+                    aril_status *status, aril__error **untraced)
+{
+    aril__saved_errors before = aril__errors_begin_quiet();
+    *status = aril__program_try(c->any, in, recorded, out, untraced);
+    aril__error *e = aril__errors_end(&before);
+    bool failed = e && *status < 0 && !*untraced, other = failed && may_fix(c, in, e);
+    if (failed && !other && e->code == ARIL_ERR_SHAPE) { /* at least in later runs */
+        pthread_mutex_lock(&c->lock);
+        fix_sizes(c, e->message);
+        pthread_mutex_unlock(&c->lock);
+    }
+    if (e && !other) aril__raise_error(e);
+    if (e) aril__error_release(e);
+    return !other;
 }
 
 bool aril__compiled_run(aril__compiled *c, aril_list in, bool recorded, aril_tensor **out,
@@ -264,10 +313,16 @@ bool aril__compiled_run(aril__compiled *c, aril_list in, bool recorded, aril_ten
         aril__error_release(aril__errors_end(&before));
         if (!p) return false;
         aril__error *untraced = NULL;
-        *status = aril__program_try(p, in, recorded, out, &untraced);
+        if (p == c->any) {
+            if (!run_any(c, in, recorded, out, status, &untraced)) continue;
+        } else {
+            *status = aril__program_try(p, in, recorded, out, &untraced);
+            if (!untraced) ran_without(c, *status);
+        }
         if (!untraced) return true;
+        bool known = p != c->any;
         note_failure(c, p, untraced);
-        if (p != c->any) return false;
+        if (known) return false;
     }
 }
 
@@ -279,6 +334,7 @@ void aril__compiled_ran(aril__compiled *c, aril_status status)
     if (failure && status == ARIL_OK) aril__compiled_refuse(c, failure);
     pthread_mutex_unlock(&c->lock);
     free(failure);
+    ran_without(c, status);
 }
 
 const char *aril__compiled_reason(const aril__compiled *c)

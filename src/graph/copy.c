@@ -1,4 +1,5 @@
 /* Copies of graphs, for programs that are made of parts of one. */
+#include "aril/create.h"
 #include "autograd/node.h"
 #include "graph/graph.h"
 
@@ -106,4 +107,24 @@ aril__graph *aril__graph_copy(const aril__graph *g)
     aril__graph *to = copy_graph(g, NULL);
     if (!to) aril__fail(ARIL_ERR_MEMORY, "graph: out of memory for a copy");
     return to;
+}
+
+aril_status aril__graph_freeze(aril__graph *g, const char *name)
+{
+    ARIL_SCOPE;
+    ARIL_INFERENCE;
+    if (g->n_effects)
+        return aril__fail(ARIL_ERR_STATE,
+                          "%s: the function changes tensors besides its results, so that it cannot "
+                          "be frozen",
+                          name);
+    for (uint32_t i = 0; i < g->n_states; i++) {
+        aril_tensor *t = g->states[i].tensor, *copy = aril_copy(t);
+        aril_status s = aril_tensor_status(copy);
+        if (s < 0) return s;
+        copy->flags |= t->flags & (ARIL__WEAK | ARIL__NUMBER);
+        g->states[i].tensor = aril__tensor_keep(copy);
+        aril__tensor_release(aril__self(), t);
+    }
+    return ARIL_OK;
 }

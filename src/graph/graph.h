@@ -113,7 +113,8 @@ typedef struct aril__effect {
 /* What a run does on the host after its effects: fn(ctx, data). */
 typedef struct aril__epilogue {
     void (*fn)(void *ctx, const void *data);
-    void *ctx, *data; /* `data` is a copy that the graph owns */
+    void *ctx, *data; /* `data` is a copy that the graph owns, */
+    size_t bytes;     /* of this size */
 } aril__epilogue;
 
 /* An input of the graph. */
@@ -166,6 +167,8 @@ aril__graph *aril__graph_new(const char *name);
 void aril__graph_free(aril__graph *g);
 /* A copy without epilogues; NULL with an error. */
 aril__graph *aril__graph_copy(const aril__graph *g);
+/* Replaces states by copies, which nobody changes; an error of `name` if the graph has effects. */
+aril_status aril__graph_freeze(aril__graph *g, const char *name);
 
 /* ---- building ----
  *

@@ -1,72 +1,17 @@
-#include "graph/program.h"
+#include "graph/program_parts.h"
 
 #include "aril/create.h"
-#include "autograd/node.h"
 #include "core/log.h"
-#include "graph/gradient.h"
+#include "graph/passed_on.h"
 #include "graph/passes.h"
 #include "graph/prepare.h"
-#include "graph/replay.h"
 
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_RESULTS = 4096, MOST_RESULTS = 1 << 20, MAX_TRACES = 64, MAX_PARTS = 8 };
+enum { MAX_RESULTS = 4096, MOST_RESULTS = 1 << 20, MAX_TRACES = 64 };
 enum { SPILL = 65536 };     /* results that a function may list beyond its room and get an error */
 enum { MAX_BY_VALUE = 16 }; /* traces of a program whose signatures contain values */
-
-/* What a run needs to find of a state as the trace found it. */
-typedef struct state_guard {
-    aril__device *device;
-    aril__storage *storage;
-    const aril__node *node;
-    int64_t dim[ARIL_MAX_DIMS], stride[ARIL_MAX_DIMS], offset;
-    uint32_t twin; /* the first state with the same storage */
-    uint8_t dtype, ndim;
-} state_guard;
-
-/* One trace: the program for one signature. Not changed once it is in the list. */
-typedef struct trace {
-    atomic_int refs;
-    struct trace *next; /* older */
-    int64_t *signature;
-    size_t n_words;
-    aril__graph *g;
-    aril__exec *x;
-    aril__replay *replay;     /* or NULL */
-    aril__gradient *gradient; /* of calls that autograd records; NULL: of others */
-    aril__watches watches;
-    state_guard *guards;
-    int *joined; /* for each input: the first state with the same storage, or -1 */
-    bool *whole; /* for each input: whether a run gets its whole memory */
-    int n_in, n_out;
-} trace;
-
-struct aril_program {
-    char *name;
-    aril_fn *fn;
-    void *ctx;
-    aril_shape *sizes;
-    int n_sizes, max_results, max_traces;
-    int64_t max_memory;
-    bool freeze;
-    pthread_mutex_t lock; /* guards the list */
-    trace *traces;        /* latest first */
-    int n_traces;
-    /* How many traces were made, the number of results of the latest, and the smallest one. */
-    atomic_int made, n_out, least_out;
-    /* Of a program of a defined graph, instead of a function: */
-    const aril__graph *g;
-    aril__request of;
-    aril__part *part[MAX_PARTS]; /* one for each device that inputs were on, first one used first */
-    aril__device *device[MAX_PARTS];
-    int n_parts;
-    bool *placed; /* by input of g */
-    uint32_t *inputs;
-    int n_in;
-    const aril__program_kind *kind; /* of a function that belongs to the program, or NULL */
-};
 
 static aril__cold aril_status no_memory(const aril_program *p)
 {
@@ -85,141 +30,8 @@ static void release_trace(trace *t)
     free(t->guards);
     free(t->joined);
     free(t->whole);
+    free(t->asked);
     free(t);
-}
-
-/* ---- signatures ---- */
-
-enum { INPUT_WORDS = 5 + 2 * ARIL_MAX_DIMS, MODE_WORDS = 3 };
-
-/* The first input with the same storage. */
-static int twin_of(aril_list in, int i)
-{
-    for (int k = 0; k < i; k++)
-        if (in.at[k]->storage == in.at[i]->storage) return k;
-    return i;
-}
-
-static bool is_shared(aril_list in, int i)
-{
-    for (int k = 0; k < in.n; k++)
-        if (k != i && in.at[k]->storage == in.at[i]->storage) return true;
-    return false;
-}
-
-/* The sizes as the trace knows them: negative where they may differ. */
-static void known_sizes(const aril_program *p, aril_list in, int i, int64_t *dim)
-{
-    const aril_tensor *t = in.at[i];
-    const aril_shape *given = i < p->n_sizes && !is_shared(in, i) ? &p->sizes[i] : NULL;
-    for (int d = 0; d < t->ndim; d++)
-        dim[d] = given && given->ndim == t->ndim && given->dim[d] < 0 ? given->dim[d] : t->dim[d];
-}
-
-static bool is_by_value(const aril_program *p)
-{
-    return p->kind && p->kind->by_value && p->kind->by_value(p->ctx);
-}
-
-/* Autograd's node of an input: one that records is met with a new one in each call. */
-static void describe_input(const aril_program *p, aril_list in, int i, bool recorded, int64_t *word)
-{
-    const aril_tensor *t = in.at[i];
-    memset(word, 0, INPUT_WORDS * sizeof *word);
-    word[0] = t->dtype | t->ndim << 8 | (t->flags & (ARIL__WEAK | ARIL__NUMBER)) << 16;
-    word[1] = (int64_t)(intptr_t)t->storage->device;
-    word[2] = twin_of(in, i);
-    word[3] = recorded ? t->node != NULL : (int64_t)(intptr_t)t->node;
-    word[4] = is_shared(in, i) ? t->offset : 0;
-    known_sizes(p, in, i, word + 5);
-    if (!aril__is_dense(t) || is_shared(in, i))
-        memcpy(word + 5 + ARIL_MAX_DIMS, t->stride, (size_t)t->ndim * sizeof *word);
-    if (is_by_value(p) && aril__is_small_input(t)) /* in place of a stride that it does not have */
-        aril__dtypes[t->dtype].load[ARIL__C_I64](&word[INPUT_WORDS - 1], aril__base(t), t->offset,
-                                                 1, 1);
-}
-
-static void describe_call(const aril_program *p, aril_list in, bool recorded, int64_t *word)
-{
-    const aril__mode *m = &aril__self()->mode;
-    word[0] = in.n;
-    word[1] = m->no_grad | m->inference << 1 | m->anomaly << 2 | m->region << 3 | recorded << 4;
-    word[2] = m->autocast;
-    for (int i = 0; i < in.n; i++)
-        describe_input(p, in, i, recorded, word + MODE_WORDS + (size_t)i * INPUT_WORDS);
-}
-
-/* ---- guards ---- */
-
-static bool is_state_alike(const state_guard *g, const aril_tensor *t)
-{
-    return t->storage && g->device == t->storage->device && g->dtype == t->dtype &&
-           g->node == t->node && g->offset == t->offset &&
-           aril__same_dims(g->ndim, g->dim, t->ndim, t->dim) &&
-           aril__same_dims(g->ndim, g->stride, t->ndim, t->stride);
-}
-
-static uint32_t state_twin(const aril__graph *g, uint32_t i)
-{
-    uint32_t k = 0;
-    while (g->states[k].tensor->storage != g->states[i].tensor->storage) k++;
-    return k;
-}
-
-/* The first state in the memory of a tensor, or -1. */
-static int state_in(const aril__graph *g, const aril_tensor *t)
-{
-    for (uint32_t k = 0; k < g->n_states; k++)
-        if (g->states[k].tensor->storage == t->storage) return (int)k;
-    return -1;
-}
-
-static bool states_hold(const trace *t)
-{
-    bool moved = false;
-    for (uint32_t i = 0; i < t->g->n_states; i++) {
-        const aril_tensor *x = t->g->states[i].tensor;
-        if (!is_state_alike(&t->guards[i], x)) return false;
-        moved |= x->storage != t->guards[i].storage;
-    }
-    for (uint32_t i = 0; i < t->g->n_states && moved; i++)
-        if (state_twin(t->g, i) != t->guards[i].twin) return false;
-    return true;
-}
-
-static bool grads_hold(const aril__graph *g)
-{
-    for (uint32_t i = 0; i < g->n_grads; i++) {
-        const aril__grad_state *of = &g->grads[i];
-        const aril_tensor *t = of->leaf->grad[0];
-        if ((t != NULL) != of->had) return false;
-        if (!t) continue;
-        const aril__value *v = &g->values[of->value];
-        if (t->dtype != v->dtype || aril__tensor_device(t) != v->device ||
-            !aril__same_dims(t->ndim, t->dim, v->ndim, aril__graph_dims(g, of->value)))
-            return false;
-    }
-    return true;
-}
-
-static bool inputs_hold(const trace *t, aril_list in)
-{
-    for (int i = 0; i < in.n; i++)
-        if (state_in(t->g, in.at[i]) != t->joined[i]) return false;
-    return true;
-}
-
-/* NULL if the trace is for this call, else why not. */
-static const char *other_than(const trace *t, aril_list in, const int64_t *word, size_t n)
-{
-    if (t->n_words != n) return "the number of inputs";
-    if (memcmp(t->signature, word, MODE_WORDS * sizeof *word) != 0) return "the thread's mode";
-    if (memcmp(t->signature, word, n * sizeof *word) != 0)
-        return "dtype, device, sizes or sharing of an input";
-    if (!states_hold(t)) return "dtype, device, sizes or memory of a parameter or state";
-    if (!grads_hold(t->g)) return "which parameters hold a gradient";
-    if (!inputs_hold(t, in)) return "which inputs share memory with state";
-    return aril__watches_hold(&t->watches) ? NULL : "options or counters on the host";
 }
 
 /* ---- tracing ---- */
@@ -249,17 +61,17 @@ static aril_status make_inputs(const aril_program *p, aril__tracing *t, aril_lis
     for (int i = 0; i < in.n; i++) {
         int64_t dim[ARIL_MAX_DIMS];
         aril_tensor *x = in.at[i];
-        if (is_shared(in, i)) {
+        if (aril__input_shared(in, i)) {
             aril_tensor *all = aril__give(th, aril__whole_storage(x));
             if (aril_tensor_status(all) < 0) return aril_tensor_status(all);
-            to->whole[i] = twin_of(in, i) == i;
+            to->whole[i] = aril__input_twin(in, i) == i;
             symbol[i] = aril__give(th, aril__tracing_shared(t, x, all));
         } else {
-            known_sizes(p, in, i, dim);
+            aril__input_sizes(p, in, i, dim);
             symbol[i] = aril__give(th, aril__tracing_input(t, x, dim, NULL));
         }
         if (aril_tensor_status(symbol[i]) < 0) return aril_tensor_status(symbol[i]);
-        if (is_by_value(p) && aril__is_small_input(x)) {
+        if (aril__is_by_value(p) && aril__is_small_input(x)) {
             aril__tracer *tracer = aril__trace(NULL);
             symbol[i] = aril_copy(x); /* which nobody changes */
             aril__trace(tracer);
@@ -291,9 +103,10 @@ static aril_status call_fn(const aril_program *p, aril_tensor *const *in, aril_t
 }
 
 /* Records one call of the function into `to`, with its gradient if autograd records the call;
- * *n_out gets how many results it set, if that is more. */
-static aril_status record(const aril_program *p, aril_list in, bool recorded, trace *to,
-                          bool *again, int *n_out)
+ * *n_out gets how many results it set, if that is more. The first `skip` numbers of unknown sizes
+ * are not used. */
+static aril_status record(const aril_program *p, aril_list in, bool recorded, size_t skip,
+                          trace *to, bool *again, int *n_out)
 {
     aril__tracing *t = aril__tracing_new(p->name, false);
     aril_tensor **symbol =
@@ -303,6 +116,7 @@ static aril_status record(const aril_program *p, aril_list in, bool recorded, tr
         free(symbol);
         return no_memory(p);
     }
+    for (size_t i = 0; i < skip; i++) aril__size_new(aril__tracing_graph(t)->sizes, NULL);
     int set = 0, n_list = 0;
     aril_tensor **out = symbol + in.n, **list = NULL;
     aril__traced_call c = aril__tracing_begin(t);
@@ -323,21 +137,45 @@ static aril_status record(const aril_program *p, aril_list in, bool recorded, tr
     return s;
 }
 
+static void drop_recording(trace *t)
+{
+    aril__graph_free(t->g);
+    aril__watches_free(&t->watches);
+    aril__gradient_release(t->gradient);
+    t->g = NULL;
+    t->gradient = NULL;
+}
+
+/* An error if the function computes with the unknown sizes of a recording: it is called with known
+ * ones, and must do the same. */
+static aril_status check_sizes(const aril_program *p, aril_list in, bool recorded, const trace *t)
+{
+    bool again;
+    int n_out = 0;
+    if (!t->g->sizes->asked || p->kind) return ARIL_OK; /* models pass sizes on */
+    aril_program known = *p;                            /* its lock is not used */
+    known.n_sizes = 0;
+    trace k = { .n_in = in.n, .whole = aril__calloc((size_t)in.n + 1) };
+    aril_status s =
+        k.whole ? record(&known, in, recorded, t->g->sizes->n, &k, &again, &n_out) : no_memory(p);
+    if (s == ARIL_OK) s = aril__sizes_passed_on(p->name, t->g, k.g);
+    drop_recording(&k);
+    free(k.whole);
+    return s;
+}
+
 /* The same until the function draws no numbers that it draws only once, and as two programs if it
  * has a gradient. */
 static aril_status record_all(const aril_program *p, aril_list in, bool recorded, trace *t,
                               int *n_out)
 {
     bool again = false;
-    aril_status s = record(p, in, recorded, t, &again, n_out);
+    aril_status s = record(p, in, recorded, 0, t, &again, n_out);
     if (s == ARIL_OK && again) { /* modules were built, which drew numbers: now they are there */
-        aril__graph_free(t->g);
-        aril__watches_free(&t->watches);
-        aril__gradient_release(t->gradient);
-        t->g = NULL;
-        t->gradient = NULL;
-        s = record(p, in, recorded, t, &again, n_out);
+        drop_recording(t);
+        s = record(p, in, recorded, 0, t, &again, n_out);
     }
+    if (s == ARIL_OK) s = check_sizes(p, in, recorded, t);
     if (s < 0 || !t->gradient) return s;
     t->g = aril__gradient_divide(t->gradient, t->g);
     return t->g ? ARIL_OK : aril__latest_status();
@@ -355,13 +193,13 @@ static aril_status guard_states(const aril_program *p, trace *t, aril_list in)
                              .storage = x->storage,
                              .node = x->node,
                              .offset = x->offset,
-                             .twin = state_twin(g, i),
+                             .twin = aril__state_twin(g, i),
                              .dtype = x->dtype,
                              .ndim = x->ndim };
         memcpy(to->dim, x->dim, sizeof to->dim);
         memcpy(to->stride, x->stride, sizeof to->stride);
     }
-    for (int i = 0; i < in.n; i++) t->joined[i] = state_in(g, in.at[i]);
+    for (int i = 0; i < in.n; i++) t->joined[i] = aril__state_in(g, in.at[i]);
     return ARIL_OK;
 }
 
@@ -374,27 +212,6 @@ static aril_status give_inputs(const trace *t, aril_list in, aril_tensor **given
         s = aril_tensor_status(given[i]);
     }
     return s;
-}
-
-/* Replaces states by copies, which nobody changes. */
-static aril_status freeze_states(const aril_program *p, aril__graph *g)
-{
-    ARIL_SCOPE;
-    ARIL_INFERENCE;
-    if (g->n_effects)
-        return aril__fail(ARIL_ERR_STATE,
-                          "%s: the function changes tensors besides its results, so that it cannot "
-                          "be frozen",
-                          p->name);
-    for (uint32_t i = 0; i < g->n_states; i++) {
-        aril_tensor *t = g->states[i].tensor, *copy = aril_copy(t);
-        aril_status s = aril_tensor_status(copy);
-        if (s < 0) return s;
-        copy->flags |= t->flags & (ARIL__WEAK | ARIL__NUMBER);
-        g->states[i].tensor = aril__tensor_keep(copy);
-        aril__tensor_release(aril__self(), t);
-    }
-    return ARIL_OK;
 }
 
 static aril_status make_exec(const aril_program *p, trace *t, aril_list in)
@@ -433,7 +250,9 @@ static trace *make_trace(const aril_program *p, aril_list in, bool recorded, con
     }
     memcpy(t->signature, word, n * sizeof *word);
     aril_status s = record_all(p, in, recorded, t, n_out);
-    if (s == ARIL_OK && p->freeze) s = freeze_states(p, t->g);
+    if (s == ARIL_OK && t->g->sizes->asked && !p->kind && !(t->asked = aril__sizes_of(in)))
+        s = no_memory(p);
+    if (s == ARIL_OK && p->freeze) s = aril__graph_freeze(t->g, p->name);
     if (s == ARIL_OK) s = aril__passes(t->g);
     if (s == ARIL_OK && (p->freeze || (p->kind && p->kind->fixed)))
         aril__prepared_freeze(t->g->prepared);
@@ -445,6 +264,22 @@ static trace *make_trace(const aril_program *p, aril_list in, bool recorded, con
     return NULL;
 }
 
+/* Removes a trace from the list; the reference of the caller ends, too. */
+static void forget_trace(aril_program *p, trace *t)
+{
+    pthread_mutex_lock(&p->lock);
+    trace **at = &p->traces;
+    while (*at && *at != t) at = &(*at)->next;
+    bool listed = *at != NULL;
+    if (listed) {
+        *at = t->next;
+        p->n_traces--;
+    }
+    pthread_mutex_unlock(&p->lock);
+    if (listed) release_trace(t);
+    release_trace(t);
+}
+
 /* ---- finding ---- */
 
 static trace *find_trace(aril_program *p, aril_list in, const int64_t *word, size_t n,
@@ -454,7 +289,7 @@ static trace *find_trace(aril_program *p, aril_list in, const int64_t *word, siz
     trace *t = p->traces;
     *why = "its first run";
     for (; t; t = t->next) {
-        const char *other = other_than(t, in, word, n);
+        const char *other = aril__other_than(t, in, word, n);
         if (!other) break;
         if (t == p->traces) *why = other;
     }
@@ -540,7 +375,7 @@ static aril_status check_inputs(const aril_program *p, aril_list in, bool record
                               "a program does not connect to that graph; pass aril_detach of it",
                               p->name, i);
     }
-    return ARIL_OK;
+    return aril__sizes_fit(p->name, p->n_sizes, p->sizes, in);
 }
 
 /* A new trace. With `untraced`, a failure is not this thread's error, but *untraced. */
@@ -557,6 +392,22 @@ static trace *try_trace(const aril_program *p, aril_list in, bool recorded, cons
         *untraced = NULL;
     }
     return t;
+}
+
+/* Whether a trace is right for these sizes, too: a function that asked for sizes is traced for the
+ * first other ones to see whether it would do something else. If so, the trace is dropped. */
+static bool is_right(aril_program *p, aril_list in, bool recorded, trace *t, const int64_t *word,
+                     aril_status *status, int *n_out, aril__error **untraced)
+{
+    if (!t->asked || atomic_load(&t->checked) || aril__sizes_are(t->asked, in)) return true;
+    trace *other = try_trace(p, in, recorded, word, t->n_words, status, n_out, untraced);
+    if (!other) {
+        forget_trace(p, t);
+        return false;
+    }
+    release_trace(other);
+    atomic_store(&t->checked, true);
+    return true;
 }
 
 static bool is_untraced(const aril_program *p)
@@ -589,16 +440,18 @@ static aril_status run_function(aril_program *p, aril_list in, bool recorded, ar
         return aril__fail(ARIL_ERR_ARG, "%s: got %d inputs, expected %d", p->name, in.n, p->n_in);
     if (is_untraced(p)) return call_untraced(p, in, out, n_out);
     if (n > FEW && !(word = aril__malloc(n * sizeof *word))) return no_memory(p);
-    bool by_value = is_by_value(p);
-    describe_call(p, in, recorded, word);
+    bool by_value = aril__is_by_value(p);
+    aril__describe_call(p, in, recorded, word);
     const char *why;
     trace *t = find_trace(p, in, word, n, &why);
-    if (!t) {
+    if (t) {
+        if (!is_right(p, in, recorded, t, word, &s, n_out, untraced)) t = NULL;
+    } else {
         bool often = by_value && atomic_load(&p->made) >= MAX_BY_VALUE;
         if (!often) t = try_trace(p, in, recorded, word, n, &s, n_out, untraced);
-        if (!by_value && is_by_value(p)) { /* it found that they matter: that was no trace */
+        if (!by_value && aril__is_by_value(p)) { /* it found that they matter: that was no trace */
             release_trace(t);
-            describe_call(p, in, recorded, word);
+            aril__describe_call(p, in, recorded, word);
             t = try_trace(p, in, recorded, word, n, &s, n_out, untraced);
         }
         if (often || is_untraced(p)) {
@@ -899,6 +752,22 @@ aril_tensor **aril__program_place(const aril_program *p, aril_list *in)
     return NULL;
 }
 
+bool aril__program_unchanged(const aril_program *p, aril_list in)
+{
+    ARIL_SCOPE;
+    const aril__part *part;
+    trace *t = latest(p, &part);
+    aril_tensor **given = aril__malloc(((size_t)in.n + 1) * sizeof *given);
+    aril__saved_errors before = aril__errors_begin_quiet();
+    /* Effects begin when a plan is run. */
+    bool unchanged = t && (!t->g->n_effects || (given && give_inputs(t, in, given) == ARIL_OK &&
+                                                aril__exec_fits(t->x, given) < 0));
+    aril__error_release(aril__errors_end(&before));
+    free(given);
+    release_trace(t);
+    return unchanged;
+}
+
 bool aril__program_look(const aril_program *p, void (*fn)(const aril__graph *g, void *ctx),
                         void *ctx)
 {
@@ -924,13 +793,12 @@ aril_status aril__program_look_plain(const aril_program *p, aril_list in,
     int n_out = 0;
     trace t = { .n_in = in.n, .whole = aril__calloc((size_t)in.n + 1) };
     aril_status s = t.whole ? check_inputs(p, in, false) : no_memory(p);
-    if (s == ARIL_OK) s = record(p, in, false, &t, &again, &n_out);
+    if (s == ARIL_OK) s = record(p, in, false, 0, &t, &again, &n_out);
     if (s == ARIL_OK && again) { /* modules were built, which drew numbers: now they are there */
-        aril__graph_free(t.g);
-        aril__watches_free(&t.watches);
-        t.g = NULL;
-        s = record(p, in, false, &t, &again, &n_out);
+        drop_recording(&t);
+        s = record(p, in, false, 0, &t, &again, &n_out);
     }
+    if (s == ARIL_OK) s = check_sizes(p, in, false, &t);
     if (s == ARIL_OK && is_untraced(p))
         s = aril__fail(ARIL_ERR_STATE, "%s: depends on values, so that it cannot be traced",
                        p->name);

@@ -51,6 +51,9 @@ aril_status aril__graph_look_part(aril_list inputs, aril_list outputs, aril_list
  * `recorded`, results are connected with autograd: inputs and parameters get their gradients. */
 aril_status aril__program_try(aril_program *p, aril_list in, bool recorded, aril_tensor **out,
                               aril__error **untraced);
+/* Whether a run that failed on these inputs has changed nothing, so that the function can be called
+ * on them in another way. */
+bool aril__program_unchanged(const aril_program *p, aril_list in);
 /* A program whose function belongs to it, such as a loaded model. */
 typedef struct aril__program_kind {
     void (*free)(void *ctx);

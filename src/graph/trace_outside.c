@@ -375,7 +375,7 @@ aril_status aril__trace_epilogue(aril__tracer *self, void (*fn)(void *ctx, const
     void *copy = bytes ? aril__malloc(bytes) : NULL;
     if (bytes && !copy) return no_memory();
     if (bytes) memcpy(copy, data, bytes);
-    g->epilogues[g->n_epilogues++] = (aril__epilogue){ fn, ctx, copy };
+    g->epilogues[g->n_epilogues++] = (aril__epilogue){ fn, ctx, copy, bytes };
     return ARIL_OK;
 }
 

@@ -400,10 +400,11 @@ static void repeat_of(aril__call *c, aril_tensor **out)
     int at = a->each[0] ? axis + 1 : axis;
     for (int d = 0; d < x->ndim; d++) {
         wide.dim[d < at ? d : d + 1] = x->dim[d];
-        flat.dim[d] = d == axis ? x->dim[d] * a->times[0] : x->dim[d];
+        flat.dim[d] = x->dim[d];
     }
     wide.dim[at] = a->times[0];
-    if (x->dim[axis] < 0) flat.dim[axis] = -1;
+    bool known = x->dim[axis] >= 0 && a->times[0] >= 0;
+    flat.dim[axis] = known ? x->dim[axis] * a->times[0] : -1;
     out[0] = aril_reshape(aril_expand(aril_unsqueeze(c->in[0], at), wide), flat);
 }
 

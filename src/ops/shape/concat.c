@@ -231,22 +231,29 @@ OP(pad_like, .doc = "pads one end of an axis with zeros, to the shape of another
 
 ATTR_LIST(repeat, REPEAT_ATTRS)
 
+/* The size of the axis of x after repeating it. */
+static int64_t repeated(const aril_tensor *x, const struct repeat_attrs *a)
+{
+    int64_t factors[2] = { x->dim[a->axis[0]], a->times[0] };
+    return aril__size_product(aril__self()->sizes, 2, factors);
+}
+
 static aril_status repeat_infer(aril__call *c)
 {
     const struct repeat_attrs *a = c->attrs;
     const aril_tensor *x = c->in[0];
     aril__meta *o = &c->out[0];
     int axis = (int)a->axis[0];
-    if (axis >= x->ndim || a->times[0] < 0)
+    if (axis >= x->ndim || (a->times[0] < 0 && !aril__size_is_named(a->times[0])))
         return aril__fail(ARIL_ERR_ARG, "repeat: %lld times along axis %d of %d",
                           (long long)a->times[0], axis, x->ndim);
     o->dtype = (aril_dtype)x->dtype;
     o->ndim = x->ndim;
     memcpy(o->dim, x->dim, (size_t)o->ndim * sizeof *o->dim);
-    if (o->dim[axis] > 0 && a->times[0] > INT64_MAX / o->dim[axis])
+    if (x->dim[axis] > 0 && a->times[0] > INT64_MAX / x->dim[axis])
         return aril__fail(ARIL_ERR_SHAPE, "repeat: %lld times %lld elements is too large",
-                          (long long)a->times[0], (long long)o->dim[axis]);
-    if (o->dim[axis] >= 0) o->dim[axis] *= a->times[0];
+                          (long long)a->times[0], (long long)x->dim[axis]);
+    o->dim[axis] = repeated(x, a);
     return ARIL_OK;
 }
 
@@ -301,8 +308,7 @@ static aril_status repeat_grad_infer(aril__call *c)
     aril__meta *o = &c->out[0];
     bool fits = g->ndim == x->ndim && a->axis[0] < x->ndim;
     for (int d = 0; d < x->ndim && fits; d++)
-        fits = g->dim[d] < 0 || x->dim[d] < 0 ||
-               g->dim[d] == x->dim[d] * (d == a->axis[0] ? a->times[0] : 1);
+        fits = aril__size_fits(g->dim[d], d == a->axis[0] ? repeated(x, a) : x->dim[d]);
     if (!fits) {
         char p[ARIL__SHAPE_TEXT], q[ARIL__SHAPE_TEXT];
         return aril__fail(ARIL_ERR_SHAPE, "repeat_grad: %s was not repeated from %s",
@@ -523,11 +529,12 @@ aril_tensor *aril_repeat_interleave(aril_tensor *x, int64_t times, int axis)
     if (!x) return aril__null_tensor("repeat_interleave");
     if (aril__is_poison(x)) return aril__pass_on(x);
     int at = aril__axis("repeat_interleave", axis, x->ndim);
-    if (at >= 0 && times < 0)
+    bool wrong = times < 0 && !aril__size_is_named(times);
+    if (at >= 0 && wrong)
         aril__fail(ARIL_ERR_ARG,
                    "repeat_interleave: the number of repeats must not be negative, got %lld",
                    (long long)times);
-    if (at < 0 || times < 0) return aril__poison();
+    if (at < 0 || wrong) return aril__poison();
     if (x->ndim == 0) x = aril_unsqueeze(x, 0);
     return times == 1 ? aril_copy(x) : repeat(x, at, times, true);
 }

@@ -1,5 +1,7 @@
 /* Diagonal matrices, and the indices of triangles. */
 #include "aril/create.h"
+#include "aril/index.h"
+#include "aril/math.h"
 #include "aril/view.h"
 #include "ops/shape/view.h"
 #include "ops/shape/view_write.h"
@@ -7,6 +9,20 @@
 #include <stdlib.h>
 
 /* ---- diagonal matrices ---- */
+
+/* Of unknown size: a tensor of zeros has to be derived from x, and a write into its last two axes
+ * moved to p and q. */
+static aril_tensor *embed_unknown(aril_tensor *x, int64_t diagonal, int p, int q)
+{
+    ARIL_SCOPE;
+    int64_t more = diagonal < 0 ? -diagonal : diagonal;
+    aril_tensor *side = aril_zeros_like(x);
+    if (more) side = aril_pad(side, ARIL_PADS(0, more), (aril_pad_opts){ 0 });
+    aril_tensor *zeros = aril_mul(aril_unsqueeze(side, -1), aril_unsqueeze(side, -2));
+    struct diagonal_attrs a = { { diagonal }, { x->ndim - 1, x->ndim } };
+    aril_tensor *made = aril__view_write(zeros, x, &aril__op_diagonal, &a);
+    return aril_escape(aril_movedim(made, ARIL_AXES(-2, -1), ARIL_AXES(p, q)));
+}
 
 aril_tensor *aril_diag_embed(aril_tensor *x, int64_t diagonal, int axis0, int axis1)
 {
@@ -28,6 +44,7 @@ aril_tensor *aril_diag_embed(aril_tensor *x, int64_t diagonal, int axis0, int ax
         aril__fail(ARIL_ERR_ARG, "diag_embed: diagonal %lld is out of range", (long long)diagonal);
         return aril__poison();
     }
+    if (x->numel < 0) return embed_unknown(x, diagonal, p, q);
     int64_t size = x->dim[x->ndim - 1] + (diagonal < 0 ? -diagonal : diagonal);
     aril_shape shape = { .ndim = ndim };
     for (int d = 0, k = 0; d < ndim; d++) shape.dim[d] = d == p || d == q ? size : x->dim[k++];
