@@ -294,13 +294,15 @@ static void choose_device(aril_caffe_solver *s)
 {
     s->device = s->opts.has_device ? s->opts.device : aril_cpu();
     if (s->opts.has_device || !s->settings.gpu) return;
-    if (aril_device_available(aril_cuda(s->settings.device)))
-        s->device = aril_cuda(s->settings.device);
+    int index = s->settings.device;
+    bool possible = index >= 0 && index < INT16_MAX; /* others are an error of aril_cuda */
+    if (possible && aril_device_available(aril_cuda(index)))
+        s->device = aril_cuda(index);
     else
         aril__caffe_log(s,
                         "warning: solver_mode is GPU, but there is no GPU %d: training on the "
                         "CPU",
-                        s->settings.device);
+                        index);
 }
 
 /* Loads caffemodels, whose names are separated by commas. */
