@@ -85,7 +85,8 @@ ARIL_API aril_caffe_feed *aril_caffe_solver_feed(const aril_caffe_solver *s, int
  * which there are aril_caffe_outputs of the net, over all batches and all of its elements. */
 ARIL_API aril_status aril_caffe_solver_test(aril_caffe_solver *s, int i, double *score);
 
-/* Writes a snapshot; path (may be NULL) gets the name of the solverstate. Restores one. */
+/* Writes a snapshot; path (may be NULL) gets the name of the solverstate, for which it is an error
+ * to have no room. Restores one. */
 ARIL_API aril_status aril_caffe_solver_snapshot(aril_caffe_solver *s, char *path, size_t size);
 ARIL_API aril_status aril_caffe_solver_restore(aril_caffe_solver *s, const char *path);
 

@@ -1,10 +1,12 @@
 /* Caffe's solvers: what a snapshot needs to be resumed with the same bits. */
 #include "aril/aril.h"
+#include "formats/atomic_file.h"
 #include "support/temp.h"
 #include "support/test.h"
 
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 /* Two layers have the same name. */
 static const char net[] =
@@ -70,4 +72,108 @@ TEST(layers_of_one_name_resume_with_the_same_bits)
 {
     resume_in_the_middle("BINARYPROTO");
     resume_in_the_middle("HDF5");
+}
+
+/* ---- where snapshots go ---- */
+
+/* Writes a solver file with these further fields. */
+static const char *write_solver(const char *name, const char *fields)
+{
+    char text[4096];
+    snprintf(text, sizeof text, "net_param { %s } base_lr: 0.01 lr_policy: 'fixed' max_iter: 2 %s",
+             net, fields);
+    const char *path = temp_path(name);
+    return aril__file_replace(path, text, strlen(text)) == ARIL_OK ? path : "";
+}
+
+/* Trains, and returns whether a snapshot of that name was written. */
+static bool writes(const char *solver, const char *name)
+{
+    aril_caffe_solver *s = aril_caffe_solver_open(solver, (aril_caffe_solver_opts){ 0 });
+    bool good = s && aril_caffe_solver_solve(s) == ARIL_OK && aril_ok();
+    if (!good) test_fail(__FILE__, __LINE__, "%s", aril_error());
+    aril_caffe_solver_free(s);
+    aril_clear_error();
+    return access(temp_path(name), F_OK) == 0;
+}
+
+TEST(without_a_prefix_snapshots_are_named_as_the_solver)
+{
+    CHECK(writes(write_solver("my.solver.prototxt", ""), "my.solver_iter_2.solverstate"));
+    CHECK(writes(write_solver("plain", ""), "plain_iter_2.caffemodel"));
+}
+
+TEST(a_prefix_that_is_a_folder_gets_the_name_of_the_solver)
+{
+    char fields[4200];
+    static const char *const ends[] = { "", "/" };
+    CHECK_INT(aril_folder_create(temp_path("snaps")), ARIL_OK);
+    for (int i = 0; i < 2; i++) {
+        snprintf(fields, sizeof fields, "snapshot_prefix: '%s%s'", temp_path("snaps"), ends[i]);
+        CHECK(writes(write_solver(i ? "two.prototxt" : "one.prototxt", fields),
+                     i ? "snaps/two_iter_2.solverstate" : "snaps/one_iter_2.solverstate"));
+    }
+    snprintf(fields, sizeof fields, "snapshot_prefix: '%s'", temp_path("snaps/run"));
+    CHECK(writes(write_solver("one.prototxt", fields), "snaps/run_iter_2.solverstate"));
+}
+
+TEST(a_prefix_that_cannot_be_written_is_noticed_at_the_start)
+{
+    char fields[4200];
+    CHECK_INT(aril__file_replace(temp_path("file"), "x", 1), ARIL_OK);
+    snprintf(fields, sizeof fields, "snapshot_prefix: '%s'", temp_path("file/run"));
+    const char *path = write_solver("s.prototxt", fields);
+    aril_caffe_solver *s = aril_caffe_solver_open(path, (aril_caffe_solver_opts){ 0 });
+    CHECK_MSG(s, "%s", aril_error());
+    CHECK(aril_caffe_solver_solve(s) < 0);
+    CHECK_MSG(strstr(aril_error(), "snapshot_prefix"), "%s", aril_error());
+    aril_clear_error();
+    CHECK_INT(aril_caffe_solver_iter(s), 0);
+    aril_caffe_solver_free(s);
+    /* Without snapshots it does not matter. */
+    snprintf(fields, sizeof fields, "snapshot_prefix: '%s' snapshot_after_train: false",
+             temp_path("file/run"));
+    CHECK(!writes(write_solver("s.prototxt", fields), "file/run_iter_2.solverstate"));
+}
+
+TEST(a_path_that_has_no_room_is_an_error)
+{
+    char path[8] = "before", whole[4096];
+    aril_caffe_solver *s = open_solver("BINARYPROTO", "run", NULL);
+    CHECK_MSG(s, "%s", aril_error());
+    CHECK_INT(aril_caffe_solver_snapshot(s, path, sizeof path), ARIL_ERR_ARG);
+    CHECK_MSG(strstr(aril_error(), "the buffer 8"), "%s", aril_error());
+    CHECK_STR(path, "before");
+    aril_clear_error();
+    CHECK(access(temp_path("run_iter_0.solverstate"), F_OK) != 0);
+    CHECK_INT(aril_caffe_solver_snapshot(s, whole, strlen(temp_path("run")) + 19), ARIL_ERR_ARG);
+    aril_clear_error();
+    CHECK_INT(aril_caffe_solver_snapshot(s, whole, strlen(temp_path("run")) + 20), ARIL_OK);
+    CHECK(access(whole, F_OK) == 0);
+    CHECK_INT(aril_caffe_solver_snapshot(s, NULL, 0), ARIL_OK);
+    aril_caffe_solver_free(s);
+}
+
+TEST(tests_need_a_score)
+{
+    double score[4];
+    aril_caffe_solver *s = open_solver("BINARYPROTO", "run", NULL);
+    CHECK_MSG(s, "%s", aril_error());
+    CHECK(aril_caffe_solver_test(s, 0, NULL) < 0);
+    CHECK_MSG(strstr(aril_error(), "the score is NULL"), "%s", aril_error());
+    aril_clear_error();
+    CHECK(aril_caffe_solver_test(s, 0, score) < 0);
+    CHECK_MSG(strstr(aril_error(), "there is no test net 0; there are 0"), "%s", aril_error());
+    aril_clear_error();
+    aril_caffe_solver_free(s);
+}
+
+TEST(a_device_beyond_all_numbers_is_not_there)
+{
+    static const char *const ids[] = { "32767", "-1", "2147483647" };
+    for (int i = 0; i < 3; i++) {
+        char fields[64];
+        snprintf(fields, sizeof fields, "solver_mode: GPU device_id: %s", ids[i]);
+        CHECK(writes(write_solver("gpu.prototxt", fields), "gpu_iter_2.solverstate"));
+    }
 }

@@ -115,18 +115,45 @@ static aril_status write_extension(const aril_caffe_solver *s, const char *path,
     return status;
 }
 
+/* The names of a snapshot's weights and solverstate. */
+static aril_status name_files(const aril_caffe_solver *s, int64_t iter, char weights[PATH_MAX],
+                              char state[PATH_MAX])
+{
+    const char *end = s->settings.hdf5 ? ".h5" : "";
+    int a = snprintf(weights, PATH_MAX, "%s_iter_%lld.caffemodel%s", s->prefix, (long long)iter,
+                     end),
+        b = snprintf(state, PATH_MAX, "%s_iter_%lld.solverstate%s", s->prefix, (long long)iter,
+                     end);
+    return a < PATH_MAX && b < PATH_MAX
+               ? ARIL_OK
+               : aril__fail(ARIL_ERR_ARG, "solver: the path of snapshot_prefix is too long");
+}
+
+aril_status aril__caffe_check_prefix(const aril_caffe_solver *s)
+{
+    char weights[PATH_MAX], state[PATH_MAX];
+    aril_status status = name_files(s, s->settings.max_iter, weights, state);
+    if (status == ARIL_OK) status = aril__folder_create_for("snapshot_prefix", weights);
+    if (status != ARIL_OK) return status;
+    aril__file *f = aril__file_begin(state);
+    aril__file_abandon(f);
+    return f ? ARIL_OK : aril__latest_status();
+}
+
 aril_status aril_caffe_solver_snapshot(aril_caffe_solver *s, char *path, size_t size)
 {
     char weights[PATH_MAX], state[PATH_MAX], extension[PATH_MAX + 8];
     if (!s) return aril__fail(ARIL_ERR_ARG, "caffe_solver_snapshot: the solver is NULL");
-    const char *end = s->settings.hdf5 ? ".h5" : "";
-    if (snprintf(weights, sizeof weights, "%s_iter_%lld.caffemodel%s", s->prefix,
-                 (long long)s->iter, end) >= PATH_MAX ||
-        snprintf(state, sizeof state, "%s_iter_%lld.solverstate%s", s->prefix, (long long)s->iter,
-                 end) >= PATH_MAX)
-        return aril__fail(ARIL_ERR_ARG, "solver: the path of snapshot_prefix is too long");
+    aril_status status = name_files(s, s->iter, weights, state);
+    if (status == ARIL_OK && path && strlen(state) >= size)
+        status =
+            aril__fail(ARIL_ERR_ARG,
+                       "caffe_solver_snapshot: the path has %zu bytes with its NUL, the buffer "
+                       "%zu",
+                       strlen(state) + 1, size);
+    if (status != ARIL_OK) return status;
     snprintf(extension, sizeof extension, "%s.aril", state);
-    aril_status status = aril__folder_create_for("snapshot", weights);
+    status = aril__folder_create_for("snapshot", weights);
     if (status == ARIL_OK) {
         aril__caffe_log(s, "Snapshotting to %s", weights);
         status = aril_caffe_weights_save(s->train.net, weights);

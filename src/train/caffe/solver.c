@@ -263,7 +263,7 @@ static aril_status find_root(aril_caffe_solver *s, const char *path, const net_s
 }
 
 /* The prefix of snapshots below root; its folder may have to be found like other paths. */
-static aril_status find_prefix(aril_caffe_solver *s)
+static aril_status given_prefix(aril_caffe_solver *s)
 {
     const char *prefix = s->settings.prefix, *slash = strrchr(prefix, '/');
     if (!slash || *prefix == '/' || !s->root) {
@@ -288,6 +288,32 @@ static aril_status find_prefix(aril_caffe_solver *s)
     if (s->prefix) snprintf(s->prefix, size, "%s%s", in, slash);
     free(found);
     return s->prefix ? ARIL_OK : no_memory();
+}
+
+/* Without a prefix snapshots have the name of the solver's file (path), and are beside it; a prefix
+ * that is a folder gets that name, as in Caffe's master. */
+static aril_status find_prefix(aril_caffe_solver *s, const char *path)
+{
+    struct stat st;
+    bool given = aril__message_has(s->message, "snapshot_prefix");
+    aril_status status = given || !path ? given_prefix(s) : ARIL_OK;
+    bool folder =
+        status == ARIL_OK && s->prefix && stat(s->prefix, &st) == 0 && S_ISDIR(st.st_mode);
+    if (status != ARIL_OK || !path || (given && !folder)) return status;
+    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path,
+               *dot = strrchr(name, '.');
+    const char *from = folder ? name : path, *in = folder ? s->prefix : "";
+    int length = (int)((dot && dot > name ? dot : name + strlen(name)) - from);
+    bool open = folder && in[strlen(in) - 1] != '/';
+    size_t size = strlen(in) + (size_t)length + 2;
+    char *prefix = aril__malloc(size);
+    if (prefix) snprintf(prefix, size, "%s%s%.*s", in, open ? "/" : "", length, from);
+    free(s->prefix);
+    s->prefix = prefix;
+    if (prefix)
+        aril__caffe_log(s, "note: snapshot_prefix is %s, so it is %s",
+                        folder ? "a folder" : "not given", prefix);
+    return prefix ? ARIL_OK : no_memory();
 }
 
 static void choose_device(aril_caffe_solver *s)
@@ -346,7 +372,7 @@ static aril_status set_up(aril_caffe_solver *s, const char *path)
     if (status == ARIL_OK) status = aril__caffe_settings_read(s->message, &s->settings);
     if (status == ARIL_OK) status = train_source(s->message, &from);
     if (status == ARIL_OK && path) status = find_root(s, path, &from);
-    if (status == ARIL_OK) status = find_prefix(s);
+    if (status == ARIL_OK) status = find_prefix(s, path);
     if (status != ARIL_OK) return status;
     s->loss = aril__calloc((size_t)s->settings.average_loss * sizeof *s->loss);
     if (!s->loss) return no_memory();
@@ -545,7 +571,9 @@ aril_status aril_caffe_solver_solve(aril_caffe_solver *s)
     aril__caffe_log(s, "Solving %s", aril_caffe_name(s->train.net));
     aril__caffe_log(s, "Learning rate policy: %s", aril__message_text(s->message, "lr_policy"));
     int64_t left = c->max_iter - s->iter;
-    aril_status status = aril_caffe_solver_step(s, left > 0 ? left : 0);
+    aril_status status = ARIL_OK;
+    if (c->snapshot || c->snapshot_after_train) status = aril__caffe_check_prefix(s);
+    if (status == ARIL_OK) status = aril_caffe_solver_step(s, left > 0 ? left : 0);
     if (status == ARIL_OK && c->snapshot_after_train &&
         (c->snapshot == 0 || s->iter % c->snapshot != 0))
         status = aril_caffe_solver_snapshot(s, NULL, 0);
