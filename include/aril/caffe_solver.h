@@ -9,9 +9,9 @@
  * SolverParameter. Steps run compiled. Snapshots are PREFIX_iter_N.caffemodel and
  * PREFIX_iter_N.solverstate, as Caffe reads them (in HDF5, if snapshot_format says so, with the
  * ending .h5), and beside the latter a file with the ending .aril, with what Caffe does not save:
- * positions in the data, random numbers, and the losses that are averaged. With it a training that
- * was killed and resumed ends with the same bits as one that was not; without it, as with snapshots
- * of Caffe, the data start over.
+ * positions in the data, random numbers, a digest of the weights, and the losses that are averaged.
+ * With it a training that was killed and resumed ends with the same bits as one that was not;
+ * without it, as with snapshots of Caffe, the data start over.
  *
  * Paths in the solver and its nets start in the current folder. Where the net (or, of a net within
  * the solver, its first source of data) is not found there, they start in the closest folder above
@@ -37,7 +37,7 @@ typedef enum aril_caffe_action {
 typedef struct aril_caffe_solver_opts {
     const char *weights; /* caffemodels to start from, separated by commas */
     /* A solverstate to resume from. Its weights are those it names, beside it or where they were
-     * written; or `weights`, if that is set. */
+     * written; or `weights`, if that is set. Others than those written with it are an error. */
     const char *snapshot;
     /* Where the training runs. Default: as solver_mode says, on the first GPU or on the CPU; GPU
      * where there is none: on the CPU, with one warning. */

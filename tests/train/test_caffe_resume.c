@@ -1,6 +1,7 @@
 /* Caffe's solvers: what a snapshot needs to be resumed with the same bits. */
 #include "aril/aril.h"
 #include "formats/atomic_file.h"
+#include "formats/bytes.h"
 #include "support/temp.h"
 #include "support/test.h"
 
@@ -176,4 +177,51 @@ TEST(a_device_beyond_all_numbers_is_not_there)
         snprintf(fields, sizeof fields, "solver_mode: GPU device_id: %s", ids[i]);
         CHECK(writes(write_solver("gpu.prototxt", fields), "gpu_iter_2.solverstate"));
     }
+}
+
+/* ---- weights that belong to a solverstate ---- */
+
+static void copy_file(const char *from, const char *to)
+{
+    aril__bytes b = { 0 };
+    CHECK_INT(aril__read_file("file", from, 0, &b), ARIL_OK);
+    CHECK_INT(aril__file_replace(to, b.at, b.n), ARIL_OK);
+    aril__bytes_free(&b);
+}
+
+TEST(weights_of_another_snapshot_are_an_error)
+{
+    char state[4096], weights[4096], other[4096], extension[4200];
+    snprintf(weights, sizeof weights, "%s", temp_path("run_iter_2.caffemodel"));
+    snprintf(other, sizeof other, "%s", temp_path("run_iter_4.caffemodel"));
+    aril_caffe_solver *s = open_solver("BINARYPROTO", "run", NULL);
+    CHECK_MSG(s, "%s", aril_error());
+    CHECK_INT(aril_caffe_solver_step(s, 2), ARIL_OK);
+    CHECK_INT(aril_caffe_solver_snapshot(s, state, sizeof state), ARIL_OK);
+    CHECK_INT(aril_caffe_solver_step(s, 2), ARIL_OK);
+    CHECK_INT(aril_caffe_solver_snapshot(s, NULL, 0), ARIL_OK);
+    aril_caffe_solver_free(s);
+    s = open_solver("BINARYPROTO", "run", state);
+    CHECK_MSG(s, "%s", aril_error());
+    aril_caffe_solver_free(s);
+    copy_file(other, weights);
+    CHECK(!open_solver("BINARYPROTO", "run", state));
+    CHECK_MSG(strstr(aril_error(), "is not the file that was written with"), "%s", aril_error());
+    aril_clear_error();
+    /* Asked for by name they are used, and so where nothing is known about them. */
+    char text[4096];
+    snprintf(text, sizeof text,
+             "solver_mode: CPU net_param { %s } base_lr: 0.01 lr_policy: 'fixed' momentum: 0.9 "
+             "max_iter: 40",
+             net);
+    s = aril_caffe_solver_parse(text, strlen(text), NULL,
+                                (aril_caffe_solver_opts){ .snapshot = state, .weights = weights });
+    CHECK_MSG(s, "%s", aril_error());
+    CHECK_INT(aril_caffe_solver_iter(s), 2);
+    aril_caffe_solver_free(s);
+    snprintf(extension, sizeof extension, "%s.aril", state);
+    CHECK_INT(remove(extension), 0);
+    s = open_solver("BINARYPROTO", "run", state);
+    CHECK_MSG(s, "%s", aril_error());
+    aril_caffe_solver_free(s);
 }
