@@ -152,6 +152,7 @@ static aril_status upgrade_input(aril__message *net, const char *name)
                           name, inputs, inputs, 4 * inputs, shapes, dims);
     if (shapes || dims) { /* otherwise the net is a shell that names the inputs of another */
         aril__message *layer = aril__message_add_sub(net, "layer");
+        if (layer) layer->where = net->where;
         aril__message_set_text(layer, "name", "input");
         aril__message_set_text(layer, "type", "Input");
         aril__message *param = aril__message_set_sub(layer, "input_param");
