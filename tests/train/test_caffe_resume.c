@@ -225,3 +225,46 @@ TEST(weights_of_another_snapshot_are_an_error)
     CHECK_MSG(s, "%s", aril_error());
     aril_caffe_solver_free(s);
 }
+
+/* ---- settings ---- */
+
+TEST(settings_are_numbers)
+{
+    static const char *const fields[] = { "clip_gradients", "warmup_start_lr", "gamma",
+                                          "power",          "base_lr",         "momentum",
+                                          "weight_decay" };
+    for (size_t i = 0; i < sizeof fields / sizeof *fields; i++) {
+        char text[4096], want[64];
+        snprintf(text, sizeof text, "net_param { %s } %s lr_policy: 'fixed' max_iter: 2 %s: nan",
+                 net, i == 4 ? "" : "base_lr: 0.1", fields[i]);
+        snprintf(want, sizeof want, "solver: %s must be ", fields[i]);
+        CHECK(!aril_caffe_solver_parse(text, strlen(text), NULL, (aril_caffe_solver_opts){ 0 }));
+        CHECK_MSG(strstr(aril_error(), want), "%s", aril_error());
+        aril_clear_error();
+    }
+}
+
+TEST(a_list_of_weights_has_no_empty_names)
+{
+    char lists[4][8200], weights[4096];
+    aril_caffe_solver *s = open_solver("BINARYPROTO", "w", NULL);
+    CHECK_MSG(s, "%s", aril_error());
+    snprintf(weights, sizeof weights, "%s", temp_path("w.caffemodel"));
+    CHECK_INT(aril_caffe_weights_save(aril_caffe_solver_net(s), weights), ARIL_OK);
+    aril_caffe_solver_free(s);
+    snprintf(lists[0], sizeof *lists, "%s,%s", weights, weights);
+    snprintf(lists[1], sizeof *lists, ",,");
+    snprintf(lists[2], sizeof *lists, "%s,", weights);
+    snprintf(lists[3], sizeof *lists, "%c", 0);
+    for (int i = 0; i < 4; i++) {
+        char text[4096];
+        snprintf(text, sizeof text, "net_param { %s } base_lr: 0.1 lr_policy: 'fixed' max_iter: 2",
+                 net);
+        s = aril_caffe_solver_parse(text, strlen(text), NULL,
+                                    (aril_caffe_solver_opts){ .weights = lists[i] });
+        CHECK_MSG((s != NULL) == (i == 0), "%d: %s", i, aril_error());
+        if (i) CHECK_MSG(strstr(aril_error(), "has an empty name"), "%s", aril_error());
+        aril_clear_error();
+        aril_caffe_solver_free(s);
+    }
+}

@@ -335,15 +335,17 @@ static void choose_device(aril_caffe_solver *s)
 static aril_status load_weights(aril_caffe_solver *s, const char *list, bool below_root)
 {
     aril_status status = ARIL_OK;
-    while (*list && status == ARIL_OK) {
+    for (bool more = true; more && status == ARIL_OK;) {
         char name[PATH_MAX];
         size_t n = strcspn(list, ",");
+        if (n == 0)
+            return aril__fail(ARIL_ERR_ARG, "solver: the list of weights has an empty name");
         if (n >= sizeof name)
             return aril__fail(ARIL_ERR_ARG, "solver: the path '%.80s...' is too long", list);
         memcpy(name, list, n);
         name[n] = '\0';
-        list += n + (list[n] == ',');
-        if (n == 0) continue;
+        more = list[n] == ',';
+        list += n + more;
         char *path = below_root ? path_of(s, name) : aril__strdup(name);
         if (!path) return no_memory();
         aril__caffe_log(s, "Finetuning from %s", path);
