@@ -135,9 +135,9 @@ ARIL_API aril_status aril_caffe_sink_add(aril_caffe_sink *s, aril_list in);
 ARIL_API aril_status aril_caffe_sink_write(aril_caffe_sink *s);
 
 /* Runs the net on `iterations` batches and writes the values of n blobs: blob i to to[i], an HDF5
- * file if it ends with .h5 (an array of the blob's name), which is put together in memory, otherwise
- * an LMDB in that folder, with a Datum for each sample, as extract_features does. A file that exists
- * is an error. */
+ * file if it ends with .h5 (an array of the blob's name), which is put together in memory,
+ * otherwise an LMDB in that folder, with a Datum for each sample, as extract_features does. A file
+ * that exists is an error. */
 ARIL_API aril_status aril_caffe_features(aril_module *net, aril_caffe_feed *f, int64_t iterations,
                                          int n, const char *const *blobs, const char *const *to);
 

@@ -70,8 +70,8 @@ bool aril__hdf5_has(const char *path, const char *name)
 
 /* ---- writing: to memory, which then replaces the file atomically ---- */
 
-/* Creates an array, or with a type of text a string, and writes it. The time is not stored: the same
- * contents make the same file. */
+/* Creates an array, or with a type of text a string, and writes it. The time is not stored: the
+ * same contents make the same file. */
 static bool create(hid_t file, const char *name, hid_t type, hid_t space, const void *data)
 {
     hid_t links = aril__h5.H5Pcreate_(*aril__h5.H5P_CLS_LINK_CREATE_ID_g_), array = -1,

@@ -277,7 +277,7 @@ TEST(unknown_fields_survive)
     aril__message_free(back);
 }
 
-/* Values that an enum does not have are unknown fields, as proto2 says; an enum of proto3 has any. */
+/* Values that an enum does not have are unknown fields, as in proto2; an enum of proto3 has any. */
 TEST(unknown_values_of_enums)
 {
     static const uint8_t data[] = {
