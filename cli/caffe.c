@@ -356,7 +356,7 @@ const command command_features = {
     .arguments = "NET BLOB,... OUT,...",
     .about = "Runs a net of Caffe in its test phase on its data layers, and writes the values of "
              "each BLOB to the OUT at the same place: an HDF5 file if it ends in .h5, otherwise an "
-             "LMDB in that folder.",
+             "LMDB in that folder. It is an error if there is one already.",
     .options = table,
     .examples = examples,
     .size = sizeof(options),

@@ -349,7 +349,8 @@ static bool write_dot(const aril_module *net, const char *path)
         put_edges(to, net, i, &l);
     }
     fputs("}\n", to);
-    if (fclose(to) != 0) aril_fail(ARIL_ERR_IO, "cannot write %s", path);
+    bool failed = ferror(to) != 0;
+    if (fclose(to) != 0 || failed) aril_fail(ARIL_ERR_IO, "cannot write %s", path);
     return aril_ok();
 }
 

@@ -125,7 +125,8 @@ ARIL_API aril_caffe_param aril_caffe_param_at(const aril_module *net, int i);
 /* Copies the blobs of a caffemodel (any form; .h5: HDF5) to the layers of the same name. Layers
  * that the file does not have keep their values, and those that the net does not have are skipped,
  * as in Caffe; a file with none of the net's layers, or a blob of another shape, is an error, and
- * nothing changes. If the net is not built yet, the file is read when it is. */
+ * nothing changes. Layers of the same name take the blobs of that name in order. If the net is not
+ * built yet, the file is read when it is. */
 ARIL_API aril_status aril_caffe_weights_load(aril_module *net, const char *path);
 /* Writes the net with its weights in wire form, readable by Caffe; a path that ends with ".h5":
  * as HDF5. Atomic. */

@@ -9,9 +9,9 @@
  * SolverParameter. Steps run compiled. Snapshots are PREFIX_iter_N.caffemodel and
  * PREFIX_iter_N.solverstate, as Caffe reads them (in HDF5, if snapshot_format says so, with the
  * ending .h5), and beside the latter a file with the ending .aril, with what Caffe does not save:
- * positions in the data, random numbers, and the losses that are averaged. With it a training that
- * was killed and resumed ends with the same bits as one that was not; without it, as with snapshots
- * of Caffe, the data start over.
+ * positions in the data, random numbers, a digest of the weights, and the losses that are averaged.
+ * With it a training that was killed and resumed ends with the same bits as one that was not;
+ * without it, as with snapshots of Caffe, the data start over.
  *
  * Paths in the solver and its nets start in the current folder. Where the net (or, of a net within
  * the solver, its first source of data) is not found there, they start in the closest folder above
@@ -38,7 +38,7 @@ typedef enum aril_caffe_action {
 typedef struct aril_caffe_solver_opts {
     const char *weights; /* caffemodels to start from, separated by commas */
     /* A solverstate to resume from. Its weights are those it names, beside it or where they were
-     * written; or `weights`, if that is set. */
+     * written; or `weights`, if that is set. Others than those written with it are an error. */
     const char *snapshot;
     /* Where the training runs. Default: as solver_mode says, on the first GPU or on the CPU; GPU
      * where there is none: on the CPU, with one warning. */
@@ -86,7 +86,8 @@ ARIL_API aril_caffe_feed *aril_caffe_solver_feed(const aril_caffe_solver *s, int
  * which there are aril_caffe_outputs of the net, over all batches and all of its elements. */
 ARIL_API aril_status aril_caffe_solver_test(aril_caffe_solver *s, int i, double *score);
 
-/* Writes a snapshot; path (may be NULL) gets the name of the solverstate. Restores one. */
+/* Writes a snapshot; path (may be NULL) gets the name of the solverstate, for which it is an error
+ * to have no room. Restores one. */
 ARIL_API aril_status aril_caffe_solver_snapshot(aril_caffe_solver *s, char *path, size_t size);
 ARIL_API aril_status aril_caffe_solver_restore(aril_caffe_solver *s, const char *path);
 
@@ -135,8 +136,9 @@ ARIL_API aril_status aril_caffe_sink_add(aril_caffe_sink *s, aril_list in);
 ARIL_API aril_status aril_caffe_sink_write(aril_caffe_sink *s);
 
 /* Runs the net on `iterations` batches and writes the values of n blobs: blob i to to[i], an HDF5
- * file if it ends with .h5 (an array of the blob's name), otherwise an LMDB in that folder, with a
- * Datum for each sample, as extract_features does. */
+ * file if it ends with .h5 (an array of the blob's name), which is put together in memory,
+ * otherwise an LMDB in that folder, with a Datum for each sample, as extract_features does. A file
+ * that exists is an error. */
 ARIL_API aril_status aril_caffe_features(aril_module *net, aril_caffe_feed *f, int64_t iterations,
                                          int n, const char *const *blobs, const char *const *to);
 

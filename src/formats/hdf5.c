@@ -70,16 +70,21 @@ bool aril__hdf5_has(const char *path, const char *name)
 
 /* ---- writing: to memory, which then replaces the file atomically ---- */
 
-/* Creates an array, or with a type of text a string, and writes it. */
+/* Creates an array, or with a type of text a string, and writes it. The time is not stored: the
+ * same contents make the same file. */
 static bool create(hid_t file, const char *name, hid_t type, hid_t space, const void *data)
 {
-    hid_t links = aril__h5.H5Pcreate_(*aril__h5.H5P_CLS_LINK_CREATE_ID_g_), array = -1;
-    if (space >= 0 && links >= 0 && aril__h5.H5Pset_create_intermediate_group_(links, 1) >= 0)
-        array = aril__h5.H5Dcreate2_(file, name, type, space, links, H5P_DEFAULT, H5P_DEFAULT);
+    hid_t links = aril__h5.H5Pcreate_(*aril__h5.H5P_CLS_LINK_CREATE_ID_g_), array = -1,
+          how = aril__h5.H5Pcreate_(*aril__h5.H5P_CLS_DATASET_CREATE_ID_g_);
+    if (space >= 0 && links >= 0 && how >= 0 &&
+        aril__h5.H5Pset_create_intermediate_group_(links, 1) >= 0 &&
+        aril__h5.H5Pset_obj_track_times_(how, false) >= 0)
+        array = aril__h5.H5Dcreate2_(file, name, type, space, links, how, H5P_DEFAULT);
     bool good = array >= 0 && (!data || aril__h5.H5Dwrite_(array, type, H5S_ALL, H5S_ALL,
                                                            H5P_DEFAULT, data) >= 0);
     if (array >= 0) aril__h5.H5Dclose_(array);
     if (links >= 0) aril__h5.H5Pclose_(links);
+    if (how >= 0) aril__h5.H5Pclose_(how);
     return good;
 }
 

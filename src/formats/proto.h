@@ -63,6 +63,9 @@ typedef struct aril__proto_enum {
     const char *name;
     const aril__proto_value *value;
     int n;
+    /* Of a proto3 file: fields may have other numbers. Otherwise these are errors in text form, and
+     * unknown fields in wire form. */
+    bool open;
 } aril__proto_enum;
 
 /* A message in memory. The members are private to formats/proto_*.c. */

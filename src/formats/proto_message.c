@@ -438,6 +438,12 @@ aril__message *aril__message_put_sub(aril__message *m, const aril__proto_field *
     return to ? sub : NULL;
 }
 
+bool aril__proto_allows(const aril__proto_field *f, uint64_t bits)
+{
+    const aril__proto_enum *e = f->kind == ARIL__PROTO_enum ? f->of : NULL;
+    return !e || e->open || aril__proto_value_numbered(e, (int32_t)bits);
+}
+
 bool aril__message_put_unknown(aril__message *m, const uint8_t *at, size_t n)
 {
     aril__unknown *last = m->unknown;

@@ -93,6 +93,9 @@ void *aril__slot_extend(aril__message *m, aril__slot *s, size_t n);
 /* A message of the same tree. */
 aril__message *aril__message_child(aril__message_owner *owner, const aril__proto_type *type);
 
+/* Whether a field may have these bits: values of a closed enum are those that it lists. */
+bool aril__proto_allows(const aril__proto_field *f, uint64_t bits);
+
 /* One value, set or appended. Each returns false when out of memory. */
 bool aril__message_put_bits(aril__message *m, const aril__proto_field *f, uint64_t bits);
 bool aril__message_put_slice(aril__message *m, const aril__proto_field *f, aril__slice value);

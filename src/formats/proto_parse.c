@@ -375,11 +375,13 @@ static const char *suggestion(const char *word, const char *const *words, int n,
 
 enum { MOST_WORDS = 128 };
 
-static bool unknown_value(const parser *p, const aril__proto_field *f)
+/* An error at a value that the enum does not have, a word or a number. */
+static bool unknown_value(const parser *p, const aril__proto_field *f, const char *shown,
+                          bool is_word)
 {
     const aril__proto_enum *e = f->of;
     const char *words[MOST_WORDS];
-    char word[64], hint[128], all[256] = "; expected ", buf[64];
+    char word[64], hint[128], all[256] = "; expected ";
     int n = e->n < MOST_WORDS ? e->n : MOST_WORDS;
     size_t used = strlen(all);
     for (int i = 0; i < n; i++) {
@@ -390,17 +392,23 @@ static bool unknown_value(const parser *p, const aril__proto_field *f)
     }
     if (used >= sizeof all) all[0] = '\0';
     snprintf(word, sizeof word, "%.*s", (int)(p->n < 63 ? p->n : 63), p->token);
-    return fail(p, "%s: %s has no value %s%s", f->name, e->name, shown(p, buf, sizeof buf),
-                suggestion(word, words, n, all, hint, sizeof hint));
+    return fail(p, "%s: %s has no value %s%s", f->name, e->name, shown,
+                is_word ? suggestion(word, words, n, all, hint, sizeof hint) : all);
 }
 
 static bool parse_enum(parser *p, const aril__proto_field *f, uint64_t *bits)
 {
     char word[64];
-    if (p->kind != WORD) return parse_integer(p, f, bits);
+    char buf[64];
+    if (p->kind != WORD) {
+        parser at = *p;
+        if (!parse_integer(p, f, bits)) return false;
+        snprintf(buf, sizeof buf, "%" PRId64, (int64_t)*bits);
+        return aril__proto_allows(f, *bits) || unknown_value(&at, f, buf, false);
+    }
     snprintf(word, sizeof word, "%.*s", (int)(p->n < 63 ? p->n : 63), p->token);
     const aril__proto_value *v = aril__proto_value_named(f->of, word);
-    if (!v) return unknown_value(p, f);
+    if (!v) return unknown_value(p, f, shown(p, buf, sizeof buf), true);
     *bits = (uint64_t)(int64_t)v->number;
     return next(p);
 }

@@ -102,18 +102,40 @@ static size_t count_varints(aril__slice b)
     return n;
 }
 
+/* Keeps an element of a packed field as an unknown field of its own, not packed. */
+static bool keep_unknown(const reader *r, aril__message *m, const aril__proto_field *f,
+                         const uint8_t *at, size_t n)
+{
+    uint8_t field[20];
+    size_t used = 0;
+    uint64_t tag = (uint64_t)f->number << 3 | ARIL__WIRE_VARINT;
+    for (; tag >= 0x80; tag >>= 7) field[used++] = (uint8_t)(tag | 0x80);
+    field[used++] = (uint8_t)tag;
+    memcpy(field + used, at, n);
+    const char *copy = aril__message_copy(m->owner, field, used + n);
+    return (copy && aril__message_put_unknown(m, (const uint8_t *)copy, used + n)) ||
+           fail_memory(r, m->owner);
+}
+
 static bool read_packed_varints(const reader *r, aril__message *m, aril__slot *s, aril__slice b)
 {
     const uint8_t *at = b.at, *end = at + b.n;
-    size_t n = count_varints(b);
+    size_t n = count_varints(b), kept = 0;
     if (n == 0) return fail(r, at, m, "a packed number is not complete");
     void *to = aril__slot_extend(m, s, n);
     if (!to) return fail_memory(r, m->owner);
     for (size_t i = 0; i < n; i++) {
+        const uint8_t *from = at;
         uint64_t v;
         if (!get_varint(&at, end, &v)) return fail(r, at, m, "a packed number is too long");
-        aril__proto_store(s->field, to, i, bits_of_varint(s->field, v));
+        uint64_t bits = bits_of_varint(s->field, v);
+        if (aril__proto_allows(s->field, bits))
+            aril__proto_store(s->field, to, kept++, bits);
+        else if (!keep_unknown(r, m, s->field, from, (size_t)(at - from)))
+            return false;
     }
+    s->n -= n - kept;
+    if (s->n == 0) aril__slot_remove(m, s);
     return at == end || fail(r, at, m, "a packed number is not complete");
 }
 
@@ -158,8 +180,9 @@ static bool read_slice(reader *r, aril__message *m, const aril__proto_field *f, 
     return (b.at && aril__message_put_slice(m, f, b)) || fail_memory(r, m->owner);
 }
 
+/* A value that a closed enum does not have makes the field unknown. */
 static bool read_number(const reader *r, aril__message *m, const aril__proto_field *f,
-                        const uint8_t **at, const uint8_t *end)
+                        const uint8_t **at, const uint8_t *end, bool *unknown)
 {
     const uint8_t *from = *at;
     int wire = aril__proto_wire(f);
@@ -173,6 +196,11 @@ static bool read_number(const reader *r, aril__message *m, const aril__proto_fie
         bits = aril__proto_load(f, from, 0);
         *at += width;
     }
+    *unknown = !aril__proto_allows(f, bits);
+    if (*unknown) {
+        *at = from;
+        return true;
+    }
     return aril__message_put_bits(m, f, bits) || fail_memory(r, m->owner);
 }
 
@@ -184,7 +212,7 @@ static bool read_field(reader *r, aril__message *m, const aril__proto_field *f, 
                   aril__proto_repeated(f);
     *unknown = wire != aril__proto_wire(f) && !packed;
     if (*unknown) return true;
-    if (wire != ARIL__WIRE_BYTES) return read_number(r, m, f, at, end);
+    if (wire != ARIL__WIRE_BYTES) return read_number(r, m, f, at, end, unknown);
     aril__slice b;
     const uint8_t *from = *at;
     if (!get_bytes(at, end, &b)) return fail(r, from, m, "a length goes beyond the end");

@@ -26,9 +26,10 @@
 
 #define COUNT(array)        (int)(sizeof(array) / sizeof *(array))
 #define VALUE(name, number) { #name, number },
-#define ENUM(name, ...)                                                                      \
-    const aril__proto_enum NAME(name) = { #name, (const aril__proto_value[]){ __VA_ARGS__ }, \
-                                          COUNT(((const aril__proto_value[]){ __VA_ARGS__ })) };
+#define ENUM(name, ...)                                                                        \
+    const aril__proto_enum NAME(name) = { #name, (const aril__proto_value[]){ __VA_ARGS__ },   \
+                                          COUNT(((const aril__proto_value[]){ __VA_ARGS__ })), \
+                                          PROTO3 };
 #define MESSAGE(type_name, ...)                                               \
     static const aril__proto_field FIELDS(type_name)[] = { __VA_ARGS__ };     \
     const aril__proto_type NAME(type_name) = { .name = #type_name,            \
@@ -38,27 +39,35 @@
 
 #define NAME(name)   aril__onnx_##name
 #define FIELDS(name) onnx_##name
+#define PROTO3       false
 #include "formats/schema_onnx.def"
 #undef NAME
 #undef FIELDS
+#undef PROTO3
 
 #define NAME(name)   aril__caffe_##name
 #define FIELDS(name) caffe_##name
+#define PROTO3       false
 #include "formats/schema_caffe.def"
 #undef NAME
 #undef FIELDS
+#undef PROTO3
 
 #define NAME(name)   aril__tensorboard_##name
 #define FIELDS(name) tensorboard_##name
+#define PROTO3       true
 #include "formats/schema_tensorboard.def"
 #undef NAME
 #undef FIELDS
+#undef PROTO3
 
 #define NAME(name)   aril__tensorflow_##name
 #define FIELDS(name) tensorflow_##name
+#define PROTO3       true
 #include "formats/schema_tensorflow.def"
 #undef NAME
 #undef FIELDS
+#undef PROTO3
 
 #undef ENUM
 #undef MESSAGE

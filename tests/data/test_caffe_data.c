@@ -337,6 +337,9 @@ TEST(wrong_data_layers_are_errors)
         { "name: \"d\" type: \"ImageData\" top: \"x\" image_data_param { source: \"%s\" "
           "batch_size: 1 new_height: 3 }",
           "new_height and new_width" },
+        { "name: \"d\" type: \"Data\" top: \"x\" transform_param { crop_size: 5 } data_param { "
+          "source: \"%s\" batch_size: 1 }",
+          "crop_size 5 is larger" },
         { "name: \"d\" type: \"Input\" top: \"x\" input_param { } # %s", "not read from files" },
     };
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
@@ -349,9 +352,6 @@ TEST(wrong_data_layers_are_errors)
     static const struct {
         const char *format, *error;
     } late[] = {
-        { "name: \"d\" type: \"Data\" top: \"x\" transform_param { crop_size: 5 } data_param { "
-          "source: \"%s\" batch_size: 1 }",
-          "crop_size 5 is larger" },
         { "name: \"d\" type: \"Data\" top: \"x\" transform_param { mean_value: 1 mean_value: 2 } "
           "data_param { source: \"%s\" batch_size: 1 }",
           "2 values of mean_value for the 3 channels" },
@@ -447,6 +447,18 @@ TEST(image_data_layers_read_lists)
             CHECK_INT(x[i * 36], n * 20 + 2 - 1); /* blue first */
         }
     }
+    feed_free(&f);
+    /* Noticed before there is memory for the result. */
+    snprintf(text, sizeof text,
+             "name: \"d\" type: \"ImageData\" top: \"data\" transform_param { crop_size: 1000000 } "
+             "image_data_param { source: \"%%s\" batch_size: 3 root_folder: \"%s/\" }",
+             temp_path(""));
+    f = feed(text, list, true, 0);
+    aril_batch b;
+    CHECK(f.loader && aril__caffe_source_next(f.loader, &b) < 0);
+    CHECK_MSG(strstr(aril_error(), "crop_size 1000000 is larger than the image"), "%s",
+              aril_error());
+    aril_clear_error();
     feed_free(&f);
 }
 

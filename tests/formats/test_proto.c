@@ -14,7 +14,7 @@
 extern const aril__proto_type all_type;
 
 static const aril__proto_value color_values[] = { { "RED", 1 }, { "GREEN", 2 }, { "DARK", -5 } };
-static const aril__proto_enum color = { "Color", color_values, 3 };
+static const aril__proto_enum color = { "Color", color_values, 3, false };
 
 #define ONE(n, k, ...)                                                \
     {                                                                 \
@@ -275,6 +275,51 @@ TEST(unknown_fields_survive)
     aril__bytes_free(&b);
     aril__message_free(m);
     aril__message_free(back);
+}
+
+/* Values that an enum does not have are unknown fields, as in proto2; an enum of proto3 has any. */
+TEST(unknown_values_of_enums)
+{
+    static const uint8_t data[] = {
+        0x70, 0x02,                                     /* enum: GREEN */
+        0x70, 0x63,                                     /* 99 */
+        0x90, 0x02, 0x07,                               /* enums: 7 */
+        0x90, 0x02, 0x01,                               /* RED */
+        0xb2, 0x03, 0x05, 0x02, 0x81, 0x01, 0x01, 0x00, /* enum_packed: GREEN, 129, RED, 0 */
+    };
+    static const uint8_t kept[] = { 0x70, 0x63, 0x90, 0x02, 0x07, 0xb0,
+                                    0x03, 0x81, 0x01, 0xb0, 0x03, 0x00 };
+    static const uint8_t none[] = { 0xb2, 0x03, 0x01, 0x00 };
+    aril__message *m = read_all(data, sizeof data), *back;
+    CHECK_MSG(m, "%s", aril_error());
+    CHECK_STR(aril__message_value(m, "enum"), "GREEN");
+    CHECK_INT(aril__message_count(m, "enums"), 1);
+    CHECK_INT(aril__message_count(m, "enum_packed"), 2);
+    CHECK_INT(aril__message_int_at(m, "enum_packed", 1), 1);
+    aril__bytes b = { 0 };
+    CHECK_INT(aril__message_write(m, &b), ARIL_OK);
+    CHECK(b.n > sizeof kept && memcmp(b.at + b.n - sizeof kept, kept, sizeof kept) == 0);
+    back = read_all(b.at, b.n);
+    CHECK(back && aril__message_equal(m, back));
+    aril__message_free(m);
+    aril__message_free(back);
+    m = read_all(none, sizeof none);
+    CHECK(m && !aril__message_has(m, "enum_packed"));
+    aril__message_free(m);
+    aril__bytes_free(&b);
+    /* Summary.Value.metadata.data_class of TensorBoard */
+    static const uint8_t open[] = { 0x20, 0x63 };
+    m = aril__message_read(&aril__tensorboard_SummaryMetadata, open, sizeof open,
+                           (aril__message_opts){ 0 });
+    CHECK_MSG(m, "%s", aril_error());
+    CHECK_INT(aril__message_int(m, "data_class"), 99);
+    CHECK_INT(aril__message_print(m, &b), ARIL_OK);
+    back = aril__message_parse(&aril__tensorboard_SummaryMetadata, (const char *)b.at, b.n,
+                               (aril__message_opts){ 0 });
+    CHECK(back && aril__message_equal(m, back));
+    aril__message_free(m);
+    aril__message_free(back);
+    aril__bytes_free(&b);
 }
 
 TEST(defaults_and_messages_that_are_not_set)

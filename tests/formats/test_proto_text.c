@@ -189,6 +189,14 @@ TEST(errors_say_where_and_what_is_near)
           "net:1:26: phase: Phase has no value 'TRIAN'; did you mean TRAIN?" },
         { "layer { include { phase: X } }",
           "net:1:26: phase: Phase has no value 'X'; expected TRAIN, TEST" },
+        { "layer {\n  eltwise_param { operation: 7 } }",
+          "net:2:30: operation: EltwiseParameter_EltwiseOp has no value 7; expected PROD, SUM, "
+          "MAX" },
+        { "layer { phase: 0x2 }", "net:1:16: phase: Phase has no value 2; expected" },
+        { "layer { phase: -1 }", "net:1:16: phase: Phase has no value -1; expected" },
+        { "layer { phase: 4294967296 }", "net:1:16: phase: expected an integer from -2147483648" },
+        { "layers { blob_share_mode: [0, 2] }",
+          "net:1:31: blob_share_mode: DimCheckMode has no value 2; expected STRICT, PERMISSIVE" },
         { "name: \"a\" name: \"b\"", "net:1:11: name of NetParameter is given twice" },
         { "layer {\n\n", "net:3:1: expected a field or '}', got the end of the file" },
         { "layer <", "expected a field or '>'" },
@@ -210,6 +218,10 @@ TEST(errors_say_where_and_what_is_near)
                   wrong[i].error);
         aril_clear_error();
     }
+    CHECK(!parse(&aril__caffe_SolverParameter, "solver_type: 9"));
+    CHECK_MSG(strstr(aril_error(), "SolverParameter_SolverType has no value 9; expected SGD"), "%s",
+              aril_error());
+    aril_clear_error();
     CHECK(!parse(&aril__onnx_TypeProto, "tensor_type { } map_type { }"));
     CHECK_MSG(strstr(aril_error(), "excludes a field given before"), "%s", aril_error());
     aril_clear_error();

@@ -37,9 +37,10 @@ static aril_status layer_get(aril_dataset *self, int64_t i, aril_sample *s)
     if (aril_tensor_status(from) != ARIL_OK) return aril_tensor_status(from);
     aril__caffe_image v = aril__caffe_image_of(from, true);
     int64_t height, width;
-    aril__caffe_transform_size(&m->t, &v, &height, &width);
+    aril_status status = aril__caffe_transform_size(&m->t, s->name, &v, &height, &width);
+    if (status != ARIL_OK) return status;
     aril_tensor *x = aril_empty(ARIL_SHAPE(v.channels, height, width), ARIL_F32, aril_cpu());
-    aril_status status = aril_tensor_status(x);
+    status = aril_tensor_status(x);
     if (status == ARIL_OK)
         status = aril__caffe_transform_apply(&m->t, s->name, &v, s->random, aril__ptr(x));
     if (status != ARIL_OK) return status;

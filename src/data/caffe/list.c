@@ -34,7 +34,9 @@ static bool split(char *line, int64_t *label)
 
 static aril_status read_lines(const char *path, char *text, aril__caffe_list *l)
 {
+    static const char mark[] = "\xef\xbb\xbf"; /* of UTF-8, which some editors write */
     int64_t number = 0, capacity = 0;
+    if (strncmp(text, mark, strlen(mark)) == 0) text += strlen(mark);
     for (char *line = text, *next; line; line = next) {
         next = strchr(line, '\n');
         if (next) *next++ = '\0';

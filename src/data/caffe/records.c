@@ -82,8 +82,9 @@ static aril_status read_pair(const records *r, int64_t i, aril_generator *g, flo
     aril_status status = image_of(r, i, &raw, &d, &v, &copy);
     int64_t height, width;
     if (status == ARIL_OK) {
-        aril__caffe_transform_size(&r->t, &v, &height, &width);
-        if (v.channels != r->channels || height != r->height || width != r->width)
+        status = aril__caffe_transform_size(&r->t, name, &v, &height, &width);
+        if (status == ARIL_OK &&
+            (v.channels != r->channels || height != r->height || width != r->width))
             status = aril__fail(ARIL_ERR_SHAPE,
                                 "layer '%s': %s has the shape [%lld,%lld,%lld], the first image "
                                 "[%lld,%lld,%lld]; use crop_size, or import the images in one size",
@@ -201,7 +202,8 @@ static aril_status look(records *r, const char *source)
     aril_status status = image_of(r, 0, &raw, &d, &v, &copy);
     if (status == ARIL_OK) {
         r->channels = v.channels;
-        aril__caffe_transform_size(&r->t, &v, &r->height, &r->width);
+        status = aril__caffe_transform_size(&r->t, aril__lmdb_key(r->file, 0), &v, &r->height,
+                                            &r->width);
     }
     aril__datum_free(&d);
     aril__bytes_free(&raw);

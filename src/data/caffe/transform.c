@@ -142,21 +142,22 @@ aril__caffe_image aril__caffe_image_of(const aril_tensor *x, bool bgr)
     return v;
 }
 
-void aril__caffe_transform_size(const aril__caffe_transform *t, const aril__caffe_image *from,
-                                int64_t *height, int64_t *width)
+aril_status aril__caffe_transform_size(const aril__caffe_transform *t, const char *name,
+                                       const aril__caffe_image *from, int64_t *height,
+                                       int64_t *width)
 {
     *height = t->crop ? t->crop : from->height;
     *width = t->crop ? t->crop : from->width;
+    if (t->crop <= from->height && t->crop <= from->width) return ARIL_OK;
+    return aril__fail(ARIL_ERR_SHAPE,
+                      "layer '%s': crop_size %lld is larger than the image %s of %lld x %lld",
+                      t->layer, (long long)t->crop, name, (long long)from->width,
+                      (long long)from->height);
 }
 
 static aril_status check(const aril__caffe_transform *t, const char *name,
                          const aril__caffe_image *v)
 {
-    if (t->crop > v->height || t->crop > v->width)
-        return aril__fail(ARIL_ERR_SHAPE,
-                          "layer '%s': crop_size %lld is larger than the image %s of %lld x %lld",
-                          t->layer, (long long)t->crop, name, (long long)v->width,
-                          (long long)v->height);
     if (t->n_values > 1 && t->n_values != v->channels)
         return aril__fail(ARIL_ERR_SHAPE,
                           "layer '%s': %d values of mean_value for the %lld channels of %s; give "
@@ -193,10 +194,10 @@ ROW(float, row_f32)
 aril_status aril__caffe_transform_apply(const aril__caffe_transform *t, const char *name,
                                         const aril__caffe_image *v, aril_generator *g, float *to)
 {
-    aril_status status = check(t, name, v);
-    if (status != ARIL_OK) return status;
     int64_t height, width, top = 0, left = 0;
-    aril__caffe_transform_size(t, v, &height, &width);
+    aril_status status = aril__caffe_transform_size(t, name, v, &height, &width);
+    if (status == ARIL_OK) status = check(t, name, v);
+    if (status != ARIL_OK) return status;
     bool mirror = t->mirror && aril__draw_below(g, 2) == 1;
     if (t->crop && t->train) {
         top = aril__draw_below(g, v->height - height + 1);

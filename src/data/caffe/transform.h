@@ -39,9 +39,11 @@ typedef struct aril__caffe_image {
 /* The view of an image tensor, u8 or f32 [C,H,W]; with `bgr` channels are in reverse order. */
 aril__caffe_image aril__caffe_image_of(const aril_tensor *x, bool bgr);
 
-/* Height and width after the transform. */
-void aril__caffe_transform_size(const aril__caffe_transform *t, const aril__caffe_image *from,
-                                int64_t *height, int64_t *width);
+/* Height and width after the transform of the image `name`: an error if it is too small to be
+ * cropped. */
+aril_status aril__caffe_transform_size(const aril__caffe_transform *t, const char *name,
+                                       const aril__caffe_image *from, int64_t *height,
+                                       int64_t *width);
 
 /* Transforms an image to f32, planar. g: for random numbers; `name`: of the sample. */
 aril_status aril__caffe_transform_apply(const aril__caffe_transform *t, const char *name,

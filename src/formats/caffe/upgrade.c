@@ -77,19 +77,14 @@ static void upgrade_specs(aril__message *to, const aril__message *v1)
                                  aril__message_number_at(v1, "weight_decay", i));
 }
 
-static aril_status upgrade_layer(aril__message *net, const aril__message *v1, const char *name)
+static void upgrade_layer(aril__message *net, const aril__message *v1)
 {
     static const char *const same[] = { "bottom",  "top",     "name",       "blobs",
                                         "include", "exclude", "loss_weight" };
-    int64_t type = aril__message_int(v1, "type");
-    char place[40];
-    if (type < 0 || type >= TYPES)
-        return aril__fail(ARIL_ERR_UNSUPPORTED,
-                          "%s: layer '%s' at %s: there is no V1 layer type %lld", name,
-                          aril__message_text(v1, "name"),
-                          aril__message_place(v1, place, sizeof place), (long long)type);
+    int64_t type = aril__message_int(v1, "type"); /* one of the enum's */
+    ARIL_ASSERT(type >= 0 && type < TYPES);
     aril__message *to = aril__message_add_sub(net, "layer");
-    if (!to) return ARIL_OK; /* reported at the end */
+    if (!to) return; /* reported at the end */
     to->where = v1->where;
     aril__message_set_text(to, "type", types[type]);
     for (size_t i = 0; i < sizeof same / sizeof *same; i++)
@@ -101,7 +96,6 @@ static aril_status upgrade_layer(aril__message *net, const aril__message *v1, co
         if (param) aril__message_share_field(to, f->name, v1, f->name);
     }
     upgrade_specs(to, v1);
-    return ARIL_OK;
 }
 
 /* The transformation of data was once a part of data layers. */
@@ -132,16 +126,15 @@ static aril_status upgrade_v1(aril__message *net, const char *name)
                           "%s: the net has layers of the current form ('layer') and of an older "
                           "one ('layers'); use one of them",
                           name);
-    aril_status s = ARIL_OK;
-    for (size_t i = 0; i < n && s == ARIL_OK; i++) {
+    for (size_t i = 0; i < n; i++) {
         aril__message *v1 = aril__message_sub_at(net, "layers", i);
         upgrade_transform(v1, "data_param");
         upgrade_transform(v1, "image_data_param");
         upgrade_transform(v1, "window_data_param");
-        s = upgrade_layer(net, v1, name);
+        upgrade_layer(net, v1);
     }
     aril__message_clear(net, "layers");
-    return s;
+    return ARIL_OK;
 }
 
 /* ---- fields of nets ---- */
@@ -159,6 +152,7 @@ static aril_status upgrade_input(aril__message *net, const char *name)
                           name, inputs, inputs, 4 * inputs, shapes, dims);
     if (shapes || dims) { /* otherwise the net is a shell that names the inputs of another */
         aril__message *layer = aril__message_add_sub(net, "layer");
+        if (layer) layer->where = net->where;
         aril__message_set_text(layer, "name", "input");
         aril__message_set_text(layer, "type", "Input");
         aril__message *param = aril__message_set_sub(layer, "input_param");

@@ -90,7 +90,7 @@ static aril_status label_of(aril_tensor *x, aril_tensor *label, int64_t axis, la
                           "position",
                           aril__text(a, x), (long long)(outer * inner), to->axis,
                           aril__text(b, label));
-    to->label = aril_reshape(aril_cast(label, ARIL_I64), ARIL_SHAPE(outer, inner));
+    to->label = aril_reshape(aril__caffe_integers(label), ARIL_SHAPE(outer, inner));
     return ARIL_OK;
 }
 

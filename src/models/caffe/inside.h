@@ -76,6 +76,19 @@ int aril__caffe_map_get(const caffe_map *map, const char *name);
 aril_status aril__caffe_map_set(caffe_map *map, const char *name, int value);
 void aril__caffe_map_free(caffe_map *map);
 
+/* The layers of a net by name, for blobs that come by name. Layers of the same name take them in
+ * order, of which those without blobs are left out unless a name has no others. */
+typedef struct caffe_names {
+    caffe_map at;  /* the first layer of a name */
+    int *next;     /* the next one of the same name; -1: none */
+    int *position; /* of each layer with blobs among those of its name, from 1; 0: without blobs */
+} caffe_names;
+
+aril_status aril__caffe_names(const caffe_net *net, caffe_names *to);
+/* The layer of a name, each time the next one; -1: no more. */
+int aril__caffe_names_take(caffe_names *names, const char *name);
+void aril__caffe_names_free(caffe_names *names);
+
 /* ---- the parts of making a net ---- */
 
 /* Connects the nodes: creates values, inputs, outputs, loss weights. */

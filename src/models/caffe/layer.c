@@ -183,6 +183,14 @@ aril_tensor *aril__caffe_around(aril_tensor *x, int axis)
     return n == 2 ? aril_unsqueeze(x, 2) : n > 3 ? aril_flatten(x, 2, n - 1) : x;
 }
 
+aril_tensor *aril__caffe_integers(aril_tensor *x)
+{
+    aril_tensor *i = aril_cast(x, ARIL_I64);
+    if (!aril_dtype_is_float(aril_dtype_of(x))) return i;
+    aril_tensor *none = aril_full_like(i, INT32_MIN);
+    return aril_where(aril_isnan(x), none, i);
+}
+
 aril_tensor *aril__caffe_straight(aril_tensor *exact, aril_tensor *smooth)
 {
     return aril_add(smooth, aril_detach(aril_sub(exact, smooth)));

@@ -133,6 +133,9 @@ aril_status aril__caffe_check_filler(const caffe_layer *l, const aril__message *
 /* x as [outer,n,inner], where n is the size of an axis. */
 aril_tensor *aril__caffe_around(aril_tensor *x, int axis);
 
+/* Labels or indices as i64, in their shape: NaN is none (-2^31, as in Caffe), not 0. */
+aril_tensor *aril__caffe_integers(aril_tensor *x);
+
 /* The value `exact` with the gradient of `smooth`. */
 aril_tensor *aril__caffe_straight(aril_tensor *exact, aril_tensor *smooth);
 

@@ -104,7 +104,7 @@ static aril_status embed_build(aril_module *m, caffe_layer *l, aril_tensor *cons
 static void embed_forward(aril_module *m, caffe_layer *l, aril_tensor *const *in, aril_tensor **out)
 {
     (void)l;
-    aril_tensor *at = aril_cast(in[0], ARIL_I64), *b = aril__caffe_blob(m, 1);
+    aril_tensor *at = aril__caffe_integers(in[0]), *b = aril__caffe_blob(m, 1);
     aril_tensor *y = aril_embedding(at, aril__caffe_blob(m, 0), (aril_embedding_opts){ 0 });
     out[0] = b ? aril_add(y, b) : y;
 }

@@ -50,7 +50,7 @@ FORWARD(hinge)
         aril__caffe_failed(l, out);
         return;
     }
-    aril_tensor *label = aril_cast(aril_flatten(in[1], 0, -1), ARIL_I64);
+    aril_tensor *label = aril__caffe_integers(aril_flatten(in[1], 0, -1));
     aril_tensor *own = aril_one_hot(label, aril_size(x, 1));
     aril_tensor *sign = aril_sub_scalar(aril_mul_scalar(aril_cast(own, aril_dtype_of(x)), 2), 1);
     aril_tensor *d = aril_relu(aril_rsub_scalar(aril_mul(sign, x), 1));

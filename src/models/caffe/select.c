@@ -86,7 +86,7 @@ FORWARD(reduction)
 FORWARD(batch_reindex)
 {
     (void)m, (void)l;
-    aril_tensor *at = aril_cast(aril_flatten(in[1], 0, -1), ARIL_I64);
+    aril_tensor *at = aril__caffe_integers(aril_flatten(in[1], 0, -1));
     out[0] = aril_index_select(in[0], at, 0);
 }
 

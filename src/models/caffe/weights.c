@@ -161,6 +161,45 @@ aril_status aril__caffe_bind_weights(caffe_net *net)
     return s;
 }
 
+/* Compares the blobs of a layer with those of another net's; or makes them the same. */
+static aril_status share_layer(const caffe_node *to, const caffe_node *from, bool change)
+{
+    caffe_layer *mine = aril__caffe_layer_of(to);
+    const caffe_layer *other = aril__caffe_layer_of(from);
+    aril_status s = ARIL_OK;
+    if (mine->n_blobs != other->n_blobs)
+        s = aril__caffe_bad(mine, ARIL_ERR_SHAPE, "has %d blobs, the other net's %d", mine->n_blobs,
+                            other->n_blobs);
+    for (int k = 0; k < other->n_blobs && s == ARIL_OK; k++) {
+        aril_tensor *a = aril__own_at(to->module, k), *b = aril__own_at(from->module, k);
+        char x[ARIL__SHAPE_TEXT], y[ARIL__SHAPE_TEXT];
+        if (!aril__same_dims(a->ndim, a->dim, b->ndim, b->dim))
+            s = aril__caffe_bad(mine, ARIL_ERR_SHAPE, "blob %d is %s, the other net's %s", k,
+                                aril__text(x, a), aril__text(y, b));
+        else if (change)
+            aril_set(&to->module->own[k].tensor, b);
+    }
+    return s;
+}
+
+/* The same for all layers of the same names. */
+static aril_status share_layers(const caffe_net *net, const caffe_net *from, bool change)
+{
+    caffe_names names = { 0 }, others = { 0 };
+    aril_status s = aril__caffe_names(net, &names);
+    if (s == ARIL_OK) s = aril__caffe_names(from, &others);
+    for (int i = 0; i < from->n_nodes && s == ARIL_OK; i++) {
+        const caffe_node *n = &from->node[i];
+        /* Of layers with one name, those without blobs are left out. */
+        if (!others.position[i] && aril__caffe_map_get(&others.at, n->name) != i) continue;
+        int to = aril__caffe_names_take(&names, n->name);
+        if (to >= 0) s = share_layer(&net->node[to], n, change);
+    }
+    aril__caffe_names_free(&names);
+    aril__caffe_names_free(&others);
+    return s;
+}
+
 aril_status aril_caffe_share(aril_module *m, aril_module *from)
 {
     caffe_net *net = aril__caffe_data("caffe_share", m),
@@ -169,33 +208,9 @@ aril_status aril_caffe_share(aril_module *m, aril_module *from)
     if (!aril_module_built(m) || !aril_module_built(from))
         return aril__fail(ARIL_ERR_STATE, "caffe_share: a net is not built; give it the shapes of "
                                           "its inputs, or run it");
-    caffe_map names = { 0 };
-    aril_status s = ARIL_OK;
-    for (int i = net->n_nodes - 1; i >= 0 && s == ARIL_OK; i--)
-        s = aril__caffe_map_set(&names, net->node[i].name, i);
     /* All shapes are compared before the first change. */
-    for (int pass = 0; pass < 2; pass++)
-        for (int i = 0; i < other->n_nodes && s == ARIL_OK; i++) {
-            int to = aril__caffe_map_get(&names, other->node[i].name);
-            const caffe_layer *l = aril__caffe_layer_of(&other->node[i]);
-            if (to < 0) continue;
-            caffe_layer *mine = aril__caffe_layer_of(&net->node[to]);
-            if (mine->n_blobs != l->n_blobs)
-                s = aril__caffe_bad(mine, ARIL_ERR_SHAPE, "has %d blobs, the other net's %d",
-                                    mine->n_blobs, l->n_blobs);
-            for (int k = 0; k < l->n_blobs && s == ARIL_OK; k++) {
-                aril_tensor *a = aril__caffe_weight_at(net, to, k),
-                            *b = aril__caffe_weight_at(other, i, k);
-                char x[ARIL__SHAPE_TEXT], y[ARIL__SHAPE_TEXT];
-                if (!aril__same_dims(a->ndim, a->dim, b->ndim, b->dim))
-                    s = aril__caffe_bad(mine, ARIL_ERR_SHAPE, "blob %d is %s, the other net's %s",
-                                        k, aril__text(x, a), aril__text(y, b));
-                else if (pass)
-                    aril_set(&net->node[to].module->own[k].tensor, b);
-            }
-        }
-    aril__caffe_map_free(&names);
-    return s;
+    aril_status s = share_layers(net, other, false);
+    return s == ARIL_OK ? share_layers(net, other, true) : s;
 }
 
 /* ---- blobs of files ---- */
@@ -279,24 +294,24 @@ aril_status aril__caffe_weights_found(const caffe_net *net, const char *path, in
 }
 
 /* Sets *found to the number of layers. */
-static aril_status copy_layers(caffe_net *net, const aril__message *file, const caffe_map *names,
-                               bool copy, int *found)
+static aril_status copy_layers(caffe_net *net, const aril__message *file, bool copy, int *found)
 {
-    aril_status s = ARIL_OK;
+    caffe_names names;
+    aril_status s = aril__caffe_names(net, &names);
     *found = 0;
     for (size_t i = 0; i < aril__message_count(file, "layer") && s == ARIL_OK; i++) {
         const aril__message *layer = aril__message_sub_at(file, "layer", i);
-        int node = aril__caffe_map_get(names, aril__message_text(layer, "name"));
         size_t n = aril__message_count(layer, "blobs");
-        if (node < 0 || n == 0) continue;
+        int node = n ? aril__caffe_names_take(&names, aril__message_text(layer, "name")) : -1;
+        if (node < 0) continue;
         caffe_layer *l = aril__caffe_layer_of(&net->node[node]);
         ++*found;
         if (n != (size_t)l->n_blobs)
-            return aril__caffe_bad(l, ARIL_ERR_SHAPE, "has %d blobs, in the file %zu", l->n_blobs,
-                                   n);
+            s = aril__caffe_bad(l, ARIL_ERR_SHAPE, "has %d blobs, in the file %zu", l->n_blobs, n);
         for (size_t k = 0; k < n && s == ARIL_OK; k++)
             s = copy_blob(net, node, (int)k, aril__message_sub_at(layer, "blobs", k), copy);
     }
+    aril__caffe_names_free(&names);
     return s;
 }
 
@@ -304,19 +319,14 @@ static aril_status copy_layers(caffe_net *net, const aril__message *file, const 
 
 static aril_status from_message(caffe_net *net, const char *path)
 {
-    caffe_map names = { 0 };
     int found;
-    aril_status s = ARIL_OK;
     aril__message *file = aril__message_load(&aril__caffe_NetParameter, path);
     if (!file) return aril__latest_status();
-    s = aril__caffe_net_upgrade(file, path);
-    for (int i = net->n_nodes - 1; i >= 0 && s == ARIL_OK; i--)
-        s = aril__caffe_map_set(&names, net->node[i].name, i);
-    if (s == ARIL_OK) s = copy_layers(net, file, &names, false, &found);
+    aril_status s = aril__caffe_net_upgrade(file, path);
+    if (s == ARIL_OK) s = copy_layers(net, file, false, &found);
     if (s == ARIL_OK) s = aril__caffe_weights_found(net, path, found);
-    if (s == ARIL_OK) s = copy_layers(net, file, &names, true, &found);
+    if (s == ARIL_OK) s = copy_layers(net, file, true, &found);
     if (s == ARIL_OK) s = aril__message_check(file);
-    aril__caffe_map_free(&names);
     aril__message_free(file);
     return s;
 }

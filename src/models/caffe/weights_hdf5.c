@@ -1,5 +1,6 @@
 /* Weights in HDF5 files, as Caffe writes them: a group data/LAYER for each layer, with the arrays
- * 0, 1 ... for its blobs, of which shared ones are only with their owner. */
+ * 0, 1 ... for its blobs, of which shared ones are only with their owner. Further layers of the
+ * same name, which Caffe cannot write so, are LAYER#2, LAYER#3 ... */
 #include "models/caffe/inside.h"
 
 #include "formats/hdf5.h"
@@ -11,13 +12,15 @@ static aril_status no_memory(const char *path)
     return aril__fail(ARIL_ERR_MEMORY, "%s: out of memory", path);
 }
 
-/* "data/LAYER", or "data/LAYER/k"; freed by the caller. NULL: out of memory. */
-static char *name_of(const char *layer, int k)
+/* "data/LAYER", or "data/LAYER/k"; freed by the caller. `position` is that among the layers of its
+ * name. NULL: out of memory. */
+static char *name_of(const char *layer, int position, int k)
 {
-    size_t size = strlen(layer) + 32;
-    char *name = aril__malloc(size);
-    if (name && k < 0) snprintf(name, size, "data/%s", layer);
-    if (name && k >= 0) snprintf(name, size, "data/%s/%d", layer, k);
+    size_t size = strlen(layer) + 48;
+    char *name = aril__malloc(size), number[16] = "", blob[16] = "";
+    if (position > 1) snprintf(number, sizeof number, "#%d", position);
+    if (k >= 0) snprintf(blob, sizeof blob, "/%d", k);
+    if (name) snprintf(name, size, "data/%s%s%s", layer, number, blob);
     return name;
 }
 
@@ -34,14 +37,15 @@ static bool is_owner(const caffe_net *net, int node, int k)
 typedef struct source {
     caffe_net *net;
     const aril__hdf5 *file;
+    const caffe_names *names;
     bool copy; /* else only checks */
     int n;     /* layers with blobs that were found */
 } source;
 
 /* The array of a blob; negative: none, or ARIL_ERR_MEMORY. */
-static int find(const source *s, const char *layer, int k, aril_status *status)
+static int find(const source *s, int node, int k, aril_status *status)
 {
-    char *name = name_of(layer, k);
+    char *name = name_of(s->net->node[node].name, s->names->position[node], k);
     if (!name) *status = no_memory(s->net->file);
     int at = name ? aril__hdf5_find(s->file, name) : -1;
     free(name);
@@ -68,23 +72,22 @@ static aril_status read_blob(const source *s, int node, int k, int at)
 
 static aril_status read_layer(source *s, int node)
 {
-    const char *layer = s->net->node[node].name;
     caffe_layer *l = aril__caffe_layer_of(&s->net->node[node]);
     aril__hdf5_texts links = { 0 };
-    char *group = name_of(layer, -1);
+    char *group = name_of(s->net->node[node].name, s->names->position[node], -1);
     int status = group ? aril__hdf5_group(s->file, group, &links) : no_memory(s->net->file);
     free(group);
     aril__hdf5_texts_free(&links);
     if (status != ARIL_OK) return status == 1 ? ARIL_OK : (aril_status)status;
     aril_status found = ARIL_OK;
     int stored = 0;
-    for (int k = 0; found == ARIL_OK && find(s, layer, k, &found) >= 0; k++) stored++;
+    for (int k = 0; found == ARIL_OK && find(s, node, k, &found) >= 0; k++) stored++;
     if (found == ARIL_OK && stored > l->n_blobs)
         return aril__caffe_bad(l, ARIL_ERR_SHAPE, "has %d blobs, in the file %d", l->n_blobs,
                                stored);
     s->n += stored > 0;
     for (int k = 0; k < l->n_blobs && found == ARIL_OK; k++) {
-        int at = find(s, layer, k, &found);
+        int at = find(s, node, k, &found);
         if (found != ARIL_OK) return found;
         if (at >= 0)
             found = read_blob(s, node, k, at);
@@ -94,17 +97,18 @@ static aril_status read_layer(source *s, int node)
     return found;
 }
 
-static aril_status read_layers(source *s, const caffe_map *names)
+static aril_status read_layers(source *s)
 {
     aril_status status = ARIL_OK;
     for (int i = 0; i < s->net->n_nodes && status == ARIL_OK; i++)
-        if (aril__caffe_map_get(names, s->net->node[i].name) == i) status = read_layer(s, i);
+        if (s->names->position[i] || aril__caffe_map_get(&s->names->at, s->net->node[i].name) == i)
+            status = read_layer(s, i);
     return status;
 }
 
 aril_status aril__caffe_weights_from_hdf5(caffe_net *net, const char *path)
 {
-    caffe_map names = { 0 };
+    caffe_names names = { 0 };
     aril__hdf5_texts links = { 0 };
     aril__hdf5 *file = aril__hdf5_open(path);
     if (!file) return aril__latest_status();
@@ -114,15 +118,14 @@ aril_status aril__caffe_weights_from_hdf5(caffe_net *net, const char *path)
                        "%s has no group 'data' with the blobs of layers: it is no caffemodel",
                        path);
     aril__hdf5_texts_free(&links);
-    for (int i = net->n_nodes - 1; i >= 0 && s == ARIL_OK; i--)
-        s = aril__caffe_map_set(&names, net->node[i].name, i);
+    if (s == ARIL_OK) s = aril__caffe_names(net, &names);
     /* All shapes are compared before the first change. */
     for (int copy = 0; copy < 2 && s == ARIL_OK; copy++) {
-        source from = { .net = net, .file = file, .copy = copy };
-        s = read_layers(&from, &names);
+        source from = { .net = net, .file = file, .names = &names, .copy = copy };
+        s = read_layers(&from);
         if (s == ARIL_OK) s = aril__caffe_weights_found(net, path, from.n);
     }
-    aril__caffe_map_free(&names);
+    aril__caffe_names_free(&names);
     aril__hdf5_close(file);
     return (aril_status)s;
 }
@@ -135,15 +138,15 @@ typedef struct sink {
     int n, n_groups;
 } sink;
 
-static aril_status add_layer(const caffe_net *net, int node, sink *to)
+static aril_status add_layer(const caffe_net *net, int node, int position, sink *to)
 {
     const char *layer = net->node[node].name;
-    if (!(to->group[to->n_groups++] = name_of(layer, -1))) return no_memory(net->file);
+    if (!(to->group[to->n_groups++] = name_of(layer, position, -1))) return no_memory(net->file);
     for (int k = 0; k < aril__caffe_layer_of(&net->node[node])->n_blobs; k++) {
         if (!is_owner(net, node, k)) continue;
         aril_tensor *t = aril_detach(aril_to(aril__caffe_weight_at(net, node, k), aril_cpu()));
         to->at[to->n] = aril_dtype_of(t) == ARIL_F64 ? t : aril_cast(t, ARIL_F32);
-        to->name[to->n] = name_of(layer, k);
+        to->name[to->n] = name_of(layer, position, k);
         if (!to->name[to->n++]) return no_memory(net->file);
     }
     return ARIL_OK;
@@ -181,8 +184,12 @@ aril_status aril__caffe_weights_to_hdf5(const caffe_net *net, const char *path)
 {
     ARIL_SCOPE;
     sink to;
+    caffe_names names = { 0 };
     aril_status s = sink_open(&to, (size_t)net->n_weights, (size_t)net->n_nodes, path);
-    for (int i = 0; i < net->n_nodes && s == ARIL_OK; i++) s = add_layer(net, i, &to);
+    if (s == ARIL_OK) s = aril__caffe_names(net, &names);
+    for (int i = 0; i < net->n_nodes && s == ARIL_OK; i++)
+        s = add_layer(net, i, names.position[i], &to);
+    aril__caffe_names_free(&names);
     return sink_write(&to, path, s);
 }
 

@@ -133,6 +133,9 @@ static aril_status count_ends(const caffe_node *n, const char *what, size_t got,
     if (low == high)
         return aril__caffe_bad(layer_of(n), ARIL_ERR_FORMAT, "expected %d %s%s, got %zu", low, what,
                                low == 1 ? "" : "s", got);
+    if (got > CAFFE_MAX_BOTTOMS)
+        return aril__caffe_bad(layer_of(n), ARIL_ERR_UNSUPPORTED, "at most %d %ss, got %zu",
+                               CAFFE_MAX_BOTTOMS, what, got);
     if (high == CAFFE_ANY)
         return aril__caffe_bad(layer_of(n), ARIL_ERR_FORMAT, "expected at least %d %ss, got %zu",
                                low, what, got);

@@ -16,13 +16,17 @@
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 /* One file that is being written. */
 typedef struct feature_file {
     const char *path;
+    char name[PATH_MAX];     /* of the file itself: the database is in a folder */
+    struct stat folder;      /* that contains it */
     aril__lmdb_writer *lmdb; /* NULL: HDF5, of all values at the end */
     aril_tensor **part;
-    int64_t n, written;
+    int64_t n, capacity, written;
 } feature_file;
 
 static bool is_hdf5(const char *path)
@@ -31,18 +35,47 @@ static bool is_hdf5(const char *path)
     return n > 3 && strcmp(path + n - 3, ".h5") == 0;
 }
 
-static aril_status begin(feature_file *f, const char *path, int64_t iterations)
+/* The part of a file's name after its folder. */
+static const char *own_name(const feature_file *f)
 {
-    char file[PATH_MAX];
+    const char *slash = strrchr(f->name, '/');
+    return slash ? slash + 1 : f->name;
+}
+
+/* Finds out which file it is, and creates its folder. */
+static aril_status locate(feature_file *f, const char *path)
+{
+    char folder[PATH_MAX];
     f->path = path;
-    if (is_hdf5(path)) {
-        f->part = aril__calloc((size_t)iterations * sizeof *f->part);
-        return f->part ? ARIL_OK : aril__fail(ARIL_ERR_MEMORY, "caffe_features: out of memory");
-    }
-    if (snprintf(file, sizeof file, "%s/data.mdb", path) >= PATH_MAX)
+    if (snprintf(f->name, sizeof f->name, "%s%s", path, is_hdf5(path) ? "" : "/data.mdb") >=
+        PATH_MAX)
         return aril__fail(ARIL_ERR_ARG, "caffe_features: the path '%.80s...' is too long", path);
-    aril_status status = aril__folder_create("caffe_features", path);
-    if (status == ARIL_OK && !(f->lmdb = aril__lmdb_begin(file))) status = aril__latest_status();
+    aril_status status = aril__folder_create_for("caffe_features", f->name);
+    const char *own = own_name(f);
+    snprintf(folder, sizeof folder, "%.*s", own > f->name ? (int)(own - f->name) : 1,
+             own > f->name ? f->name : ".");
+    if (status == ARIL_OK && stat(folder, &f->folder) != 0)
+        status = aril__fail(ARIL_ERR_IO, "caffe_features: cannot open the folder %s", folder);
+    return status;
+}
+
+/* Features go to new files: an old one may be what the net reads. */
+static aril_status begin(feature_file *all, int i, const char *path)
+{
+    feature_file *f = &all[i];
+    struct stat st;
+    aril_status status = locate(f, path);
+    if (status != ARIL_OK) return status;
+    if (lstat(f->name, &st) == 0)
+        return aril__fail(ARIL_ERR_ARG,
+                          "caffe_features: %s exists; remove it, or give another path", f->name);
+    for (int k = 0; k < i; k++)
+        if (all[k].folder.st_dev == f->folder.st_dev && all[k].folder.st_ino == f->folder.st_ino &&
+            strcmp(own_name(&all[k]), own_name(f)) == 0)
+            return aril__fail(ARIL_ERR_ARG,
+                              "caffe_features: %s and %s are the same; each blob needs its own",
+                              all[k].path, path);
+    if (!is_hdf5(path) && !(f->lmdb = aril__lmdb_begin(f->name))) status = aril__latest_status();
     return status;
 }
 
@@ -74,6 +107,18 @@ static aril_status add_records(feature_file *f, aril_tensor *v)
     return status;
 }
 
+/* Makes room for another batch. */
+static aril_status reserve(feature_file *f)
+{
+    if (f->n < f->capacity) return ARIL_OK;
+    int64_t capacity = f->capacity ? 2 * f->capacity : 64;
+    aril_tensor **more = aril__realloc(f->part, (size_t)capacity * sizeof *more);
+    if (!more) return aril__fail(ARIL_ERR_MEMORY, "caffe_features: out of memory");
+    f->part = more;
+    f->capacity = capacity;
+    return ARIL_OK;
+}
+
 static aril_status add(feature_file *f, aril_tensor *value)
 {
     ARIL_SCOPE;
@@ -84,8 +129,31 @@ static aril_status add(feature_file *f, aril_tensor *value)
     if (aril_ndim(v) == 0) v = aril_reshape(v, ARIL_SHAPE(1));
     v = aril_copy(v); /* a program may use its memory again */
     status = aril_tensor_status(v);
+    if (status == ARIL_OK) status = reserve(f);
     if (status == ARIL_OK) f->part[f->n++] = aril_keep(v);
     return status;
+}
+
+/* An HDF5 file is put together in memory: the batches, their concatenation, and the file, twice.
+ * Checked after the first batch, as a system may grant far more memory than it has. */
+static aril_status check_memory(const feature_file *file, const char *const *blobs, int n,
+                                int64_t iterations)
+{
+    enum { COPIES = 4 };
+    double memory = (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGE_SIZE), sum = 0;
+    for (int i = 0; i < n; i++) {
+        double bytes = file[i].n ? 4.0 * (double)aril_numel(file[i].part[0]) : 0;
+        sum += COPIES * bytes * (double)iterations;
+        if (memory > 0 && sum > memory)
+            return aril__fail(
+                ARIL_ERR_MEMORY,
+                "caffe_features: %lld batches of '%s' are %.1f GB, and HDF5 files need %d times "
+                "their size in memory, of which there are %.1f GB; write an LMDB (a path without "
+                ".h5), or fewer batches",
+                (long long)iterations, blobs[i], bytes * (double)iterations / 1e9, COPIES,
+                memory / 1e9);
+    }
+    return ARIL_OK;
 }
 
 static aril_status end(feature_file *f, const char *name)
@@ -115,6 +183,7 @@ static aril_status run(aril_module *net, aril_caffe_feed *feed, int64_t iteratio
         if (status == ARIL_OK)
             status = aril_caffe_blobs(net, (aril_list){ .n = n_in, .at = in }, n, blobs, out);
         for (int i = 0; i < n && status == ARIL_OK; i++) status = add(&file[i], out[i]);
+        if (status == ARIL_OK && k == 0) status = check_memory(file, blobs, n, iterations);
     }
     for (int i = 0; i < n && status == ARIL_OK; i++) status = end(&file[i], blobs[i]);
     free(in);
@@ -127,10 +196,14 @@ aril_status aril_caffe_features(aril_module *net, aril_caffe_feed *f, int64_t it
     if (!net || !f || iterations < 1 || iterations > INT_MAX || n < 1 || !blobs || !to)
         return aril__fail(ARIL_ERR_ARG, "caffe_features: expected a net, its feed, at least one "
                                         "iteration and one blob");
+    for (int i = 0; i < n; i++)
+        if (!blobs[i] || !to[i] || !*to[i])
+            return aril__fail(ARIL_ERR_ARG, "caffe_features: the %s %d is %s",
+                              blobs[i] ? "path" : "blob", i, blobs[i] && to[i] ? "empty" : "NULL");
     feature_file *file = aril__calloc((size_t)n * sizeof *file);
     if (!file) return aril__fail(ARIL_ERR_MEMORY, "caffe_features: out of memory");
     aril_status status = ARIL_OK;
-    for (int i = 0; i < n && status == ARIL_OK; i++) status = begin(&file[i], to[i], iterations);
+    for (int i = 0; i < n && status == ARIL_OK; i++) status = begin(file, i, to[i]);
     if (status == ARIL_OK) status = run(net, f, iterations, n, blobs, file);
     for (int i = 0; i < n; i++) {
         aril__lmdb_abandon(file[i].lmdb);

@@ -43,6 +43,16 @@ static aril_status number(const aril__message *m, const char *field, double low,
                       high, *to);
 }
 
+/* Fields that may be any number have to be one. */
+static aril_status no_nan(const aril__message *m)
+{
+    static const char *const fields[] = { "gamma", "power", "clip_gradients", "warmup_start_lr" };
+    for (size_t i = 0; i < sizeof fields / sizeof *fields; i++)
+        if (isnan(aril__message_number(m, fields[i])))
+            return aril__fail(ARIL_ERR_ARG, "solver: %s must be a number, got nan", fields[i]);
+    return ARIL_OK;
+}
+
 static aril_status count(const aril__message *m, const char *field, int64_t low, int64_t *to)
 {
     *to = aril__message_int(m, field);
@@ -116,7 +126,8 @@ aril_status aril__caffe_settings_read(const aril__message *m, aril__caffe_settin
     if (!c->l1 && strcmp(kind, "L2") != 0)
         return aril__fail(ARIL_ERR_ARG,
                           "solver: unknown regularization_type '%s'; expected L1 or L2", kind);
-    aril_status status = number(m, "base_lr", 0, INFINITY, &c->base_lr);
+    aril_status status = no_nan(m);
+    if (status == ARIL_OK) status = number(m, "base_lr", 0, INFINITY, &c->base_lr);
     if (status == ARIL_OK) status = number(m, "weight_decay", 0, INFINITY, &c->weight_decay);
     if (status == ARIL_OK) status = read_counts(m, c);
     if (status == ARIL_OK) status = read_policy(m, c);

@@ -1,6 +1,7 @@
 /* Snapshots: PREFIX_iter_N.caffemodel, PREFIX_iter_N.solverstate, which Caffe reads too (in HDF5:
  * with .h5 after each), and that name with .aril, a safetensors file:
  *     iter, digest       of the solverstate that it belongs to (XXH64)
+ *     weights            digest of the caffemodel that was written with it
  *     rng                seed and calls of the random number generator
  *     train, test        positions in the data: seed, epoch and batch of each data layer
  *     losses, n_losses   those that are averaged */
@@ -19,6 +20,7 @@
 #include "train/caffe/solverstate.h"
 #include "train/digest.h"
 
+#include <errno.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
@@ -54,6 +56,26 @@ static uint64_t digest_of(const void *data, size_t size)
     return aril__digest_end(&d);
 }
 
+static aril_status digest_of_file(const char *path, uint64_t *digest)
+{
+    enum { PIECE = 1 << 20 };
+    aril__digest d;
+    aril__digest_start(&d);
+    FILE *f = fopen(path, "rb");
+    unsigned char *piece = f ? aril__malloc(PIECE) : NULL;
+    size_t n = piece ? fread(piece, 1, PIECE, f) : 0;
+    for (; n > 0; n = fread(piece, 1, PIECE, f)) aril__digest_add(&d, piece, n);
+    aril_status status = ARIL_OK;
+    if (!f || (piece && ferror(f)))
+        status = aril__fail(ARIL_ERR_IO, "cannot read %s: %s", path, strerror(errno));
+    else if (!piece)
+        status = aril__fail(ARIL_ERR_MEMORY, "out of memory reading %s", path);
+    free(piece);
+    if (f) fclose(f);
+    *digest = aril__digest_end(&d);
+    return status;
+}
+
 /* ---- writing ---- */
 
 /* Tensor i of the history on the CPU. */
@@ -84,7 +106,8 @@ static aril_status write_state(aril_caffe_solver *s, const char *weights, aril__
     return status;
 }
 
-static aril_status write_extension(const aril_caffe_solver *s, const char *path, uint64_t digest)
+static aril_status write_extension(const aril_caffe_solver *s, const char *path, uint64_t digest,
+                                   uint64_t weights)
 {
     ARIL_SCOPE;
     aril__states all = { 0 };
@@ -98,8 +121,10 @@ static aril_status write_extension(const aril_caffe_solver *s, const char *path,
         aril__caffe_feed_tell(s->train.feed, train);
         status = aril__states_set_ints(&all, "iter", 1, &s->iter);
     }
-    int64_t d = (int64_t)digest, numbers[2] = { (int64_t)rng.seed, (int64_t)rng.calls };
+    int64_t d = (int64_t)digest, w = (int64_t)weights,
+            numbers[2] = { (int64_t)rng.seed, (int64_t)rng.calls };
     if (status == ARIL_OK) status = aril__states_set_ints(&all, "digest", 1, &d);
+    if (status == ARIL_OK) status = aril__states_set_ints(&all, "weights", 1, &w);
     if (status == ARIL_OK) status = aril__states_set_ints(&all, "rng", 2, numbers);
     if (status == ARIL_OK) status = aril__states_set_ints(&all, "train", n_train, train);
     if (status == ARIL_OK)
@@ -115,26 +140,55 @@ static aril_status write_extension(const aril_caffe_solver *s, const char *path,
     return status;
 }
 
+/* The names of a snapshot's weights and solverstate. */
+static aril_status name_files(const aril_caffe_solver *s, int64_t iter, char weights[PATH_MAX],
+                              char state[PATH_MAX])
+{
+    const char *end = s->settings.hdf5 ? ".h5" : "";
+    int a = snprintf(weights, PATH_MAX, "%s_iter_%lld.caffemodel%s", s->prefix, (long long)iter,
+                     end),
+        b = snprintf(state, PATH_MAX, "%s_iter_%lld.solverstate%s", s->prefix, (long long)iter,
+                     end);
+    return a < PATH_MAX && b < PATH_MAX
+               ? ARIL_OK
+               : aril__fail(ARIL_ERR_ARG, "solver: the path of snapshot_prefix is too long");
+}
+
+aril_status aril__caffe_check_prefix(const aril_caffe_solver *s)
+{
+    char weights[PATH_MAX], state[PATH_MAX];
+    aril_status status = name_files(s, s->settings.max_iter, weights, state);
+    if (status == ARIL_OK) status = aril__folder_create_for("snapshot_prefix", weights);
+    if (status != ARIL_OK) return status;
+    aril__file *f = aril__file_begin(state);
+    aril__file_abandon(f);
+    return f ? ARIL_OK : aril__latest_status();
+}
+
 aril_status aril_caffe_solver_snapshot(aril_caffe_solver *s, char *path, size_t size)
 {
     char weights[PATH_MAX], state[PATH_MAX], extension[PATH_MAX + 8];
     if (!s) return aril__fail(ARIL_ERR_ARG, "caffe_solver_snapshot: the solver is NULL");
-    const char *end = s->settings.hdf5 ? ".h5" : "";
-    if (snprintf(weights, sizeof weights, "%s_iter_%lld.caffemodel%s", s->prefix,
-                 (long long)s->iter, end) >= PATH_MAX ||
-        snprintf(state, sizeof state, "%s_iter_%lld.solverstate%s", s->prefix, (long long)s->iter,
-                 end) >= PATH_MAX)
-        return aril__fail(ARIL_ERR_ARG, "solver: the path of snapshot_prefix is too long");
+    aril_status status = name_files(s, s->iter, weights, state);
+    if (status == ARIL_OK && path && strlen(state) >= size)
+        status =
+            aril__fail(ARIL_ERR_ARG,
+                       "caffe_solver_snapshot: the path has %zu bytes with its NUL, the buffer "
+                       "%zu",
+                       strlen(state) + 1, size);
+    if (status != ARIL_OK) return status;
     snprintf(extension, sizeof extension, "%s.aril", state);
-    aril_status status = aril__folder_create_for("snapshot", weights);
+    status = aril__folder_create_for("snapshot", weights);
     if (status == ARIL_OK) {
         aril__caffe_log(s, "Snapshotting to %s", weights);
         status = aril_caffe_weights_save(s->train.net, weights);
     }
     aril__bytes b = { 0 };
+    uint64_t digest = 0;
+    if (status == ARIL_OK) status = digest_of_file(weights, &digest);
     if (status == ARIL_OK) status = write_state(s, weights, &b);
     /* The solverstate is written last: where it is, the other files are complete. */
-    if (status == ARIL_OK) status = write_extension(s, extension, digest_of(b.at, b.n));
+    if (status == ARIL_OK) status = write_extension(s, extension, digest_of(b.at, b.n), digest);
     if (status == ARIL_OK) {
         aril__caffe_log(s, "Snapshotting solver state to %s", state);
         status = aril__file_replace(state, b.at, b.n);
@@ -177,51 +231,57 @@ static aril_status restore_history(aril_caffe_solver *s, const char *path,
     return status;
 }
 
-/* Loads the weights from a file beside the solverstate; 1: there is none of that name. */
-static int weights_beside(aril_caffe_solver *s, const char *path, const char *name, int length,
-                          const char *end)
+/* Finds a file beside the solverstate. */
+static bool is_beside(const char *path, const char *name, int length, const char *end,
+                      char found[PATH_MAX])
 {
-    char beside[PATH_MAX];
     struct stat st;
     const char *slash = strrchr(path, '/');
-    int n = snprintf(beside, sizeof beside, "%.*s%.*s%s", slash ? (int)(slash - path) + 1 : 0, path,
+    int n = snprintf(found, PATH_MAX, "%.*s%.*s%s", slash ? (int)(slash - path) + 1 : 0, path,
                      length, name, end);
-    if (n >= (int)sizeof beside || stat(beside, &st) != 0) return 1;
-    return aril_caffe_weights_load(s->train.net, beside);
+    return n < PATH_MAX && stat(found, &st) == 0;
 }
 
-/* The weights of a snapshot: beside the solverstate, where they were written, or beside it under
- * the name of the solverstate. */
-static aril_status restore_weights(aril_caffe_solver *s, const char *path,
-                                   const aril__solverstate *from)
+/* Finds the weights of a snapshot: beside the solverstate, where they were written, or beside it
+ * under the name of the solverstate. */
+static aril_status find_weights(const char *path, const aril__solverstate *from,
+                                char found[PATH_MAX])
 {
     static const char *const ends[] = { ".caffemodel", ".caffemodel.h5" };
     struct stat st;
-    if (s->opts.weights || !from->net) return ARIL_OK;
     const char *name = strrchr(from->net, '/'), *own = strrchr(path, '/');
     name = name ? name + 1 : from->net;
     own = own ? own + 1 : path;
     const char *dot = strstr(own, ".solverstate");
-    int status = weights_beside(s, path, name, (int)strlen(name), "");
-    if (status == 1 && stat(from->net, &st) == 0)
-        return aril_caffe_weights_load(s->train.net, from->net);
-    for (int i = 0; i < 2 && status == 1 && dot && dot > own; i++)
-        status = weights_beside(s, path, own, (int)(dot - own), ends[i]);
-    if (status != 1) return (aril_status)status;
+    if (is_beside(path, name, (int)strlen(name), "", found)) return ARIL_OK;
+    if (stat(from->net, &st) == 0 && snprintf(found, PATH_MAX, "%s", from->net) < PATH_MAX)
+        return ARIL_OK;
+    for (int i = 0; i < 2 && dot && dot > own; i++)
+        if (is_beside(path, own, (int)(dot - own), ends[i], found)) return ARIL_OK;
     return aril__fail(ARIL_ERR_IO,
                       "%s: its weights are neither in %s nor beside it; give them as weights", path,
                       from->net);
 }
 
+/* What the file beside the solverstate says. */
 typedef struct extension {
-    int64_t iter, digest, rng[2], n_losses;
+    bool found, has_weights;
+    int64_t iter, digest, weights, rng[2], n_losses;
     int64_t *train, *test;
     double *losses;
 } extension;
 
-static bool read_extension(const aril_caffe_solver *s, const aril__states *all, int n_train,
-                           int n_test, extension *e)
+static void extension_free(extension *e)
 {
+    free(e->train);
+    free(e->test);
+    free(e->losses);
+}
+
+static bool parse_extension(const aril_caffe_solver *s, const aril__states *all, int n_train,
+                            int n_test, extension *e)
+{
+    e->has_weights = aril__states_ints(all, "weights", 1, &e->weights);
     return aril__states_ints(all, "iter", 1, &e->iter) &&
            aril__states_ints(all, "digest", 1, &e->digest) &&
            aril__states_ints(all, "rng", 2, e->rng) &&
@@ -229,6 +289,43 @@ static bool read_extension(const aril_caffe_solver *s, const aril__states *all, 
            aril__states_ints(all, "train", n_train, e->train) &&
            aril__states_ints(all, "test", n_test, e->test) &&
            aril__states_reals(all, "losses", (int)s->settings.average_loss, e->losses);
+}
+
+/* Reads the file, if it is there and belongs to a solverstate of that iteration and digest. */
+static aril_status read_extension(aril_caffe_solver *s, const char *path, int64_t iter,
+                                  uint64_t digest, extension *e)
+{
+    ARIL_SCOPE;
+    char name[PATH_MAX];
+    struct stat st;
+    int n_test, n_train = 3 * aril__caffe_feed_loaders(s->train.feed);
+    if (snprintf(name, sizeof name, "%s.aril", path) >= PATH_MAX || stat(name, &st) != 0) {
+        aril__caffe_log(s, "note: there is no %s, so the data start over", name);
+        return ARIL_OK;
+    }
+    aril_safetensors *f = aril_safetensors_open(name);
+    const aril_named *list = f ? aril_safetensors_all(f) : NULL;
+    *e =
+        (extension){ .train = aril__calloc(((size_t)n_train + 1) * sizeof *e->train),
+                     .test = aril__caffe_test_positions(s, &n_test),
+                     .losses = aril__calloc((size_t)s->settings.average_loss * sizeof *e->losses) };
+    aril__states all = { 0 };
+    aril_status status = list ? ARIL_OK : aril__latest_status();
+    if (status == ARIL_OK && (!e->train || !e->test || !e->losses))
+        status = aril__fail(ARIL_ERR_MEMORY, "out of memory reading %s", name);
+    for (int i = 0; status == ARIL_OK && i < list->n; i++)
+        status = aril__states_set(&all, list->name[i], list->at[i]);
+    if (status == ARIL_OK && !parse_extension(s, &all, n_train, n_test, e))
+        status = aril__fail(ARIL_ERR_FORMAT,
+                            "%s does not fit this solver: its nets have other data layers, or "
+                            "average_loss differs; remove it to let the data start over",
+                            name);
+    e->found = status == ARIL_OK && e->iter == iter && (uint64_t)e->digest == digest;
+    if (status == ARIL_OK && !e->found)
+        aril__caffe_log(s, "note: %s belongs to another snapshot, so the data start over", name);
+    aril__states_clear(&all);
+    aril_safetensors_close(f);
+    return status;
 }
 
 static aril_status apply_extension(aril_caffe_solver *s, const extension *e)
@@ -247,46 +344,36 @@ static aril_status apply_extension(aril_caffe_solver *s, const extension *e)
     return ARIL_OK;
 }
 
-/* Restores what the solverstate does not have, if it is there for it. */
-static aril_status restore_extension(aril_caffe_solver *s, const char *path, uint64_t digest)
+/* Loads the weights of a snapshot, unless others are asked for. They must be those that were
+ * written with it: the history belongs to them. */
+static aril_status restore_weights(aril_caffe_solver *s, const char *path,
+                                   const aril__solverstate *from, const extension *e)
 {
-    ARIL_SCOPE;
-    char name[PATH_MAX];
-    struct stat st;
-    int n_test, n_train = 3 * aril__caffe_feed_loaders(s->train.feed);
-    if (snprintf(name, sizeof name, "%s.aril", path) >= PATH_MAX || stat(name, &st) != 0) {
-        aril__caffe_log(s, "note: there is no %s, so the data start over", name);
-        return ARIL_OK;
+    char weights[PATH_MAX];
+    uint64_t digest;
+    if (s->opts.weights || !from->net) return ARIL_OK;
+    aril_status status = find_weights(path, from, weights);
+    if (status == ARIL_OK && e->found && e->has_weights) {
+        status = digest_of_file(weights, &digest);
+        if (status == ARIL_OK && digest != (uint64_t)e->weights)
+            status = aril__fail(ARIL_ERR_FORMAT,
+                                "%s is not the file that was written with %s; to resume with it "
+                                "all the same, give it as weights",
+                                weights, path);
     }
-    aril_safetensors *f = aril_safetensors_open(name);
-    const aril_named *list = f ? aril_safetensors_all(f) : NULL;
-    extension e = { .train = aril__calloc(((size_t)n_train + 1) * sizeof *e.train),
-                    .test = aril__caffe_test_positions(s, &n_test),
-                    .losses = aril__calloc((size_t)s->settings.average_loss * sizeof *e.losses) };
-    aril__states all = { 0 };
-    aril_status status = list ? ARIL_OK : aril__latest_status();
-    if (status == ARIL_OK && (!e.train || !e.test || !e.losses))
-        status = aril__fail(ARIL_ERR_MEMORY, "out of memory reading %s", name);
-    for (int i = 0; status == ARIL_OK && i < list->n; i++)
-        status = aril__states_set(&all, list->name[i], list->at[i]);
-    if (status != ARIL_OK) {
-        ;
-    } else if (!read_extension(s, &all, n_train, n_test, &e)) {
-        status = aril__fail(ARIL_ERR_FORMAT,
-                            "%s does not fit this solver: its nets have other data layers, or "
-                            "average_loss differs; remove it to let the data start over",
-                            name);
-    } else if (e.iter != s->iter || (uint64_t)e.digest != digest) {
-        aril__caffe_log(s, "note: %s belongs to another snapshot, so the data start over", name);
-    } else {
-        status = apply_extension(s, &e);
-    }
-    aril__states_clear(&all);
-    aril_safetensors_close(f);
-    free(e.train);
-    free(e.test);
-    free(e.losses);
-    return status;
+    return status == ARIL_OK ? aril_caffe_weights_load(s->train.net, weights) : status;
+}
+
+static aril_status restore_all(aril_caffe_solver *s, const char *path, const aril__bytes *b,
+                               const aril__solverstate *from, extension *e)
+{
+    aril_status status = restore_history(s, path, from);
+    if (status == ARIL_OK) status = read_extension(s, path, from->iter, digest_of(b->at, b->n), e);
+    if (status == ARIL_OK) status = restore_weights(s, path, from, e);
+    if (status != ARIL_OK) return status;
+    s->iter = from->iter;
+    if (s->optim) aril__number_set(s->optim->step, (double)from->iter);
+    return e->found ? apply_extension(s, e) : ARIL_OK;
 }
 
 aril_status aril_caffe_solver_restore(aril_caffe_solver *s, const char *path)
@@ -301,13 +388,9 @@ aril_status aril_caffe_solver_restore(aril_caffe_solver *s, const char *path)
     aril__solverstate from;
     status = aril__solverstate_read(path, &b, &from);
     if (status == ARIL_OK) {
-        status = restore_history(s, path, &from);
-        if (status == ARIL_OK) status = restore_weights(s, path, &from);
-        if (status == ARIL_OK) {
-            s->iter = from.iter;
-            if (s->optim) aril__number_set(s->optim->step, (double)from.iter);
-            status = restore_extension(s, path, digest_of(b.at, b.n));
-        }
+        extension e = { 0 };
+        status = restore_all(s, path, &b, &from, &e);
+        extension_free(&e);
         aril__solverstate_free(&from);
     }
     aril__bytes_free(&b);

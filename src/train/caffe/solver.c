@@ -274,7 +274,7 @@ static aril_status find_root(aril_caffe_solver *s, const char *path, const net_s
 }
 
 /* The prefix of snapshots below root; its folder may have to be found like other paths. */
-static aril_status find_prefix(aril_caffe_solver *s)
+static aril_status given_prefix(aril_caffe_solver *s)
 {
     const char *prefix = s->settings.prefix, *slash = strrchr(prefix, '/');
     if (!slash || *prefix == '/' || !s->root) {
@@ -301,32 +301,62 @@ static aril_status find_prefix(aril_caffe_solver *s)
     return s->prefix ? ARIL_OK : no_memory();
 }
 
+/* Without a prefix snapshots have the name of the solver's file (path), and are beside it; a prefix
+ * that is a folder gets that name, as in Caffe's master. */
+static aril_status find_prefix(aril_caffe_solver *s, const char *path)
+{
+    struct stat st;
+    bool given = aril__message_has(s->message, "snapshot_prefix");
+    aril_status status = given || !path ? given_prefix(s) : ARIL_OK;
+    bool folder =
+        status == ARIL_OK && s->prefix && stat(s->prefix, &st) == 0 && S_ISDIR(st.st_mode);
+    if (status != ARIL_OK || !path || (given && !folder)) return status;
+    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path,
+               *dot = strrchr(name, '.');
+    const char *from = folder ? name : path, *in = folder ? s->prefix : "";
+    int length = (int)((dot && dot > name ? dot : name + strlen(name)) - from);
+    bool open = folder && in[strlen(in) - 1] != '/';
+    size_t size = strlen(in) + (size_t)length + 2;
+    char *prefix = aril__malloc(size);
+    if (prefix) snprintf(prefix, size, "%s%s%.*s", in, open ? "/" : "", length, from);
+    free(s->prefix);
+    s->prefix = prefix;
+    if (prefix)
+        aril__caffe_log(s, "note: snapshot_prefix is %s, so it is %s",
+                        folder ? "a folder" : "not given", prefix);
+    return prefix ? ARIL_OK : no_memory();
+}
+
 static void choose_device(aril_caffe_solver *s)
 {
     s->device = s->opts.has_device ? s->opts.device : aril_cpu();
     if (s->opts.has_device || !s->settings.gpu) return;
-    if (aril_device_available(aril_cuda(s->settings.device)))
-        s->device = aril_cuda(s->settings.device);
+    int index = s->settings.device;
+    bool possible = index >= 0 && index < INT16_MAX; /* others are an error of aril_cuda */
+    if (possible && aril_device_available(aril_cuda(index)))
+        s->device = aril_cuda(index);
     else
         aril__caffe_log(s,
                         "warning: solver_mode is GPU, but there is no GPU %d: training on the "
                         "CPU",
-                        s->settings.device);
+                        index);
 }
 
 /* Loads caffemodels, whose names are separated by commas. */
 static aril_status load_weights(aril_caffe_solver *s, const char *list, bool below_root)
 {
     aril_status status = ARIL_OK;
-    while (*list && status == ARIL_OK) {
+    for (bool more = true; more && status == ARIL_OK;) {
         char name[PATH_MAX];
         size_t n = strcspn(list, ",");
+        if (n == 0)
+            return aril__fail(ARIL_ERR_ARG, "solver: the list of weights has an empty name");
         if (n >= sizeof name)
             return aril__fail(ARIL_ERR_ARG, "solver: the path '%.80s...' is too long", list);
         memcpy(name, list, n);
         name[n] = '\0';
-        list += n + (list[n] == ',');
-        if (n == 0) continue;
+        more = list[n] == ',';
+        list += n + more;
         char *path = below_root ? path_of(s, name) : aril__strdup(name);
         if (!path) return no_memory();
         aril__caffe_log(s, "Finetuning from %s", path);
@@ -355,7 +385,7 @@ static aril_status set_up(aril_caffe_solver *s, const char *path)
     if (status == ARIL_OK) status = aril__caffe_settings_read(s->message, &s->settings);
     if (status == ARIL_OK) status = train_source(s->message, &from);
     if (status == ARIL_OK && path) status = find_root(s, path, &from);
-    if (status == ARIL_OK) status = find_prefix(s);
+    if (status == ARIL_OK) status = find_prefix(s, path);
     if (status != ARIL_OK) return status;
     s->loss = aril__calloc((size_t)s->settings.average_loss * sizeof *s->loss);
     if (!s->loss) return no_memory();
@@ -555,7 +585,9 @@ aril_status aril_caffe_solver_solve(aril_caffe_solver *s)
     aril__caffe_log(s, "Solving %s", aril_caffe_name(s->train.net));
     aril__caffe_log(s, "Learning rate policy: %s", aril__message_text(s->message, "lr_policy"));
     int64_t left = c->max_iter - s->iter;
-    aril_status status = aril_caffe_solver_step(s, left > 0 ? left : 0);
+    aril_status status = ARIL_OK;
+    if (c->snapshot || c->snapshot_after_train) status = aril__caffe_check_prefix(s);
+    if (status == ARIL_OK) status = aril_caffe_solver_step(s, left > 0 ? left : 0);
     if (status == ARIL_OK && c->snapshot_after_train &&
         (c->snapshot == 0 || s->iter % c->snapshot != 0))
         status = aril_caffe_solver_snapshot(s, NULL, 0);

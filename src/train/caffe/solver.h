@@ -103,6 +103,9 @@ aril_status aril__caffe_optimizer(aril_caffe_solver *s);
 /* Sets the learning rates of the current iteration. */
 void aril__caffe_set_rate(aril_caffe_solver *s);
 
+/* Whether snapshots can be written; creates their folder. */
+aril_status aril__caffe_check_prefix(const aril_caffe_solver *s);
+
 /* Tests all nets, with output; stops early, and sets s->stopped, when an action asks for it. */
 aril_status aril__caffe_test_all(aril_caffe_solver *s);
 

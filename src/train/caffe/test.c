@@ -125,8 +125,13 @@ aril_status aril__caffe_test_all(aril_caffe_solver *s)
 
 aril_status aril_caffe_solver_test(aril_caffe_solver *s, int i, double *score)
 {
-    if (!s || i < 0 || i >= s->n_tests || !score)
-        return aril__fail(ARIL_ERR_ARG, "caffe_solver_test: there is no test net %d", i);
+    if (!s || !score)
+        return aril__fail(ARIL_ERR_ARG, "caffe_solver_test: the %s is NULL",
+                          s ? "score" : "solver");
+    if (i < 0 || i >= s->n_tests)
+        return aril__fail(ARIL_ERR_INDEX,
+                          "caffe_solver_test: there is no test net %d; there are %d", i,
+                          s->n_tests);
     sums t = { 0 };
     bool stopped = s->stopped;
     s->stopped = false;
