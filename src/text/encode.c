@@ -1,5 +1,5 @@
-/* Text to tokens: added tokens are found first; what is between them is normalized, searched for the
- * added tokens of normalized text, and cut into words. */
+/* Text to tokens: added tokens are found first; what is between them is normalized, searched for
+ * the added tokens of normalized text, and cut into words. */
 #include "aril/create.h"
 #include "aril/device.h"
 #include "core/error.h"

@@ -97,8 +97,8 @@ static const pickle_value *part_named(const pickle_value *v, const char *path, i
 
 /* ---- names ---- */
 
-/* Appends a dict's key: text, a number, "None"; of other kinds, such as tuples, "#" and its position,
- * which no number is called. Without a key, the position in a list. */
+/* Appends a dict's key: text, a number, "None"; of other kinds, such as tuples, "#" and its
+ * position, which no number is called. Without a key, the position in a list. */
 static aril_status put_key(checkpoint *c, aril__bytes *path, const pickle_value *key, size_t i)
 {
     if (path->n) aril__bytes_add(path, ".", 1);
