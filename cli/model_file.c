@@ -99,7 +99,7 @@ bool model_create(const char *name, aril_shape input, int64_t classes, model_fil
     m->input = input.ndim ? input : e->input;
     m->classes = classes ? classes : e->classes;
     m->net = aril_zoo_make(
-        name, (aril_zoo_opts){ .input = m->input, .classes = m->classes, .weights = m->weights });
+        name, (aril_zoo_opts){ .input = m->input, .classes = classes, .weights = m->weights });
     bool flat = input.ndim && input.ndim < e->input.ndim;
     if (!m->net && flat && aril_error_code() != ARIL_ERR_MEMORY) {
         aril_clear_error(); /* from a layer, less specific */

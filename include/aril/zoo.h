@@ -19,7 +19,8 @@ typedef struct aril_zoo_opts {
         input; /* shape of one sample, such as [1,28,28]; no dimensions: the network's default */
     int64_t classes; /* number of outputs; 0: the network's default */
     /* A file with the network's weights, or "default": the published weights, from the cache.
-     * NULL: newly initialized weights. */
+     * NULL: newly initialized weights. If `classes` is set and the weights are for another number
+     * of classes, the head (aril_zoo_head) keeps new weights; nothing else may differ. */
     const char *weights;
     /* With the auxiliary classifiers of the networks that have them (GoogLeNet, Inception v3): they
      * are results 1 and 2 of aril_forward_all in training. */

@@ -53,6 +53,11 @@ aril_dtype aril__hdf5_array_dtype(const aril__hdf5 *f, int i);
 aril_shape aril__hdf5_array_shape(const aril__hdf5 *f, int i);
 int aril__hdf5_find(const aril__hdf5 *f, const char *name);
 
+/* The number of arrays that are not of numbers, or cannot be read for another reason, which
+ * *problem is set to; the name of the i-th. */
+int aril__hdf5_refused(const aril__hdf5 *f);
+const char *aril__hdf5_refused_name(const aril__hdf5 *f, int i, const char **problem);
+
 /* Reads the i-th array, owned by the scope. */
 aril_tensor *aril__hdf5_array(const aril__hdf5 *f, int i);
 

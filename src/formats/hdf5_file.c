@@ -19,14 +19,19 @@ typedef struct array {
     char *name;
     aril_dtype dtype;
     aril_shape shape;
+    const char *problem; /* why it cannot be read; NULL: it can */
 } array;
+
+typedef struct arrays {
+    int n, capacity;
+    array *at;
+} arrays;
 
 struct aril__hdf5 {
     hid_t file;
     char *path;
     uint64_t size;
-    array *at;
-    int n, capacity;
+    arrays readable, refused;
     int visited; /* links that were followed */
 };
 
@@ -71,6 +76,18 @@ static void links_free(links *l)
     free(l->at);
 }
 
+/* Why an array cannot be read. */
+static const char *problem_of(hid_t type, hid_t space)
+{
+    aril_dtype dtype;
+    H5T_class_t class = type >= 0 ? aril__h5.H5Tget_class_(type) : H5T_NO_CLASS;
+    if (class == H5T_STRING) return "text";
+    if (class == H5T_COMPOUND) return "dtype complex or of records";
+    if (type < 0 || !aril__h5_dtype_of(type, &dtype)) return "dtype that is not supported";
+    if (space >= 0 && aril__h5.H5Sget_simple_extent_type_(space) == H5S_NULL) return "no value";
+    return "more than 8 dimensions, or a malformed shape";
+}
+
 static aril_status no_memory(const aril__hdf5 *f)
 {
     return aril__fail(ARIL_ERR_MEMORY, "out of memory reading %s", f->path);
@@ -83,22 +100,21 @@ static aril_status add_array(aril__hdf5 *f, char *name, hid_t dataset)
     array a = { .name = name };
     bool known = type >= 0 && space >= 0 && aril__h5_dtype_of(type, &a.dtype) &&
                  aril__h5_shape_of(space, &a.shape);
+    if (!known) a.problem = problem_of(type, space);
     if (type >= 0) aril__h5.H5Tclose_(type);
     if (space >= 0) aril__h5.H5Sclose_(space);
-    if (known && f->n == f->capacity) {
-        int capacity = 2 * f->capacity + 64;
-        array *grown = aril__realloc(f->at, (size_t)capacity * sizeof *grown);
+    arrays *to = known ? &f->readable : &f->refused;
+    if (to->n == to->capacity) {
+        int capacity = 2 * to->capacity + 64;
+        array *grown = aril__realloc(to->at, (size_t)capacity * sizeof *grown);
         if (!grown) {
             free(name);
             return no_memory(f);
         }
-        f->at = grown;
-        f->capacity = capacity;
+        to->at = grown;
+        to->capacity = capacity;
     }
-    if (known)
-        f->at[f->n++] = a;
-    else
-        free(name); /* text, or a compound type */
+    to->at[to->n++] = a;
     return ARIL_OK;
 }
 
@@ -209,10 +225,21 @@ static hid_t open_image(const void *data, size_t size, const char *name)
     return file;
 }
 
+static void arrays_free(arrays *a)
+{
+    for (int i = 0; i < a->n; i++) free(a->at[i].name);
+    free(a->at);
+}
+
+static void sort(arrays *a)
+{
+    if (a->n) qsort(a->at, (size_t)a->n, sizeof *a->at, by_name);
+}
+
 static void free_file(aril__hdf5 *f)
 {
-    for (int i = 0; i < f->n; i++) free(f->at[i].name);
-    free(f->at);
+    arrays_free(&f->readable);
+    arrays_free(&f->refused);
     free(f->path);
     free(f);
 }
@@ -246,7 +273,8 @@ static aril__hdf5 *open_file(const char *path, const void *data, size_t size)
         free_file(f);
         return NULL;
     }
-    if (f->n) qsort(f->at, (size_t)f->n, sizeof *f->at, by_name);
+    sort(&f->readable);
+    sort(&f->refused);
     return f;
 }
 
@@ -274,40 +302,54 @@ void aril__hdf5_close(aril__hdf5 *f)
 
 int aril__hdf5_count(const aril__hdf5 *f)
 {
-    return f->n;
+    return f->readable.n;
 }
 
 const char *aril__hdf5_array_name(const aril__hdf5 *f, int i)
 {
-    return f->at[i].name;
+    return f->readable.at[i].name;
+}
+
+int aril__hdf5_refused(const aril__hdf5 *f)
+{
+    return f->refused.n;
+}
+
+const char *aril__hdf5_refused_name(const aril__hdf5 *f, int i, const char **problem)
+{
+    *problem = f->refused.at[i].problem;
+    return f->refused.at[i].name;
 }
 
 aril_dtype aril__hdf5_array_dtype(const aril__hdf5 *f, int i)
 {
-    return f->at[i].dtype;
+    return f->readable.at[i].dtype;
 }
 
 aril_shape aril__hdf5_array_shape(const aril__hdf5 *f, int i)
 {
-    return f->at[i].shape;
+    return f->readable.at[i].shape;
 }
 
 int aril__hdf5_find(const aril__hdf5 *f, const char *name)
 {
     array key = { .name = (char *)(uintptr_t)name };
-    const array *found = f->n ? bsearch(&key, f->at, (size_t)f->n, sizeof *f->at, by_name) : NULL;
-    return found ? (int)(found - f->at) : -1;
+    const array *found = f->readable.n ? bsearch(&key, f->readable.at, (size_t)f->readable.n,
+                                                 sizeof *f->readable.at, by_name)
+                                       : NULL;
+    return found ? (int)(found - f->readable.at) : -1;
 }
 
 aril_tensor *aril__hdf5_array(const aril__hdf5 *f, int i)
 {
     if (aril__h5_begin() != ARIL_OK) return aril__poison();
-    hid_t dataset = aril__h5_open_array(f->file, f->at[i].name);
+    hid_t dataset = aril__h5_open_array(f->file, f->readable.at[i].name);
     aril_tensor *t = NULL;
     if (dataset < 0) {
-        aril__fail(ARIL_ERR_FORMAT, "array %s of %s cannot be opened", f->at[i].name, f->path);
+        aril__fail(ARIL_ERR_FORMAT, "array %s of %s cannot be opened", f->readable.at[i].name,
+                   f->path);
     } else {
-        t = aril__h5_read_array(f->path, f->size, f->at[i].name, dataset);
+        t = aril__h5_read_array(f->path, f->size, f->readable.at[i].name, dataset);
         aril__h5.H5Dclose_(dataset);
     }
     aril__h5_end();
@@ -490,6 +532,17 @@ const char *aril__hdf5_array_name(const aril__hdf5 *f, int i)
 {
     (void)f, (void)i;
     return "";
+}
+
+int aril__hdf5_refused(const aril__hdf5 *f)
+{
+    return f->refused.n;
+}
+
+const char *aril__hdf5_refused_name(const aril__hdf5 *f, int i, const char **problem)
+{
+    *problem = f->refused.at[i].problem;
+    return f->refused.at[i].name;
 }
 
 aril_dtype aril__hdf5_array_dtype(const aril__hdf5 *f, int i)

@@ -162,6 +162,7 @@ bool aril__h5_shape_of(hid_t space, aril_shape *shape)
     hsize_t dim[H5S_MAX_RANK];
     int ndim = aril__h5.H5Sget_simple_extent_ndims_(space);
     if (ndim < 0 || ndim > ARIL_MAX_DIMS ||
+        aril__h5.H5Sget_simple_extent_type_(space) == H5S_NULL || /* empty, but no scalar */
         aril__h5.H5Sget_simple_extent_dims_(space, dim, NULL) < 0)
         return false;
     *shape = (aril_shape){ .ndim = ndim };

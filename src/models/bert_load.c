@@ -29,19 +29,17 @@ static const aril__config_fixed fixed[] = {
     { 0 },
 };
 
-/* Files of the first years call the parameters of norms gamma and beta, and count positions. */
+/* Files of the first years call the parameters of norms gamma and beta, and count positions. Heads
+ * of fine-tuned networks are left out: "classifier" of texts, tokens and choices, "qa_outputs" of
+ * answers. */
 const aril_rename aril__bert_names[] = {
-    { "*.gamma", "*.weight" }, { "*.beta", "*.bias" }, { "*.position_ids", "" },
-    { "cls.*", "" },           { "bert.*", "*" },      { 0 },
+    { "*.gamma", "*.weight" }, { "*.beta", "*.bias" }, { "*.position_ids", "" }, { "cls.*", "" },
+    { "classifier.*", "" },    { "qa_outputs.*", "" }, { "bert.*", "*" },        { 0 },
 };
 static const aril_rename without_pooler[] = {
-    { "*.gamma", "*.weight" },
-    { "*.beta", "*.bias" },
-    { "*.position_ids", "" },
-    { "cls.*", "" },
-    { "bert.*", "*" },
-    { "pooler.*", "" },
-    { 0 },
+    { "*.gamma", "*.weight" }, { "*.beta", "*.bias" }, { "*.position_ids", "" },
+    { "cls.*", "" },           { "classifier.*", "" }, { "qa_outputs.*", "" },
+    { "bert.*", "*" },         { "pooler.*", "" },     { 0 },
 };
 /* The last matrix and its bias have two names each. */
 static const aril_rename masked[] = {
@@ -51,6 +49,8 @@ static const aril_rename masked[] = {
     { "bert.pooler.*", "" },
     { "cls.seq_relationship.*", "" },
     { "cls.predictions.decoder.*", "" },
+    { "classifier.*", "" },
+    { "qa_outputs.*", "" },
     { 0 },
 };
 

@@ -48,14 +48,55 @@ bool aril__is_listed(const char *names, const char *name, size_t n)
     return false;
 }
 
-/* Whether all lines are parameters of the head. */
-static bool are_in_head(const aril_weights_lines *lines, const char *head)
+static bool is_same(aril_shape a, aril_shape b)
 {
-    for (int i = 0; i < lines->n; i++) {
-        const char *name = lines->at[i].name, *dot = strrchr(name, '.');
-        if (!aril__is_listed(head, name, dot ? (size_t)(dot - name) : 0)) return false;
+    return a.ndim == b.ndim && memcmp(a.dim, b.dim, (size_t)a.ndim * sizeof *a.dim) == 0;
+}
+
+/* The number of classes that a file has by a parameter of another shape; 0: something else than the
+ * classes differs. */
+static int64_t classes_of(const aril_weights_line *line, int64_t classes)
+{
+    for (int i = 0; i < line->shape.ndim && i < line->file_shape.ndim; i++) {
+        int64_t here = line->shape.dim[i], there = line->file_shape.dim[i];
+        if (here != there) return here == classes && there > 0 ? there : 0;
     }
-    return true;
+    return 0;
+}
+
+/* Whether the parameters of other shapes, and no others, are those of the network with so many
+ * classes. */
+static bool are_with_classes(const aril_weights_lines *lines, const aril_named *state,
+                             const aril_named *other)
+{
+    int differing = 0, found = 0;
+    for (int k = 0; k < other->n; k++) {
+        aril_shape want = aril_shape_of(other->at[k]);
+        if (k < state->n && !is_same(aril_shape_of(state->at[k]), want)) differing++;
+        for (int i = 0; i < lines->n; i++)
+            found += strcmp(lines->at[i].name, other->name[k]) == 0 &&
+                     is_same(lines->at[i].file_shape, want);
+    }
+    return differing == found && found == lines->n;
+}
+
+/* The number of classes of a network that has the parameters of other shapes as the file does, and
+ * all others as m; 0: there is none. */
+static int64_t classes_in_file(const aril_zoo_entry *e, aril_module *m, const aril_zoo_opts *opts,
+                               const aril_weights_lines *lines)
+{
+    aril_zoo_opts with = *opts;
+    with.classes = lines->n ? classes_of(&lines->at[0], opts->classes) : 0;
+    if (with.classes == 0) return 0;
+    bool before = aril__sketch(true);
+    aril_module *other = e->make(e, &with);
+    const aril_named *s =
+        other && aril_module_build(other, with.input) == ARIL_OK ? aril_state(other) : NULL;
+    const aril_named *state = s ? aril_state(m) : NULL;
+    bool fits = state && are_with_classes(lines, state, s);
+    aril_module_release(other);
+    aril__sketch(before);
+    return fits ? with.classes : 0;
 }
 
 /* Whether all lines are of auxiliary heads: in the network that has them. */
@@ -77,15 +118,18 @@ static bool are_auxiliary(const aril_weights_lines *lines, const aril_zoo_entry 
     return all;
 }
 
-/* Allows what may differ. Returns whether that is anything. */
-static bool allow(const aril_zoo_entry *e, const aril_weights_report *r,
-                  aril_load_weights_opts *opts)
+/* What a file has that differs in allowed ways. */
+typedef struct difference {
+    int64_t classes; /* of the file, if its head is for others; else 0 */
+    bool auxiliary;  /* the file has auxiliary heads, and m none */
+} difference;
+
+static difference compare(const aril_zoo_entry *e, aril_module *m, const aril_zoo_opts *opts,
+                          const aril_weights_report *r)
 {
-    char head[1024];
-    opts->other_shapes = r->other_shape.n > 0 && aril_zoo_head(e, head, sizeof head) == ARIL_OK &&
-                         are_in_head(&r->other_shape, head);
-    opts->partial = r->missing.n == 0 && r->left_over.n > 0 && are_auxiliary(&r->left_over, e);
-    return opts->other_shapes || opts->partial;
+    return (difference){ .classes = classes_in_file(e, m, opts, &r->other_shape),
+                         .auxiliary = r->missing.n == 0 && r->left_over.n > 0 &&
+                                      are_auxiliary(&r->left_over, e) };
 }
 
 /* ---- loading ---- */
@@ -118,26 +162,36 @@ static void does_not_fit(const aril_zoo_entry *e, aril__error *error)
     aril__fail(error->code, "the weights do not fit %s: %.*s", e->name, (int)(advice - text), text);
 }
 
-aril_status aril__zoo_load(const aril_zoo_entry *e, aril_module *m, const char *weights)
+aril_status aril__zoo_load(const aril_zoo_entry *e, aril_module *m, const aril_zoo_opts *zoo,
+                           bool new_head)
 {
     char path[PATH_MAX];
+    const char *weights = zoo->weights;
     if (strcmp(weights, "default") == 0) {
         if (!aril_zoo_weights_path(e, path, sizeof path)) return no_default(e);
         weights = path;
     }
     aril_weights_report report = { 0 };
+    difference d = { 0 };
     aril_load_weights_opts opts = { .rename = rename_of(e), .report = &report };
     aril__saved_errors before = aril__errors_begin_quiet();
     aril_status status = aril_load_weights(m, weights, opts);
-    bool again = status != ARIL_OK && allow(e, &report, &opts);
+    if (status != ARIL_OK) d = compare(e, m, zoo, &report);
     aril__error *error = aril__errors_end(&before);
     aril_weights_report_free(&report);
     opts.report = NULL;
-    if (again) {
+    opts.other_shapes = d.classes > 0;
+    opts.partial = d.auxiliary;
+    if (d.classes > 0 && !new_head)
+        status = aril__fail(ARIL_ERR_SHAPE,
+                            "%s: the weights are for %lld classes, %s has %lld; set .classes = "
+                            "%lld to use them",
+                            weights, (long long)d.classes, e->name, (long long)zoo->classes,
+                            (long long)d.classes);
+    else if (opts.other_shapes || opts.partial)
         status = aril_load_weights(m, weights, opts);
-    } else if (status != ARIL_OK && error) {
+    else if (status != ARIL_OK && error)
         does_not_fit(e, error);
-    }
     aril__error_release(error);
     return status;
 }

@@ -72,10 +72,11 @@ static aril_status complete(const aril_zoo_entry *e, aril_zoo_opts *opts)
 aril_module *aril_zoo_make(const char *name, aril_zoo_opts opts)
 {
     const aril_zoo_entry *e = aril_zoo_find(name);
+    bool new_head = opts.classes != 0; /* without an own number, the weights have to have a head */
     if (!e || complete(e, &opts) < 0) return NULL;
     aril_module *m = e->make(e, &opts);
     if (m && (aril_module_build(m, opts.input) < 0 ||
-              (opts.weights && aril__zoo_load(e, m, opts.weights) < 0))) {
+              (opts.weights && aril__zoo_load(e, m, &opts, new_head) < 0))) {
         aril_module_release(m);
         return NULL;
     }

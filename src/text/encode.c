@@ -1,4 +1,5 @@
-/* Text to tokens: added tokens are found first; what is between them is cut into words. */
+/* Text to tokens: added tokens are found first; what is between them is normalized, searched for
+ * the added tokens of normalized text, and cut into words. */
 #include "aril/create.h"
 #include "aril/device.h"
 #include "core/error.h"
@@ -18,17 +19,32 @@ typedef struct encoding {
     bool plain;
 } encoding;
 
-/* The added token at p, the longest of several; -1: none. */
+/* The added token at p, the longest of several, and its length there; -1: none. */
 static int64_t added_at(const aril_tokenizer *t, const unsigned char *p, size_t n, bool plain,
-                        bool later)
+                        size_t *length)
 {
     if (!t->starts_added[*p]) return -1;
     for (int64_t i = 0; i < t->n_added; i++) {
         const aril__token *k = &t->token[t->added[i]];
-        if (plain && k->kind & ARIL__TOKEN_SPECIAL) continue;
-        if (!(k->kind & ARIL__TOKEN_LATER) == later) continue;
-        if (k->size > 0 && k->size <= n && memcmp(t->text.at + k->at, p, k->size) == 0)
-            return t->added[i];
+        if (k->kind & ARIL__TOKEN_LATER || (plain && k->kind & ARIL__TOKEN_SPECIAL)) continue;
+        if (k->size == 0 || k->size > n || memcmp(t->text.at + k->at, p, k->size) != 0) continue;
+        *length = k->size;
+        return t->added[i];
+    }
+    return -1;
+}
+
+/* The same in normalized text, of the tokens that are found later. */
+static int64_t later_at(const aril_tokenizer *t, const unsigned char *p, size_t n, bool plain,
+                        size_t *length)
+{
+    if (!t->starts_later[*p]) return -1;
+    for (int64_t i = 0; i < t->n_later; i++) {
+        const aril__form *f = &t->later[i];
+        if (plain && t->token[f->id].kind & ARIL__TOKEN_SPECIAL) continue;
+        if (f->size > n || memcmp(t->forms.at + f->at, p, f->size) != 0) continue;
+        *length = f->size;
+        return f->id;
     }
     return -1;
 }
@@ -49,15 +65,35 @@ static size_t leading_spaces(const unsigned char *p, size_t n)
     return at;
 }
 
+static aril_status encode_text(encoding *e, const unsigned char *p, size_t n, bool later);
+
+/* Text between the added tokens of the first search: normalized, then searched for the others. */
+static aril_status encode_rest(encoding *e, const unsigned char *p, size_t n)
+{
+    const aril_tokenizer *t = e->t;
+    if (!t->kind->normalize) return encode_text(e, p, n, true);
+    aril__bytes text = { 0 };
+    aril__bytes_add(&text, "", 0);
+    t->kind->normalize(t, p, n, &text);
+    aril_status status = text.failed ? aril__fail(ARIL_ERR_MEMORY, "out of memory for a text")
+                                     : encode_text(e, text.at, text.n, true);
+    aril__bytes_free(&text);
+    return status;
+}
+
 static aril_status encode_text(encoding *e, const unsigned char *p, size_t n, bool later)
 {
     const aril_tokenizer *t = e->t;
-    if (later && !t->has_later) return t->kind->encode(t, &e->bpe, p, n, &e->ids);
+    bool none = (later ? t->n_later : t->n_added) == 0;
+    if (later && none) return t->kind->encode(t, &e->bpe, p, n, &e->ids);
     aril_status status = ARIL_OK;
     size_t begin = 0;
     for (size_t at = 0; at <= n && status == ARIL_OK;) {
-        int64_t id = at == n || t->n_added == 0 ? -1 : added_at(t, p + at, n - at, e->plain, later);
-        if (id < 0 && at < n && t->n_added > 0) {
+        size_t length = 0;
+        int64_t id = at == n || none ? -1
+                     : later         ? later_at(t, p + at, n - at, e->plain, &length)
+                                     : added_at(t, p + at, n - at, e->plain, &length);
+        if (id < 0 && at < n && !none) {
             at++;
             continue;
         }
@@ -65,10 +101,10 @@ static aril_status encode_text(encoding *e, const unsigned char *p, size_t n, bo
         if (id >= 0 && t->token[id].kind & ARIL__TOKEN_LEFT)
             end = begin + without_spaces(p + begin, at - begin);
         status = later ? t->kind->encode(t, &e->bpe, p + begin, end - begin, &e->ids)
-                       : encode_text(e, p + begin, end - begin, true);
+                       : encode_rest(e, p + begin, end - begin);
         if (id < 0) break;
         aril__bytes_add(&e->ids, &id, sizeof id);
-        at += t->token[id].size;
+        at += length;
         if (t->token[id].kind & ARIL__TOKEN_RIGHT) at += leading_spaces(p + at, n - at);
         begin = at;
     }

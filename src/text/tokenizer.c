@@ -36,6 +36,8 @@ void aril_tokenizer_free(aril_tokenizer *t)
     free(t->merge);
     free(t->pair);
     free(t->added);
+    aril__bytes_free(&t->forms);
+    free(t->later);
     free(t->part);
     free(t);
 }
@@ -147,7 +149,6 @@ aril_status aril__token_mark(aril_tokenizer *t, int64_t id, unsigned kind)
     const aril__token *k = &t->token[id];
     bool known = k->kind & ARIL__TOKEN_ADDED;
     t->token[id].kind |= (uint8_t)(kind | ARIL__TOKEN_ADDED);
-    t->has_later |= (kind & ARIL__TOKEN_LATER) != 0;
     if (known) return ARIL_OK;
     if (!make_room((void **)&t->added, &t->added_room, (size_t)t->n_added + 1, sizeof *t->added))
         return no_memory();
@@ -201,11 +202,45 @@ aril_status aril__merge_add(aril_tokenizer *t, uint32_t left, uint32_t right, ui
     return ARIL_OK;
 }
 
+/* Adds the form of an added token to t->later, behind those that are as long. */
+static bool add_form(aril_tokenizer *t, uint32_t id)
+{
+    const aril__token *k = &t->token[id];
+    const unsigned char *p = t->text.at + k->at;
+    aril__form form = { .at = t->forms.n, .id = id };
+    if (t->kind->normalize)
+        t->kind->normalize(t, p, k->size, &t->forms);
+    else
+        aril__bytes_add(&t->forms, p, k->size);
+    if (t->forms.failed) return false;
+    size_t size = t->forms.n - form.at;
+    if (size == 0 || size > UINT32_MAX) return true; /* found nowhere */
+    form.size = (uint32_t)size;
+    int64_t i = t->n_later++;
+    for (; i > 0 && t->later[i - 1].size < form.size; i--) t->later[i] = t->later[i - 1];
+    t->later[i] = form;
+    t->starts_later[t->forms.at[form.at]] = true;
+    return true;
+}
+
+static bool make_forms(aril_tokenizer *t)
+{
+    aril__bytes_free(&t->forms);
+    free(t->later);
+    t->n_later = 0;
+    memset(t->starts_later, 0, sizeof t->starts_later);
+    t->later = aril__calloc(((size_t)t->n_added + 1) * sizeof *t->later);
+    bool good = t->later != NULL;
+    for (int64_t i = 0; i < t->n_added && good; i++)
+        if (t->token[t->added[i]].kind & ARIL__TOKEN_LATER) good = add_form(t, t->added[i]);
+    return good;
+}
+
 aril_status aril__tokenizer_ready(aril_tokenizer *t)
 {
     free((void *)t->whole);
     t->whole = aril__calloc((size_t)t->n + 1);
-    return t->whole ? ARIL_OK : no_memory();
+    return t->whole && make_forms(t) ? ARIL_OK : no_memory();
 }
 
 /* ---- public ---- */

@@ -19,7 +19,7 @@ enum {
     ARIL__TOKEN_LEFT = 16,   /* takes the white space before it, */
     ARIL__TOKEN_RIGHT = 32,  /* and that after it */
     ARIL__TOKEN_MODEL = 64,  /* stands in the vocabulary of the model */
-    ARIL__TOKEN_LATER = 128, /* found in what the other added tokens leave ("normalized") */
+    ARIL__TOKEN_LATER = 128, /* found in the normalized text that the other added tokens leave */
 };
 
 typedef struct aril__token {
@@ -27,6 +27,12 @@ typedef struct aril__token {
     uint32_t size;
     uint8_t kind;
 } aril__token;
+
+/* What an added token that is found later looks like in normalized text. */
+typedef struct aril__form {
+    size_t at; /* its bytes begin here in `forms` */
+    uint32_t size, id;
+} aril__form;
 
 /* A merge: two tokens that become one. Its rank is its index. */
 typedef struct aril__merge {
@@ -42,7 +48,9 @@ struct aril__bpe;
 typedef struct aril__tokenizer_kind {
     const char *model; /* in tokenizer.json: "BPE" */
     bool spelled;      /* its vocabulary is spelled in GPT-2's alphabet of bytes */
-    /* Appends the tokens, int64_t, of a text without added tokens. */
+    /* Appends the normalized text. NULL: text stays as it is. */
+    void (*normalize)(const aril_tokenizer *t, const unsigned char *p, size_t n, aril__bytes *to);
+    /* Appends the tokens, int64_t, of a normalized text without added tokens. */
     aril_status (*encode)(const aril_tokenizer *t, struct aril__bpe *b, const unsigned char *p,
                           size_t n, aril__bytes *to);
     /* Appends the text of a token, which may depend on whether it is the first. */
@@ -75,7 +83,10 @@ struct aril_tokenizer {
     int64_t n_added;
     size_t added_room;
     bool starts_added[256]; /* bytes that an added token begins with */
-    bool has_later;         /* there are tokens that are found later */
+    aril__bytes forms;      /* texts of the added tokens that are found later, */
+    aril__form *later;      /* the longest first */
+    int64_t n_later;
+    bool starts_later[256]; /* bytes that such a text begins with */
     bool prefix_space;      /* text gets a space in front */
     int64_t unknown;        /* the token of bytes that have none; -1: they are an error */
 

@@ -59,20 +59,23 @@ static void encode_word(const aril_tokenizer *t, const unsigned char *p, size_t 
     aril__bytes_add(to, &t->unknown, sizeof t->unknown);
 }
 
+static void normalize(const aril_tokenizer *t, const unsigned char *p, size_t n, aril__bytes *to)
+{
+    aril__normalize(&t->normalizer, p, n, to);
+}
+
 static aril_status encode(const aril_tokenizer *t, aril__bpe *b, const unsigned char *p, size_t n,
                           aril__bytes *to)
 {
     (void)b;
-    aril__bytes text = { 0 }, piece = { 0 };
+    aril__bytes piece = { 0 };
     const char *part = aril__wordpiece_part(t);
     aril__bytes_add(&piece, part, strlen(part));
-    aril__normalize(&t->normalizer, p, n, &text);
-    for (size_t at = 0, word; !text.failed && !piece.failed && at < text.n; at += word) {
-        at += aril__next_word(text.at + at, text.n - at, &word);
-        if (word > 0) encode_word(t, text.at + at, word, &piece, to);
+    for (size_t at = 0, word; !piece.failed && at < n; at += word) {
+        at += aril__next_word(p + at, n - at, &word);
+        if (word > 0) encode_word(t, p + at, word, &piece, to);
     }
-    bool failed = text.failed || piece.failed;
-    aril__bytes_free(&text);
+    bool failed = piece.failed;
     aril__bytes_free(&piece);
     return failed ? aril__fail(ARIL_ERR_MEMORY, "out of memory for a text") : ARIL_OK;
 }
@@ -175,6 +178,9 @@ static void write(const aril_tokenizer *t, aril__bytes *to)
     aril__bytes_print(to, "\n  }");
 }
 
-const aril__tokenizer_kind aril__tokenizer_wordpiece = {
-    .model = "WordPiece", .encode = encode, .decode = decode, .save = save, .write = write
-};
+const aril__tokenizer_kind aril__tokenizer_wordpiece = { .model = "WordPiece",
+                                                         .normalize = normalize,
+                                                         .encode = encode,
+                                                         .decode = decode,
+                                                         .save = save,
+                                                         .write = write };

@@ -127,6 +127,29 @@ TEST(files_of_keras_are_weights)
     }
 }
 
+/* Text is listed, but cannot be read; numbers beside it can. */
+TEST(arrays_that_cannot_be_read_are_listed)
+{
+    ARIL_SCOPE;
+    const char *path = temp_path("text.h5");
+    static const char *const name[] = { "x" }, *const text_name[] = { "note" },
+                             *const text[] = { "hello" };
+    aril_tensor *const at[] = { aril_ones(ARIL_SHAPE(2), ARIL_F32, aril_cpu()) };
+    if (!written(temp_path("a.h5"))) return;
+    aril__hdf5_contents c = {
+        .arrays = { 1, at, name }, .n_texts = 1, .text_name = text_name, .text = text
+    };
+    CHECK_INT(aril__hdf5_write(path, &c), ARIL_OK);
+    aril_weights *w = aril_weights_open(path, (aril_weights_opts){ 0 });
+    CHECK_MSG(w, "%s", aril_error());
+    CHECK_INT(aril_weights_count(w), 2);
+    CHECK(!aril_weights_problem(w, aril_weights_find(w, "x")));
+    CHECK_STR(aril_weights_problem(w, aril_weights_find(w, "note")), "text");
+    CHECK_INT(aril_tensor_status(aril_weights_tensor(w, 1)), ARIL_ERR_UNSUPPORTED);
+    aril_clear_error();
+    aril_weights_close(w);
+}
+
 /* ---- JSON ---- */
 
 TEST(json_tree)

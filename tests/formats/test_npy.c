@@ -188,6 +188,21 @@ TEST(compressed_npz)
     CHECK_INT(bad, 20);
 }
 
+/* An archive without members is the end of one alone. */
+TEST(npz_without_arrays)
+{
+    const char *path = temp_path("none.npz");
+    CHECK_INT(aril_npz_write(path, &(aril_named){ 0 }), ARIL_OK);
+    aril_npz *f = aril_npz_open(path);
+    CHECK_MSG(f && aril_npz_count(f) == 0, "%s", aril_error());
+    aril_npz_close(f);
+    aril_weights *w = aril_weights_open(path, (aril_weights_opts){ 0 });
+    CHECK_MSG(w, "%s", aril_error());
+    CHECK_STR(aril_weights_kind(w), "NumPy");
+    CHECK_INT(aril_weights_count(w), 0);
+    aril_weights_close(w);
+}
+
 TEST(files_that_are_not_npz)
 {
     static const char *const bad[] = { "", "PK", "PK\5\6..................",

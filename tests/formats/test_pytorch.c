@@ -308,6 +308,22 @@ TEST(sizes_that_cannot_be)
     aril_weights_close(w);
 }
 
+/* Keys of dicts may be any values: their names are those of no other key. */
+TEST(keys_that_are_not_text)
+{
+#define ONE TENSOR("K\4", "K\0", "K\4", "K\1")
+    static const char pkl[] = "\x80\2}K\1" ONE "sG\x3f\xf8\0\0\0\0\0\0" ONE
+                              "sG\x40\0\0\0\0\0\0\0" ONE "sK\2" ONE "sN" ONE "sK\7\x85" ONE "s.";
+    static const char *const names[] = { "1", "1.5", "2.0", "2", "None", "#5" };
+    put_archive(pkl, sizeof pkl - 1, "x/data/0", 16);
+    aril_weights *w = aril_weights_open(temp_path("net.pt"), (aril_weights_opts){ 0 });
+    CHECK_MSG(w, "%s", aril_error());
+    CHECK_INT(aril_weights_count(w), 6);
+    for (int i = 0; i < 6; i++) CHECK_STR(aril_weights_name(w, i), names[i]);
+    aril_weights_close(w);
+#undef ONE
+}
+
 /* Dicts that hold the one before twice: 2^30 tensors in a few hundred bytes. Lists in lists. */
 TEST(nesting_without_end)
 {

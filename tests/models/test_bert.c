@@ -208,6 +208,12 @@ static void save(const char *file, bool old, bool masked, int64_t part)
         at[n++] = at[0];
         name[n] = "bert.embeddings.position_ids";
         at[n++] = aril_zeros(ARIL_SHAPE(1, CONTEXT), ARIL_I64, aril_cpu());
+        static const char *const tuned[] = { "classifier.weight", "classifier.bias",
+                                             "qa_outputs.weight", "qa_outputs.bias" };
+        for (int i = 0; i < 4; i++) { /* heads of fine-tuned networks */
+            name[n] = tuned[i];
+            at[n++] = aril_zeros(ARIL_SHAPE(2, WIDTH), ARIL_F32, aril_cpu());
+        }
     }
     CHECK_INT(aril_weights_save(temp_path(file), &(aril_named){ n, at, name },
                                 (aril_weights_save_opts){ .max_part = part }),

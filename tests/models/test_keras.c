@@ -279,6 +279,9 @@ TEST(broken_configurations_are_errors)
         { SEQUENTIAL(INPUT "," LAYER("MaxPooling2D", "p", "")), "expected 4" },
         { SEQUENTIAL(INPUT "," LAYER("Activation", "a", ",\"activation\":\"mine\"")),
           "its activation \"mine\" is not supported" },
+        { SEQUENTIAL(INPUT "," LAYER("Softmax", "s", ",\"axis\":[]")), "0 axes for 2 dim" },
+        { SEQUENTIAL(INPUT "," LAYER("Softmax", "s", ",\"axis\":[1,-1]")), "axis -1 twice" },
+        { SEQUENTIAL(INPUT "," LAYER("Softmax", "s", ",\"axis\":[0,2]")), "axis 2 does not" },
         { SEQUENTIAL(LAYER("ReLU", "r", "")), "the shape of input" },
         { SEQUENTIAL(LAYER("InputLayer", "i", ",\"batch_shape\":[null,-7]")), "the shape of" },
         { SEQUENTIAL(INPUT "," LAYER("TimeDistributed", "t", "")), "class_name" },
@@ -288,6 +291,34 @@ TEST(broken_configurations_are_errors)
         bool right = *cases[i].error ? strstr(got, cases[i].error) != NULL : !*got;
         CHECK_MSG(right, "%s\ngave: %s\nexpected: %s", cases[i].text, got, cases[i].error);
     }
+}
+
+/* Softmax over rows and channels of [N,H,W,C], in Aril [N,C,H,W]: the axes 2 and 1. */
+TEST(softmax_takes_a_list_of_axes)
+{
+    static const char *const config = SEQUENTIAL(
+        LAYER("InputLayer", "in", ",\"batch_shape\":[null,2,3,2]") "," LAYER("Softmax", "s",
+                                                                             ",\"axis\":[1,-1]"));
+    ARIL_SCOPE;
+    if (!has_hdf5()) return;
+    unpack("text.weights.h5");
+    const char *path = temp_path("config.json");
+    CHECK(write_file(path, config, strlen(config)));
+    aril_module *m =
+        aril_keras_load(path, (aril_keras_opts){ .weights = temp_path("text.weights.h5") });
+    CHECK_MSG(m, "%s", aril_error());
+    aril_tensor *x =
+        aril_mul_scalar(aril_randn(ARIL_SHAPE(2, 2, 2, 3), ARIL_F32, aril_cpu()), 100.0);
+    aril_tensor *y = aril_forward(m, x);
+    for (int i = 0; i < 2; i++) { /* beside softmax of the same elements on one axis */
+        for (int k = 0; k < 3; k++) {
+            aril_tensor *in = aril_flatten(aril_select(aril_select(x, 0, i), 2, k), 0, -1);
+            aril_tensor *out = aril_flatten(aril_select(aril_select(y, 0, i), 2, k), 0, -1);
+            CHECK(aril_allclose(out, aril_softmax(in, 0), (aril_close_opts){ .atol = 1e-6 }));
+        }
+    }
+    aril_module_release(m);
+    CHECK(aril_ok());
 }
 
 #define NODE(from) "\"inbound_nodes\":[[[\"" from "\",0,0,{}]]]"

@@ -212,6 +212,69 @@ TEST(weights_are_loaded_by_name)
     aril_clear_error();
 }
 
+/* A file of resnet20 whose head has a matrix [rows,columns], and a bias of `rows`. */
+static const char *with_head(int64_t rows, int64_t columns, int64_t bias)
+{
+    ARIL_SCOPE;
+    const char *path = temp_path("head.safetensors"), *name[256];
+    aril_tensor *at[256];
+    aril_module *m = aril_zoo_make("resnet20", (aril_zoo_opts){ 0 });
+    const aril_named *s = aril_state(m);
+    CHECK(s && s->n < 256);
+    for (int i = 0; i < s->n; i++) {
+        name[i] = s->name[i];
+        at[i] = strcmp(name[i], "linear.weight") == 0
+                    ? aril_ones(ARIL_SHAPE(rows, columns), ARIL_F32, aril_cpu())
+                : strcmp(name[i], "linear.bias") == 0
+                    ? aril_ones(ARIL_SHAPE(bias), ARIL_F32, aril_cpu())
+                    : s->at[i];
+    }
+    CHECK_INT(aril_weights_save(path, &(aril_named){ s->n, at, name },
+                                (aril_weights_save_opts){ 0 }),
+              ARIL_OK);
+    aril_module_release(m);
+    return path;
+}
+
+/* Predictions by a head that kept random weights would look like any others. */
+TEST(heads_are_new_only_where_classes_are_asked_for)
+{
+    static const struct {
+        int64_t rows, columns, bias, classes;
+        const char *says; /* NULL: it loads */
+    } cases[] = {
+        { 10, 64, 10, 0, NULL },
+        { 10, 64, 10, 10, NULL },
+        { 7, 64, 7, 7, NULL },
+        { 7, 64, 7, 3, NULL },
+        { 7, 64, 7, 10, NULL },
+        { 7, 64, 7, 0, "are for 7 classes, resnet20 has 10; set .classes = 7" },
+        { 10, 32, 10, 0, "do not fit resnet20: " },
+        { 10, 32, 10, 3, "do not fit resnet20: " },
+        { 10, 32, 10, 64, "do not fit resnet20: " },
+        { 64, 10, 10, 0, "do not fit resnet20: " },
+        { 64, 10, 10, 3, "do not fit resnet20: " },
+        { 7, 64, 10, 0, "do not fit resnet20: " },
+        { 7, 64, 10, 10, "do not fit resnet20: " },
+        { 7, 64, 8, 3, "do not fit resnet20: " },
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const char *path = with_head(cases[i].rows, cases[i].columns, cases[i].bias);
+        aril_zoo_opts opts = { .weights = path, .classes = cases[i].classes };
+        aril_module *m = aril_zoo_make("resnet20", opts);
+        if (!cases[i].says) {
+            CHECK_MSG(m, "row %zu: %s", i, aril_error());
+            bool taken = cases[i].classes == 0 || cases[i].classes == cases[i].rows;
+            double ones = (double)(cases[i].rows * cases[i].columns);
+            CHECK_INT(sum_of(m, "linear.weight") == ones, taken);
+        } else {
+            CHECK_MSG(!m && strstr(aril_error(), cases[i].says), "row %zu: %s", i, aril_error());
+            aril_clear_error();
+        }
+        aril_module_release(m);
+    }
+}
+
 TEST(default_weights_come_from_the_cache)
 {
     aril_zoo_opts published = { .weights = "default" };

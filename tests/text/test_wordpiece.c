@@ -105,6 +105,65 @@ TEST(any_bytes_have_tokens)
     aril_tokenizer_free(t);
 }
 
+/* Added tokens that are "normalized" are found in normalized text, in their normalized form; the
+ * tokens are those of the package tokenizers. */
+TEST(added_tokens_are_found_in_normalized_text)
+{
+    static const char file[] =
+        "{\"added_tokens\":[{\"content\":\"[MASK]\",\"id\":1,\"special\":true,\"normalized"
+        "\":false},{\"content\":\"covid\",\"id\":10,\"normalized\":true},{\"content\":\"Caf"
+        "\303\251\",\"id\":11,\"normalized\":true,\"lstrip\":true},{\"content\":\"RAW\",\"id\":12,"
+        "\""
+        "normalized\":false},{\"content\":\"a b\",\"id\":13,\"normalized\":true,\"rstrip\""
+        ":true},{\"content\":\"\345\244\251\",\"id\":14,\"normalized\":true}],\"normalizer\":{"
+        "\"type\""
+        ":\"BertNormalizer\",\"clean_text\":true,\"handle_chinese_chars\":true,\"strip"
+        "_accents\":null,\"lowercase\":true},\"pre_tokenizer\":{\"type\":\"BertPreToken"
+        "izer\"},\"model\":{\"type\":\"WordPiece\",\"unk_token\":\"[UNK]\",\"continuing_sub"
+        "word_prefix\":\"##\",\"max_input_chars_per_word\":100,\"vocab\":{\"[UNK]\":0,\"["
+        "MASK]\":1,\"a\":2,\"c\":3,\"##o\":4,\"##v\":5,\"##i\":6,\"##d\":7,\"x\":8,\"y\":9}}}";
+    static const struct {
+        const char *text;
+        int n;
+        int64_t id[6];
+    } cases[] = {
+        { "a covid", 2, { 2, 10 } },
+        { "a COVID", 2, { 2, 10 } },
+        { "COVID-19 cafe", 4, { 10, 0, 0, 11 } },
+        { "x CAF\303\211 y", 3, { 8, 11, 9 } },
+        { "x cafe\314\201y", 3, { 8, 11, 9 } },
+        { "raw RAW", 2, { 0, 12 } },
+        { "xCoVidy", 3, { 8, 10, 9 } },
+        { "A  B  c", 3, { 2, 0, 3 } },
+        { "a\011b x", 2, { 13, 8 } },
+        { "x\345\244\251y", 3, { 8, 14, 9 } },
+        { "\345\244\251\345\234\260", 2, { 14, 0 } },
+        { "[MASK] covid[MASK]Caf\303\251", 4, { 1, 10, 1, 11 } },
+        { "[mask] co vid", 6, { 0, 0, 0, 3, 4, 0 } },
+        { "", 0, { 0 } },
+        { "covidcovid", 2, { 10, 10 } },
+    };
+    write_text("tokenizer.json", file);
+    aril_tokenizer *t = aril_tokenizer_load(temp_path("tokenizer.json"));
+    for (int again = 0; again < 2; again++) {
+        CHECK_MSG(t, "%s", aril_error());
+        for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+            ARIL_SCOPE;
+            aril_tensor *ids = aril_tokenizer_encode(t, cases[i].text, (aril_encode_opts){ 0 });
+            bool same = aril_numel(ids) == cases[i].n;
+            for (int k = 0; k < cases[i].n && same; k++)
+                same = ((const int64_t *)aril_data(ids))[k] == cases[i].id[k];
+            CHECK_MSG(same, "other tokens for '%s'", cases[i].text);
+        }
+        if (again) break;
+        CHECK_INT(aril_tokenizer_add_special(t, "[E1]"), 15);
+        CHECK_INT(aril_tokenizer_save(t, temp_path("saved")), ARIL_OK);
+        aril_tokenizer_free(t);
+        t = aril_tokenizer_load(temp_path("saved"));
+    }
+    aril_tokenizer_free(t);
+}
+
 TEST(what_is_no_wordpiece_is_refused)
 {
     static const struct {

@@ -4,6 +4,7 @@
 #include "formats/pytorch/checkpoint.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -96,7 +97,8 @@ static const pickle_value *part_named(const pickle_value *v, const char *path, i
 
 /* ---- names ---- */
 
-/* Appends a dict's key, or the position of one that is neither text nor a number. */
+/* Appends a dict's key: text, a number, "None"; of other kinds, such as tuples, "#" and its
+ * position, which no number is called. Without a key, the position in a list. */
 static aril_status put_key(checkpoint *c, aril__bytes *path, const pickle_value *key, size_t i)
 {
     if (path->n) aril__bytes_add(path, ".", 1);
@@ -106,8 +108,13 @@ static aril_status put_key(checkpoint *c, aril__bytes *path, const pickle_value 
         aril__bytes_add(path, key->u.text.at, key->u.text.n);
     } else if (key && (key->kind == PICKLE_INT || key->kind == PICKLE_BOOL)) {
         aril__bytes_print(path, "%" PRId64, key->u.i);
+    } else if (key && key->kind == PICKLE_FLOAT) {
+        bool is_integer = fabs(key->u.f) < 1e16 && key->u.f == floor(key->u.f);
+        aril__bytes_print(path, is_integer ? "%.1f" : "%.17g", key->u.f);
+    } else if (key && key->kind == PICKLE_NONE) {
+        aril__bytes_print(path, "None");
     } else {
-        aril__bytes_print(path, "%zu", i);
+        aril__bytes_print(path, key ? "#%zu" : "%zu", i);
     }
     return path->failed ? aril__weights_no_memory(c->w) : ARIL_OK;
 }

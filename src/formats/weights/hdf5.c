@@ -94,18 +94,33 @@ static aril_status list_matrices(aril_weights *w, const aril__hdf5 *h)
     return s;
 }
 
+/* The name to list an array under; NULL: it is not of the part that is listed. */
+static const char *listed_name(const aril_weights *w, const char *full)
+{
+    bool all = w->root_wanted && !*w->root_wanted;
+    const char *root = w->root ? w->root : "";
+    bool optimizer = below(full, "optimizer") || below(full, "optimizer_weights");
+    return optimizer && !all && !*root ? NULL : below(full, root);
+}
+
 static aril_status list(aril_weights *w, const aril__hdf5 *h)
 {
     if (is_matlab(w)) return list_matrices(w, h);
     bool all = w->root_wanted && !*w->root_wanted;
-    const char *root = w->root ? w->root : "";
     for (int i = 0; i < aril__hdf5_count(h); i++) {
-        const char *full = aril__hdf5_array_name(h, i), *name = below(full, root);
-        bool optimizer = below(full, "optimizer") || below(full, "optimizer_weights");
-        if (!name || (optimizer && !all && !*root)) continue;
+        const char *name = listed_name(w, aril__hdf5_array_name(h, i));
+        if (!name) continue;
         if (!aril__weights_add(w, name, aril__hdf5_array_dtype(h, i), aril__hdf5_array_shape(h, i),
                                (uint64_t)i))
             return ARIL_ERR_MEMORY;
+    }
+    for (int i = 0; i < aril__hdf5_refused(h); i++) {
+        const char *problem, *name = listed_name(w, aril__hdf5_refused_name(h, i, &problem));
+        if (!name) continue;
+        aril__weights_entry *e = aril__weights_add(w, name, ARIL_F32, (aril_shape){ 0 }, 0);
+        if (!e) return ARIL_ERR_MEMORY;
+        aril_status s = aril__weights_refuse(e, "%s", problem);
+        if (s != ARIL_OK) return s;
     }
     if (w->n || !w->root_wanted || all) return ARIL_OK;
     return aril__fail(ARIL_ERR_ARG, "%s has no arrays below \"%s\"", w->path, w->root_wanted);

@@ -44,10 +44,10 @@ static int probe_archive(aril_weights *w)
 {
     aril_status status;
     const aril__zip *z = aril__weights_zip(w, &status);
-    if (!z) return status;
+    if (!z) return status; /* 0: no archive */
     for (int i = 0; i < z->n; i++)
         if (!aril__ends_with(z->member[i].name, ".npy")) return 0;
-    return z->n > 0;
+    return 1; /* also of no arrays */
 }
 
 static aril_status open_archive(aril_weights *w)

@@ -111,7 +111,9 @@ static aril_status check_unpacked(const aril_weights *w)
 const aril__zip *aril__weights_zip(aril_weights *w, aril_status *status)
 {
     *status = ARIL_OK;
-    bool is_zip = w->size >= 4 && memcmp(w->data, "PK\3\4", 4) == 0;
+    /* An archive without members is only its end. */
+    bool is_zip =
+        w->size >= 4 && (memcmp(w->data, "PK\3\4", 4) == 0 || memcmp(w->data, "PK\5\6", 4) == 0);
     if (!is_zip || w->zip) return w->zip;
     aril__source source;
     w->zip = aril__calloc(sizeof *w->zip);

@@ -195,7 +195,7 @@ aril_status aril__caffe_weights_to_hdf5(const caffe_net *net, const char *path)
 
 /* ---- of files ---- */
 
-/* The blobs of a layer of a file. A second layer of the same name would have the same group. */
+/* The blobs of a layer of a file; names[]: how many layers of each name came before. */
 static aril_status add_stored(const aril__message *layer, const char *path, caffe_map *names,
                               sink *to)
 {
@@ -203,10 +203,10 @@ static aril_status add_stored(const aril__message *layer, const char *path, caff
     size_t n = aril__message_count(layer, "blobs");
     aril_status s = ARIL_OK;
     if (n == 0) return ARIL_OK;
-    if (aril__caffe_map_get(names, name) >= 0)
-        return aril__fail(ARIL_ERR_FORMAT, "%s: two layers '%s' have blobs", path, name);
-    s = aril__caffe_map_set(names, name, 1);
-    if (s == ARIL_OK && !(to->group[to->n_groups++] = name_of(name, -1))) s = no_memory(path);
+    int before = aril__caffe_map_get(names, name), position = before < 0 ? 1 : before + 1;
+    s = aril__caffe_map_set(names, name, position);
+    if (s == ARIL_OK && !(to->group[to->n_groups++] = name_of(name, position, -1)))
+        s = no_memory(path);
     for (size_t k = 0; k < n && s == ARIL_OK; k++) {
         const aril__message *blob = aril__message_sub_at(layer, "blobs", k);
         aril_shape shape;
@@ -214,7 +214,7 @@ static aril_status add_stored(const aril__message *layer, const char *path, caff
         if (s != ARIL_OK) break;
         aril_tensor *t = aril__caffe_stored_values(blob, shape);
         to->at[to->n] = t;
-        to->name[to->n] = name_of(name, (int)k);
+        to->name[to->n] = name_of(name, position, (int)k);
         s = to->name[to->n++] ? aril_tensor_status(t) : no_memory(path);
     }
     return s;

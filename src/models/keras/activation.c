@@ -171,7 +171,9 @@ static aril_tensor *f_sparse_sigmoid(act a, aril_tensor *x)
 
 static aril_tensor *f_softmax(act a, aril_tensor *x)
 {
-    return aril_softmax(x, a->axis);
+    if (a->axes.n == 0) return aril_softmax(x, a->axis);
+    aril_tensor *y = aril_exp(aril_sub(x, aril_amax(x, a->axes)));
+    return aril_div(y, aril_sum(y, a->axes));
 }
 
 static aril_tensor *f_log_softmax(act a, aril_tensor *x)
@@ -234,6 +236,30 @@ static keras_activation from_function(const keras_make *k, const struct function
                                .fused = f->fused };
 }
 
+/* The axis of a layer Softmax, the last by default, or a list of them. */
+static aril_status read_softmax_axes(const keras_make *k, const json *axis, keras_activation *out)
+{
+    bool list = aril__json_kind(axis) == '[';
+    if (!list || axis->n == 1) {
+        if (list) axis = axis->first;
+        return aril__keras_axis(k, aril__json_integer(axis, axis ? INT64_MIN : -1), &out->axis);
+    }
+    if (axis->n == 0 || axis->n > k->rank)
+        return aril__keras_fail(k, ARIL_ERR_FORMAT, "it has %d axes for %d dimensions", axis->n,
+                                k->rank);
+    out->axes = (aril_axes){ .n = axis->n, .keepdim = true };
+    for (int i = 0; i < axis->n; i++) {
+        int64_t at = aril__json_integer(aril__json_at(axis, i), INT64_MIN);
+        aril_status s = aril__keras_axis(k, at, &out->axes.axis[i]);
+        if (s != ARIL_OK) return s;
+        for (int j = 0; j < i; j++)
+            if (out->axes.axis[j] == out->axes.axis[i])
+                return aril__keras_fail(k, ARIL_ERR_FORMAT, "it has axis %lld twice",
+                                        (long long)at);
+    }
+    return ARIL_OK;
+}
+
 /* The layers ReLU, LeakyReLU, ELU, Softmax: by class and configuration. False: none of them. */
 static bool from_layer(const keras_make *k, const char *class, const json *config,
                        keras_activation *out)
@@ -258,11 +284,8 @@ static bool from_layer(const keras_make *k, const char *class, const json *confi
         out->fn = f_elu;
         out->a = aril__json_real(aril__json_get(config, "alpha"), 1);
     } else if (strcmp(class, "Softmax") == 0) {
-        const json *axis = aril__json_get(config, "axis");
-        if (aril__json_kind(axis) == '[' && axis->n == 1) axis = axis->first;
         out->fn = f_softmax;
-        return aril__keras_axis(k, aril__json_integer(axis, axis ? INT64_MIN : -1), &out->axis) ==
-               ARIL_OK;
+        return read_softmax_axes(k, aril__json_get(config, "axis"), out) == ARIL_OK;
     }
     return out->fn != NULL;
 }

@@ -228,7 +228,8 @@ bool aril__keras_channels_first(const json *config);
 typedef struct keras_activation {
     aril_tensor *(*fn)(const struct keras_activation *a, aril_tensor *x);
     double a, b, c;
-    int axis;              /* of softmax, of the value's order */
+    int axis;              /* of softmax, of the value's order, */
+    aril_axes axes;        /* or several, kept as 1; none: `axis` */
     bool old;              /* of Keras 2 */
     aril_activation fused; /* the same for ops that take one; 0: none */
 } keras_activation;
