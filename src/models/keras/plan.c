@@ -359,7 +359,7 @@ static keras_value result_of(const planner *pl, const keras_layer *layer, const 
     return v;
 }
 
-/* Runs the module on symbolic values. */
+/* Runs the module on symbolic values: in evaluation, since a defined graph changes no statistics. */
 static aril_status run_call(planner *pl, keras_layer *layer, const call *c, int n_out,
                             aril_tensor **out)
 {
@@ -368,7 +368,10 @@ static aril_status run_call(planner *pl, keras_layer *layer, const call *c, int 
     aril__thread *th = aril__self();
     aril__frame frame = { .up = th->frame, .what = pl->root }; /* messages name the layer */
     th->frame = &frame;
+    bool training = aril_module_training(layer->module);
+    aril_module_eval(layer->module);
     aril_status s = aril_forward_all(layer->module, (aril_list){ c->n_total, in }, n_out, out);
+    if (training) aril_module_train(layer->module);
     th->frame = frame.up;
     for (int i = 0; i < n_out && s == ARIL_OK; i++)
         if (!out[i])
