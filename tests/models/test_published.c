@@ -212,11 +212,11 @@ TEST(weights_are_loaded_by_name)
     aril_clear_error();
 }
 
-/* A file of resnet20 whose head has a matrix [rows,columns], and a bias of `rows`. */
-static const char *with_head(int64_t rows, int64_t columns, int64_t bias)
+/* Writes a file of resnet20 whose head has a matrix [rows,columns], and a bias. */
+static void write_with_head(const char *path, int64_t rows, int64_t columns, int64_t bias)
 {
     ARIL_SCOPE;
-    const char *path = temp_path("head.safetensors"), *name[256];
+    const char *name[256];
     aril_tensor *at[256];
     aril_module *m = aril_zoo_make("resnet20", (aril_zoo_opts){ 0 });
     const aril_named *s = aril_state(m);
@@ -233,7 +233,6 @@ static const char *with_head(int64_t rows, int64_t columns, int64_t bias)
                                 (aril_weights_save_opts){ 0 }),
               ARIL_OK);
     aril_module_release(m);
-    return path;
 }
 
 /* Predictions by a head that kept random weights would look like any others. */
@@ -259,7 +258,9 @@ TEST(heads_are_new_only_where_classes_are_asked_for)
         { 7, 64, 8, 3, "do not fit resnet20: " },
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        const char *path = with_head(cases[i].rows, cases[i].columns, cases[i].bias);
+        const char *path = temp_path("head.safetensors");
+        write_with_head(path, cases[i].rows, cases[i].columns, cases[i].bias);
+        if (test_failed()) return;
         aril_zoo_opts opts = { .weights = path, .classes = cases[i].classes };
         aril_module *m = aril_zoo_make("resnet20", opts);
         if (!cases[i].says) {
