@@ -2,6 +2,8 @@
 
 #include "core/memory.h"
 #include "ops/shape/copy.h"
+#include "ops/shape/like.h"
+#include "ops/shape/view.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -202,6 +204,31 @@ static bool is_copy(const aril__graph_node *n)
     return n->op == &aril__op_contiguous;
 }
 
+/* Whether two sizes of a are the same one in b. */
+static bool equal_in_b(comparison *c, int64_t p, int64_t q)
+{
+    if (p == q) return true;
+    c->open = false;
+    int64_t x = aril__size_is_named(p) ? aril__size_value(c->a->sizes, p, bound, c) : p;
+    int64_t y = aril__size_is_named(q) ? aril__size_value(c->a->sizes, q, bound, c) : q;
+    return !c->open && x == y;
+}
+
+/* Whether a node of a broadcasts, or sums what was broadcast, but gives its input with the sizes of
+ * b: ops make one where sizes may differ. */
+static bool is_idle(comparison *c, const aril__graph_node *n)
+{
+    if (n->op != &aril__op_expand && n->op != &aril__op_expand_like &&
+        n->op != &aril__op_sum_to_like)
+        return false;
+    aril__value_id from = aril__graph_in(c->a, n)[0];
+    int ndim = c->a->values[from].ndim;
+    const int64_t *p = aril__graph_dims(c->a, from), *q = aril__graph_dims(c->a, n->out);
+    bool idle = ndim == c->a->values[n->out].ndim;
+    for (int d = 0; d < ndim && idle; d++) idle = equal_in_b(c, p[d], q[d]);
+    return idle;
+}
+
 /* Steps over such a node that only one of the traces has; 0: none. */
 static bool skip_copy(comparison *c, aril__node_id *a, aril__node_id *b)
 {
@@ -213,7 +240,8 @@ static bool skip_copy(comparison *c, aril__node_id *a, aril__node_id *b)
         ++*b;
         return true;
     }
-    if (!x || !is_copy(x) || (y && is_copy(y))) return false;
+    bool extra = x && (is_copy(x) ? !(y && is_copy(y)) : !(y && y->op == x->op) && is_idle(c, x));
+    if (!extra) return false;
     c->of_a[x->out] = c->of_a[aril__graph_in(c->a, x)[0]];
     ++*a;
     return true;

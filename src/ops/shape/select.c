@@ -184,6 +184,13 @@ static aril_status is_within(const aril__requirement *q)
 static aril_tensor *narrow(const char *what, aril_tensor *x, int at, int64_t start, int64_t length)
 {
     int64_t n = x->dim[at], numbers[3] = { at, start, length };
+    if (aril__size_is_named(length) && !(x->flags & ARIL__SYMBOLIC)) { /* it is not traced */
+        aril__fail(ARIL_ERR_STATE,
+                   "%s: the length is a size that only a run knows, but the tensor is none that it "
+                   "computes; use aril_expand or aril_arange with that size",
+                   what);
+        return aril__poison();
+    }
     if (aril__require(what, is_within, 1, &x, 3, numbers) < 0) return aril__poison();
     if (start < 0 && n >= 0) start += n;
     bool to_end = start < 0 && start + length == 0; /* of an unknown size */
