@@ -109,7 +109,7 @@ static bool same_tensor(comparison *c, const aril_tensor *a, const aril_tensor *
     if (a->storage == b->storage) return a->offset == b->offset;
     if (a->storage->device != b->storage->device || a->storage->bytes != b->storage->bytes)
         return false;
-    /* What lies on another device was computed there, by nodes or before the trace. */
+    /* Data on another device were computed there, by nodes or before the trace. */
     return a->storage->device != aril__cpu_device ||
            memcmp(a->storage->data, b->storage->data, a->storage->bytes) == 0;
 }
