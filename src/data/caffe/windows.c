@@ -233,7 +233,7 @@ static int64_t at_least_0(int64_t v)
 }
 
 /* One axis of a window that is expanded by context_pad or to a square: pixels outside of the image
- * becomes padding, in proportion. In floats, as Caffe computes it. */
+ * become padding, in proportion. In floats, as Caffe computes it. */
 static void expand(float center, float half, float scale, int64_t size, int64_t crop, int64_t *from,
                    int64_t *length, int64_t *before, int64_t *after, int64_t *to)
 {
