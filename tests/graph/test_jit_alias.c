@@ -199,6 +199,7 @@ TEST(in_place_operations_that_save_their_result_have_gradients_on_views)
             CHECK_MSG(!why, "the gradient, view %zu, op %zu: %s", v, k, why);
             aril_program_free(p);
         }
+    aril_release(q.w);
 }
 
 /* A result that backward needs, changed by another of its views. */
@@ -222,6 +223,7 @@ TEST(a_saved_result_that_is_changed_is_an_error_in_a_trace_too)
     CHECK_MSG(strstr(aril_error(), "was modified in place after it was saved"), "%s", aril_error());
     aril_clear_error();
     aril_program_free(p);
+    aril_release(w);
 }
 
 /* ---- parameters as results ---- */
@@ -274,6 +276,7 @@ TEST(functions_may_return_a_parameter_that_they_get)
         CHECK(aril_equal(got[1], want[1]));
         aril_program_free(p);
     }
+    aril_release(w);
 }
 
 /* ---- arguments of control flow ---- */
@@ -318,4 +321,5 @@ TEST(an_argument_of_a_condition_may_be_changed_afterwards)
         CHECK_MSG(!why, "the gradient: %s", why);
     }
     aril_program_free(p);
+    aril_release(w);
 }
