@@ -359,7 +359,8 @@ static keras_value result_of(const planner *pl, const keras_layer *layer, const 
     return v;
 }
 
-/* Runs the module on symbolic values: in evaluation, since a defined graph changes no statistics. */
+/* Runs the module on symbolic values: in evaluation, since a defined graph changes no running
+ * statistics. */
 static aril_status run_call(planner *pl, keras_layer *layer, const call *c, int n_out,
                             aril_tensor **out)
 {
