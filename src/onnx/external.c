@@ -15,19 +15,6 @@ struct onnx_file {
     bool in_place; /* tensors use its memory */
 };
 
-static const char *name_of(const aril__message *tensor)
-{
-    const char *name = aril__message_text(tensor, "name");
-    return *name ? name : "(unnamed)";
-}
-
-static aril__cold aril_status malformed(const aril__message *tensor, const char *what)
-{
-    char place[64];
-    return aril__fail(ARIL_ERR_FORMAT, "onnx: tensor %s at %s: %s", name_of(tensor),
-                      aril__message_place(tensor, place, sizeof place), what);
-}
-
 static const char *entry(const aril__message *tensor, const char *key)
 {
     for (size_t i = 0; i < aril__message_count(tensor, "external_data"); i++) {
@@ -54,17 +41,18 @@ static char *external_path(const aril__message *tensor, const char *folder)
     const char *location = entry(tensor, "location");
     char *path = NULL, *real = NULL, *base = NULL;
     if (!location || !*location) {
-        malformed(tensor, "external data without a location");
+        aril__onnx_malformed(tensor, "external data without a location");
     } else if (!folder) {
-        malformed(tensor, "external data in a model that was not read from a file");
+        aril__onnx_malformed(tensor, "external data in a model that was not read from a file");
     } else if (*location == '/' || asprintf(&path, "%s/%s", folder, location) < 0) {
-        malformed(tensor, "the location of external data leaves the model's folder");
+        aril__onnx_malformed(tensor, "the location of external data leaves the model's folder");
     } else if (!(base = realpath(folder, NULL)) || !(real = realpath(path, NULL))) {
-        aril__fail(ARIL_ERR_IO, "onnx: tensor %s: cannot find %s", name_of(tensor), path);
+        aril__fail(ARIL_ERR_IO, "onnx: tensor %s: cannot find %s", aril__onnx_tensor_name(tensor),
+                   path);
     } else {
         size_t n = strlen(base);
         if (strncmp(real, base, n) != 0 || (real[n] != '/' && n > 1)) {
-            malformed(tensor, "the location of external data leaves the model's folder");
+            aril__onnx_malformed(tensor, "the location of external data leaves the model's folder");
             free(real);
             real = NULL;
         }
@@ -118,13 +106,13 @@ aril_status aril__onnx_external(onnx_files *files, const aril__message *tensor, 
     for (int d = 0; d < shape.ndim; d++) n *= shape.dim[d];
     size_t bytes = aril__dtype_bytes(dtype, n);
     if (!entry_number(tensor, "offset", &offset) || !entry_number(tensor, "length", &length))
-        return malformed(tensor, "offset or length of external data is not a number");
+        return aril__onnx_malformed(tensor, "offset or length of external data is not a number");
     char *path = external_path(tensor, files->folder);
     struct onnx_file *file = path ? file_at(files, path) : NULL;
     if (!file) return aril__latest_status();
     size_t size = aril__mapped_size(file->mapped);
     if ((length && length != bytes) || offset > size || bytes > size - offset)
-        return malformed(tensor, "external data are not as long as its sizes say");
+        return aril__onnx_malformed(tensor, "external data are not as long as its sizes say");
     const unsigned char *at = (const unsigned char *)aril__mapped_data(file->mapped) + offset;
     if (files->in_place && is_usable(at, dtype, bytes)) {
         file->in_place = true;

@@ -86,6 +86,11 @@ aril_value *aril__onnx_to_value(const onnx_value *v);
  * `folder` is where files of external data lie; NULL: they are refused. */
 aril_status aril__onnx_tensor(onnx_arena *a, const aril__message *tensor, const char *folder,
                               onnx_value *out);
+/* The name of a TensorProto, for messages. */
+const char *aril__onnx_tensor_name(const aril__message *tensor);
+/* Fails with what is wrong with a TensorProto, its name and its place in the file. */
+aril__cold aril_status aril__onnx_malformed(const aril__message *tensor, const char *what);
+
 /* The files of external data of a model, each mapped once. */
 typedef struct onnx_files {
     const char *folder; /* where they lie; NULL: they are refused */

@@ -111,16 +111,16 @@ const char *aril__onnx_dtype_name(int64_t number)
 
 /* ---- tensors ---- */
 
-static const char *name_of(const aril__message *tensor)
+const char *aril__onnx_tensor_name(const aril__message *tensor)
 {
     const char *name = aril__message_text(tensor, "name");
     return *name ? name : "(unnamed)";
 }
 
-static aril__cold aril_status malformed(const aril__message *tensor, const char *what)
+aril_status aril__onnx_malformed(const aril__message *tensor, const char *what)
 {
     char place[64];
-    return aril__fail(ARIL_ERR_FORMAT, "onnx: tensor %s at %s: %s", name_of(tensor),
+    return aril__fail(ARIL_ERR_FORMAT, "onnx: tensor %s at %s: %s", aril__onnx_tensor_name(tensor),
                       aril__message_place(tensor, place, sizeof place), what);
 }
 
@@ -136,9 +136,9 @@ static aril_status read_shape(const aril__message *m, aril_shape *shape, int64_t
     shape->ndim = (int)ndim;
     for (size_t i = 0; i < ndim; i++) {
         shape->dim[i] = aril__message_int_at(m, "dims", i);
-        if (shape->dim[i] < 0) return malformed(m, "a size is negative");
+        if (shape->dim[i] < 0) return aril__onnx_malformed(m, "a size is negative");
         if (__builtin_mul_overflow(*n, shape->dim[i], n) || *n > INT64_MAX / 16)
-            return malformed(m, "its sizes are too large");
+            return aril__onnx_malformed(m, "its sizes are too large");
     }
     return ARIL_OK;
 }
@@ -152,7 +152,7 @@ static aril_status read_text(onnx_arena *a, const aril__message *tensor, onnx_va
     if (s < 0) return s;
     t->n = aril__message_count(tensor, "string_data");
     if ((int64_t)t->n != n)
-        return malformed(tensor, "the number of strings is not that of its sizes");
+        return aril__onnx_malformed(tensor, "the number of strings is not that of its sizes");
     if (!(t->at = aril__onnx_alloc(a, t->n, sizeof *t->at))) return ARIL_ERR_MEMORY;
     for (size_t i = 0; i < t->n; i++) {
         aril__slice from = aril__message_bytes_at(tensor, "string_data", i);
@@ -174,7 +174,7 @@ static aril_status read_typed(const aril__message *tensor, int64_t type, aril_sh
     size_t bytes = aril__dtype_bytes(dtype, n), width = aril_dtype_size(dtype);
     size_t stored = width ? width : 1, count = bytes / stored;
     if (aril__message_count(tensor, field) != count)
-        return malformed(tensor, "the number of values is not that of its sizes");
+        return aril__onnx_malformed(tensor, "the number of values is not that of its sizes");
     aril__proto_array from = aril__message_array(tensor, field);
     unsigned char *buf = aril__malloc(bytes + 1);
     if (!buf) return aril__fail(ARIL_ERR_MEMORY, "onnx: out of memory");
@@ -209,7 +209,7 @@ static aril_status read_tensor(onnx_arena *a, const aril__message *tensor, const
     if (type == STRING) return read_text(a, tensor, out);
     if (!aril__onnx_dtype(type, &dtype))
         return aril__fail(ARIL_ERR_UNSUPPORTED, "onnx: tensor %s: type %s is not supported",
-                          name_of(tensor), aril__onnx_dtype_name(type));
+                          aril__onnx_tensor_name(tensor), aril__onnx_dtype_name(type));
     aril_status s = read_shape(tensor, &shape, &n);
     if (s < 0) return s;
     *out = (onnx_value){ .kind = ONNX_TENSOR, .known = true };
@@ -219,7 +219,7 @@ static aril_status read_tensor(onnx_arena *a, const aril__message *tensor, const
     if (!aril__message_has(tensor, "raw_data")) return read_typed(tensor, type, shape, n, out);
     aril__slice raw = aril__message_bytes(tensor, "raw_data");
     if (raw.n != aril__dtype_bytes(dtype, n))
-        return malformed(tensor, "its data are not as long as its sizes say");
+        return aril__onnx_malformed(tensor, "its data are not as long as its sizes say");
     out->tensor = aril_from(raw.n ? raw.at : "", shape, dtype, aril_cpu());
     return aril_tensor_status(out->tensor);
 }
@@ -249,7 +249,7 @@ aril_status aril__onnx_sparse(onnx_arena *a, const aril__message *sparse, const 
     if (s == ARIL_OK) s = read_shape(sparse, &shape, &n);
     if (s < 0) return s;
     if (values.kind != ONNX_TENSOR || indices.kind != ONNX_TENSOR || aril_ndim(values.tensor) != 1)
-        return malformed(tensor, "a sparse tensor needs numbers in one dimension");
+        return aril__onnx_malformed(tensor, "a sparse tensor needs numbers in one dimension");
     aril_tensor *at = aril_cast(indices.tensor, ARIL_I64);
     if (aril_ndim(at) == 2) { /* coordinates */
         int64_t stride = 1;
