@@ -1,7 +1,11 @@
 #include "core/derived.h"
 
+#include "core/memory.h"
+
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 /* Lists of derived forms are short and rarely accessed: storages share a few locks. */
 enum { LOCKS = 16 };
@@ -23,6 +27,7 @@ void aril__derived_release(aril__derived *d)
 {
     if (!d || atomic_fetch_sub_explicit(&d->refs, 1, memory_order_acq_rel) != 1) return;
     if (d->data) aril__device_free(d->device, d->data, d->bytes);
+    free(d->restore_ctx);
     free(d);
 }
 
@@ -36,6 +41,8 @@ static aril__derived *derived_new(aril__device *device, size_t bytes)
     d->bytes = bytes;
     d->device = device;
     d->next = NULL;
+    d->restore = NULL;
+    d->restore_ctx = NULL;
     atomic_init(&d->refs, 1);
     d->data = aril__device_alloc(device, bytes);
     if (d->data) return d;
@@ -125,8 +132,69 @@ void aril__derived_put(aril__storage *s, const void *key, size_t key_size, unsig
     release_list(old);
 }
 
+/* ---- forms that stand for the contents ---- */
+
+/* Less than this is not worth a call of the system. */
+enum { MIN_RETURNED = 1 << 16 };
+
+static bool is_replaceable(const aril__storage *s)
+{
+    return s->device->host_memory && !s->deleter && !s->keeps_forms && s->data != s->small &&
+           (ARIL__PLAIN_BLOCKS || s->bytes >= MIN_RETURNED) && !atomic_load(&s->lent) &&
+           atomic_load(&s->contents) == ARIL__IN_MEMORY;
+}
+
+/* Returns the whole pages of memory to the system, which keeps their addresses. */
+static void return_pages(char *data, size_t bytes)
+{
+#if ARIL__PLAIN_BLOCKS
+    memset(data, 0xff, bytes); /* whoever reads it without asking for it gets NaN */
+#else
+    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+    uintptr_t begin = ((uintptr_t)data + page - 1) & ~(page - 1);
+    uintptr_t end = ((uintptr_t)data + bytes) & ~(page - 1);
+    if (begin < end) madvise((void *)begin, end - begin, MADV_DONTNEED);
+#endif
+}
+
+static bool is_cached(aril__storage *s, const aril__derived *d)
+{
+    const aril__derived *at = atomic_load(&s->derived);
+    while (at && at != d) at = at->next;
+    return at != NULL;
+}
+
+void aril__derived_replace(aril__storage *s, aril__derived *d, aril__derived_restore *restore,
+                           void *ctx)
+{
+    pthread_mutex_lock(lock_of(s));
+    if (is_replaceable(s) && is_cached(s, d) && aril__alone_begin()) {
+        d->restore = restore;
+        d->restore_ctx = ctx;
+        ctx = NULL;
+        return_pages(s->data, s->bytes);
+        atomic_store(&s->contents, ARIL__IN_FORM);
+        aril__alone_end();
+    }
+    pthread_mutex_unlock(lock_of(s));
+    free(ctx);
+}
+
+void aril__storage_restore(aril__storage *s)
+{
+    pthread_mutex_lock(lock_of(s));
+    if (atomic_load(&s->contents) == ARIL__IN_FORM) {
+        const aril__derived *d = atomic_load(&s->derived);
+        while (!d->restore) d = d->next; /* forms leave the list only when contents are there */
+        d->restore(d->restore_ctx, d->data, s->data);
+        atomic_store(&s->contents, ARIL__RESTORED);
+    }
+    pthread_mutex_unlock(lock_of(s));
+}
+
 void aril__derived_drop(aril__storage *s)
 {
+    if (atomic_load(&s->contents) == ARIL__IN_FORM) aril__storage_restore(s);
     pthread_mutex_lock(lock_of(s));
     aril__derived *old = take_out(s, true, 0, NULL, 0);
     pthread_mutex_unlock(lock_of(s));
