@@ -44,7 +44,7 @@ static aril__derived *derived_new(aril__device *device, size_t bytes)
     d->restore = NULL;
     d->restore_ctx = NULL;
     atomic_init(&d->refs, 1);
-    d->data = aril__device_alloc(device, bytes);
+    d->data = aril__device_alloc_lasting(device, bytes);
     if (d->data) return d;
     free(d);
     return NULL;
@@ -144,17 +144,34 @@ static bool is_replaceable(const aril__storage *s)
            atomic_load(&s->contents) == ARIL__IN_MEMORY;
 }
 
-/* Returns the whole pages of memory to the system, which keeps their addresses. */
-static void return_pages(char *data, size_t bytes)
+/* The whole pages of a storage's memory. */
+static size_t pages_of(const aril__storage *s, char **begin)
+{
+    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), data = (uintptr_t)s->data;
+    uintptr_t from = (data + page - 1) & ~(page - 1), to = (data + s->bytes) & ~(page - 1);
+    *begin = s->data;
+    if (from >= to) return 0;
+    *begin += from - data;
+    return to - from;
+}
+
+/* Returns them to the system, which keeps their addresses. */
+static void return_pages(aril__storage *s)
 {
 #if ARIL__PLAIN_BLOCKS
-    memset(data, 0xff, bytes); /* whoever reads it without asking for it gets NaN */
+    memset(s->data, 0xff, s->bytes); /* whoever reads it without asking for it gets NaN */
 #else
-    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
-    uintptr_t begin = ((uintptr_t)data + page - 1) & ~(page - 1);
-    uintptr_t end = ((uintptr_t)data + bytes) & ~(page - 1);
-    if (begin < end) madvise((void *)begin, end - begin, MADV_DONTNEED);
+    char *begin;
+    size_t bytes = pages_of(s, &begin);
+    madvise(begin, bytes, MADV_DONTNEED);
 #endif
+}
+
+/* Counts pages that were returned, or are in use again. */
+static void count_pages(aril__storage *s, int sign)
+{
+    char *begin;
+    aril__device_count_live(s->device, sign * (int64_t)pages_of(s, &begin));
 }
 
 static bool is_cached(aril__storage *s, const aril__derived *d)
@@ -172,7 +189,8 @@ void aril__derived_replace(aril__storage *s, aril__derived *d, aril__derived_res
         d->restore = restore;
         d->restore_ctx = ctx;
         ctx = NULL;
-        return_pages(s->data, s->bytes);
+        return_pages(s);
+        count_pages(s, -1);
         atomic_store(&s->contents, ARIL__IN_FORM);
         aril__alone_end();
     }
@@ -186,10 +204,20 @@ void aril__storage_restore(aril__storage *s)
     if (atomic_load(&s->contents) == ARIL__IN_FORM) {
         const aril__derived *d = atomic_load(&s->derived);
         while (!d->restore) d = d->next; /* forms leave the list only when contents are there */
+        count_pages(s, 1);
         d->restore(d->restore_ctx, d->data, s->data);
         atomic_store(&s->contents, ARIL__RESTORED);
     }
     pthread_mutex_unlock(lock_of(s));
+}
+
+void aril__derived_end(aril__storage *s)
+{
+    if (atomic_load(&s->contents) == ARIL__IN_FORM) {
+        atomic_store(&s->contents, ARIL__IN_MEMORY);
+        count_pages(s, 1); /* freed next */
+    }
+    aril__derived_drop(s);
 }
 
 void aril__derived_drop(aril__storage *s)

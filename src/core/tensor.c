@@ -61,10 +61,8 @@ void aril__storage_release(aril__thread *th, aril__storage *s)
     if (atomic_load_explicit(&s->refs, memory_order_acquire) != 1 &&
         atomic_fetch_sub_explicit(&s->refs, 1, memory_order_acq_rel) != 1)
         return;
-    if (aril__unlikely(atomic_load_explicit(&s->derived, memory_order_relaxed))) {
-        atomic_store_explicit(&s->contents, ARIL__IN_MEMORY, memory_order_relaxed); /* or nowhere */
-        aril__derived_drop(s);
-    }
+    if (aril__unlikely(atomic_load_explicit(&s->derived, memory_order_relaxed)))
+        aril__derived_end(s);
     if (s->deleter)
         s->deleter(s->data, s->deleter_ctx);
     else if (s->data && s->data != s->small)

@@ -298,6 +298,8 @@ static inline aril_tensor *aril__root(const aril_tensor *t)
 
 /* Releases the derived forms of a storage, whose contents are in its own memory afterwards. */
 void aril__derived_drop(aril__storage *s);
+/* The same when the storage is freed: nobody reads its contents any more. */
+void aril__derived_end(aril__storage *s);
 
 /* What u.symbol points to begins so. */
 typedef struct aril__symbol_head {
