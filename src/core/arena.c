@@ -144,9 +144,36 @@ static void join_after(aril__arena *a, block *b)
     drop_header(a, gone);
 }
 
-void *aril__arena_alloc(aril__arena *a, size_t bytes, size_t *fresh)
+/* The largest free block, or nearly; NULL if there is none. */
+static block *largest(const aril__arena *a)
+{
+    for (size_t word = BINS / 64; word-- > 0;)
+        if (a->some[word]) return a->bin[word * 64 + 63 - (size_t)__builtin_clzll(a->some[word])];
+    return NULL;
+}
+
+/* Makes the end of the largest free block a free block of its own. */
+static void cut_end(aril__arena *a, size_t pages)
+{
+    block *b = largest(a);
+    if (!b || b->pages <= pages) return;
+    take_from_bin(a, b);
+    block *end = new_header(a);
+    b->pages -= pages;
+    *end = (block){ .before = b, .after = b->after, .page = b->page + b->pages, .pages = pages };
+    if (end->after)
+        end->after->before = end;
+    else
+        a->last = end;
+    b->after = end;
+    put_in_bin(a, b);
+    put_in_bin(a, end);
+}
+
+void *aril__arena_alloc(aril__arena *a, size_t bytes, bool lasting, size_t *fresh)
 {
     size_t pages = (bytes + ARIL__ARENA_PAGE - 1) / ARIL__ARENA_PAGE;
+    if (lasting && pages) cut_end(a, pages);
     block *b = pages ? find(a, pages) : NULL;
     if (!b) return NULL;
     take_from_bin(a, b);

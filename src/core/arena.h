@@ -24,8 +24,9 @@ void aril__arena_delete(aril__arena *a);
 
 /* A block of whole pages, aligned to a page and not cleared. *fresh gets the number of its bytes
  * that no block has used before (or since they were returned to the system). NULL when there is no
- * room. */
-void *aril__arena_alloc(aril__arena *a, size_t bytes, size_t *fresh);
+ * room. A block that will last (`lasting`) is placed at the other end of the range, so that it does
+ * not part the pages that come and go at each step. */
+void *aril__arena_alloc(aril__arena *a, size_t bytes, bool lasting, size_t *fresh);
 
 /* Frees a block; returns its size in bytes. */
 size_t aril__arena_free(aril__arena *a, void *p);

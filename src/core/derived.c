@@ -1,7 +1,11 @@
 #include "core/derived.h"
 
+#include "core/memory.h"
+
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 /* Lists of derived forms are short and rarely accessed: storages share a few locks. */
 enum { LOCKS = 16 };
@@ -23,6 +27,7 @@ void aril__derived_release(aril__derived *d)
 {
     if (!d || atomic_fetch_sub_explicit(&d->refs, 1, memory_order_acq_rel) != 1) return;
     if (d->data) aril__device_free(d->device, d->data, d->bytes);
+    free(d->restore_ctx);
     free(d);
 }
 
@@ -36,8 +41,10 @@ static aril__derived *derived_new(aril__device *device, size_t bytes)
     d->bytes = bytes;
     d->device = device;
     d->next = NULL;
+    d->restore = NULL;
+    d->restore_ctx = NULL;
     atomic_init(&d->refs, 1);
-    d->data = aril__device_alloc(device, bytes);
+    d->data = aril__device_alloc_lasting(device, bytes);
     if (d->data) return d;
     free(d);
     return NULL;
@@ -125,8 +132,97 @@ void aril__derived_put(aril__storage *s, const void *key, size_t key_size, unsig
     release_list(old);
 }
 
+/* ---- forms that stand for the contents ---- */
+
+/* Less than this is not worth a call of the system. */
+enum { MIN_RETURNED = 1 << 16 };
+
+static bool is_replaceable(const aril__storage *s)
+{
+    return s->device->host_memory && !s->deleter && !s->keeps_forms && s->data != s->small &&
+           (ARIL__PLAIN_BLOCKS || s->bytes >= MIN_RETURNED) && !atomic_load(&s->lent) &&
+           atomic_load(&s->contents) == ARIL__IN_MEMORY;
+}
+
+/* The whole pages of a storage's memory. */
+static size_t pages_of(const aril__storage *s, char **begin)
+{
+    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), data = (uintptr_t)s->data;
+    uintptr_t from = (data + page - 1) & ~(page - 1), to = (data + s->bytes) & ~(page - 1);
+    *begin = s->data;
+    if (from >= to) return 0;
+    *begin += from - data;
+    return to - from;
+}
+
+/* Returns them to the system, which keeps their addresses. */
+static void return_pages(aril__storage *s)
+{
+#if ARIL__PLAIN_BLOCKS
+    memset(s->data, 0xff, s->bytes); /* whoever reads it without asking for it gets NaN */
+#else
+    char *begin;
+    size_t bytes = pages_of(s, &begin);
+    madvise(begin, bytes, MADV_DONTNEED);
+#endif
+}
+
+/* Counts pages that were returned, or are in use again. */
+static void count_pages(aril__storage *s, int sign)
+{
+    char *begin;
+    aril__device_count_live(s->device, sign * (int64_t)pages_of(s, &begin));
+}
+
+static bool is_cached(aril__storage *s, const aril__derived *d)
+{
+    const aril__derived *at = atomic_load(&s->derived);
+    while (at && at != d) at = at->next;
+    return at != NULL;
+}
+
+void aril__derived_replace(aril__storage *s, aril__derived *d, aril__derived_restore *restore,
+                           void *ctx)
+{
+    pthread_mutex_lock(lock_of(s));
+    if (is_replaceable(s) && is_cached(s, d) && aril__alone_begin()) {
+        d->restore = restore;
+        d->restore_ctx = ctx;
+        ctx = NULL;
+        return_pages(s);
+        count_pages(s, -1);
+        atomic_store(&s->contents, ARIL__IN_FORM);
+        aril__alone_end();
+    }
+    pthread_mutex_unlock(lock_of(s));
+    free(ctx);
+}
+
+void aril__storage_restore(aril__storage *s)
+{
+    pthread_mutex_lock(lock_of(s));
+    if (atomic_load(&s->contents) == ARIL__IN_FORM) {
+        const aril__derived *d = atomic_load(&s->derived);
+        while (!d->restore) d = d->next; /* forms leave the list only when contents are there */
+        count_pages(s, 1);
+        d->restore(d->restore_ctx, d->data, s->data);
+        atomic_store(&s->contents, ARIL__RESTORED);
+    }
+    pthread_mutex_unlock(lock_of(s));
+}
+
+void aril__derived_end(aril__storage *s)
+{
+    if (atomic_load(&s->contents) == ARIL__IN_FORM) {
+        atomic_store(&s->contents, ARIL__IN_MEMORY);
+        count_pages(s, 1); /* freed next */
+    }
+    aril__derived_drop(s);
+}
+
 void aril__derived_drop(aril__storage *s)
 {
+    if (atomic_load(&s->contents) == ARIL__IN_FORM) aril__storage_restore(s);
     pthread_mutex_lock(lock_of(s));
     aril__derived *old = take_out(s, true, 0, NULL, 0);
     pthread_mutex_unlock(lock_of(s));

@@ -12,7 +12,12 @@
  * The key holds everything that the form depends on besides the contents: its creator, the offset
  * and strides of the tensor, the kind of form. Forms are dropped when the storage is written to or
  * freed; a form in use stays until it is released. Memory that others can write to without our
- * knowledge (borrowed, or lent out) has no cached forms. All functions are thread-safe. */
+ * knowledge (borrowed, or lent out) has no cached forms. All functions are thread-safe.
+ *
+ * A form that holds all of the contents in another order can stand for them
+ * (aril__derived_replace): the pages of the storage's own memory are returned to the system, and
+ * whoever reads the contents, or writes some of them, has them restored first. So a network that
+ * only predicts takes the memory of its weights once, not twice. */
 #ifndef ARIL_CORE_DERIVED_H
 #define ARIL_CORE_DERIVED_H
 
@@ -23,6 +28,10 @@ enum {
     ARIL__DERIVED_MAX = 8,   /* maximum forms per storage; the oldest is evicted */
 };
 
+/* Computes the contents of a storage from a form of them. Runs in any thread, may not allocate and
+ * cannot fail. */
+typedef void aril__derived_restore(const void *ctx, const void *form, void *contents);
+
 struct aril__derived {
     void *data;
     size_t bytes;
@@ -30,6 +39,8 @@ struct aril__derived {
     atomic_int refs;
     aril__device *device;
     aril__derived *next;
+    aril__derived_restore *restore; /* NULL: the form does not stand for the contents */
+    void *restore_ctx;
     unsigned version;
     size_t key_size;
     unsigned char key[ARIL__DERIVED_KEY];
@@ -48,6 +59,13 @@ aril__derived *aril__derived_new(aril__device *device, size_t bytes);
  * contents have changed since. */
 void aril__derived_put(aril__storage *s, const void *key, size_t key_size, unsigned version,
                        aril__derived *d);
+
+/* Makes the cached form `d` stand for the contents, from which it was computed just now. A no-op
+ * where contents are small or borrowed, where another thread uses Aril, which may be reading them,
+ * and where they had to be restored before: then they are read again and again. `ctx` is freed by
+ * free(), with the form or now. */
+void aril__derived_replace(aril__storage *s, aril__derived *d, aril__derived_restore *restore,
+                           void *ctx);
 
 /* NULL is ignored. */
 void aril__derived_release(aril__derived *d);

@@ -364,10 +364,10 @@ static void trim_to_peak(aril__device *d)
 }
 
 /* The two kinds of blocks; called with the lock held. *size gets the block's size in bytes. */
-static void *alloc_in_arena(aril__device *d, size_t bytes, size_t *size)
+static void *alloc_in_arena(aril__device *d, size_t bytes, bool lasting, size_t *size)
 {
     size_t fresh;
-    void *p = aril__arena_alloc(d->arena, bytes, &fresh);
+    void *p = aril__arena_alloc(d->arena, bytes, lasting, &fresh);
     if (!p) return NULL;
     *size = whole_pages(bytes);
     d->stats.live += (int64_t)*size;
@@ -451,7 +451,7 @@ static aril__cold void report_limit(aril__device *d, size_t bytes)
                *largest ? ")" : "", (long long)d->limit);
 }
 
-static void *alloc(aril__device *d, size_t bytes)
+static void *alloc(aril__device *d, size_t bytes, bool lasting)
 {
     size_t size;
     void *p = NULL;
@@ -465,7 +465,7 @@ static void *alloc(aril__device *d, size_t bytes)
         pthread_mutex_unlock(&d->lock);
         goto fail;
     }
-    if (d->arena && bytes >= ARIL__ARENA_MIN) p = alloc_in_arena(d, bytes, &size);
+    if (d->arena && bytes >= ARIL__ARENA_MIN) p = alloc_in_arena(d, bytes, lasting, &size);
     if (!p) p = d->ops.own_pool ? alloc_in_pool(d, bytes, &size) : alloc_by_size(d, bytes, &size);
     if (d->stats.live > d->stats.peak) d->stats.peak = d->stats.live;
     if (d->stats.misses != misses && !d->ops.own_pool) trim_to_peak(d);
@@ -490,12 +490,12 @@ fail:;
 }
 
 /* The same without an error. */
-static void *try_alloc(aril__device *d, size_t bytes)
+static void *try_alloc(aril__device *d, size_t bytes, bool lasting)
 {
     aril__thread *th = aril__self();
     aril__error *first = th->error, *last = th->last_error;
     th->error = th->last_error = NULL;
-    void *p = alloc(d, bytes);
+    void *p = alloc(d, bytes, lasting);
     aril__error_release(th->error);
     aril__error_release(th->last_error);
     th->error = first;
@@ -504,18 +504,37 @@ static void *try_alloc(aril__device *d, size_t bytes)
 }
 
 /* With several queues, some memory may be free once their work is done. */
-static void *alloc_among_queues(aril__device *d, size_t bytes)
+static void *alloc_among_queues(aril__device *d, size_t bytes, bool lasting)
 {
     aril__collect_pending(d, false);
-    void *p = try_alloc(d, bytes);
+    void *p = try_alloc(d, bytes, lasting);
     if (p) return p;
     aril__collect_pending(d, true);
-    return alloc(d, bytes);
+    return alloc(d, bytes, lasting);
+}
+
+static void *alloc_for_queue(aril__device *d, size_t bytes, bool lasting)
+{
+    return aril__one_queue() || !d->queue ? alloc(d, bytes, lasting)
+                                          : alloc_among_queues(d, bytes, lasting);
 }
 
 void *aril__device_alloc(aril__device *d, size_t bytes)
 {
-    return aril__one_queue() || !d->queue ? alloc(d, bytes) : alloc_among_queues(d, bytes);
+    return alloc_for_queue(d, bytes, false);
+}
+
+void *aril__device_alloc_lasting(aril__device *d, size_t bytes)
+{
+    return alloc_for_queue(d, bytes, true);
+}
+
+void aril__device_count_live(aril__device *d, int64_t bytes)
+{
+    pthread_mutex_lock(&d->lock);
+    d->stats.live += bytes;
+    if (d->stats.live > d->stats.peak) d->stats.peak = d->stats.live;
+    pthread_mutex_unlock(&d->lock);
 }
 
 void aril__device_free(aril__device *d, void *p, size_t bytes)

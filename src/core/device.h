@@ -71,6 +71,11 @@ aril__device *aril__device_find(aril_device id);
 
 /* Allocates through the cache, or from the device's own pool. NULL, with an error, on failure. */
 void *aril__device_alloc(aril__device *d, size_t bytes);
+/* The same for a block that will last: apart from those that come and go. */
+void *aril__device_alloc_lasting(aril__device *d, size_t bytes);
+/* Adds to the memory in use: pages of a block that were returned to the system (negative), or are in
+ * use again. */
+void aril__device_count_live(aril__device *d, int64_t bytes);
 void aril__device_free(aril__device *d, void *p, size_t bytes);
 /* The same for memory of the queue with that number. */
 void aril__device_free_for(aril__device *d, int queue, void *p, size_t bytes);

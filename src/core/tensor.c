@@ -33,8 +33,9 @@ aril__storage *aril__storage_new(aril__thread *th, aril__device *device, size_t 
     atomic_init(&s->derived, NULL);
     atomic_init(&s->lent, false);
     s->deleter_ctx = NULL;
+    atomic_init(&s->contents, ARIL__IN_MEMORY);
     s->keeps_forms = false;
-    s->home = aril__one_queue() ? 0 : (uint8_t)aril__queue_number(device);
+    s->home = aril__one_queue() ? 0 : (unsigned)aril__queue_number(device) & 0x7f;
     atomic_init(&s->writer, s->home);
     atomic_init(&s->readers, 0);
     if (aril__likely(bytes <= sizeof s->small && device->host_memory)) {
@@ -61,7 +62,7 @@ void aril__storage_release(aril__thread *th, aril__storage *s)
         atomic_fetch_sub_explicit(&s->refs, 1, memory_order_acq_rel) != 1)
         return;
     if (aril__unlikely(atomic_load_explicit(&s->derived, memory_order_relaxed)))
-        aril__derived_drop(s);
+        aril__derived_end(s);
     if (s->deleter)
         s->deleter(s->data, s->deleter_ctx);
     else if (s->data && s->data != s->small)

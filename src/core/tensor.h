@@ -42,6 +42,13 @@ enum {
 
 typedef struct aril__derived aril__derived; /* core/derived.h */
 
+/* Where the contents of a storage are. */
+enum {
+    ARIL__IN_MEMORY, /* in its own memory, as they were put there */
+    ARIL__IN_FORM,   /* in a derived form alone: aril__base restores them */
+    ARIL__RESTORED,  /* in its own memory again, where they stay */
+};
+
 /* Memory on one device, shared by a tensor and its views. */
 typedef struct aril__storage {
     atomic_int refs;
@@ -54,10 +61,11 @@ typedef struct aril__storage {
     void *deleter_ctx;
     _Atomic(aril__derived *) derived; /* forms that kernels derived from the contents: derived.h */
     atomic_bool lent;                 /* the program has a pointer through which it may write */
-    bool keeps_forms; /* any number of them: its own memory may be freed meanwhile */
+    _Atomic(uint8_t) contents;        /* ARIL__IN_MEMORY ... */
+    uint8_t keeps_forms : 1; /* any number of them: its own memory may be freed meanwhile */
     /* Numbers of queues of the device: that of the allocation, that of the last write, and a bit
      * for each that has read since: queues.h. */
-    uint8_t home;
+    uint8_t home : 7;
     _Atomic(uint8_t) writer;
     _Atomic(uint32_t) readers;
     /* Inline buffer for data of up to 64 bytes, on devices with host memory. */
@@ -205,9 +213,20 @@ aril_status aril__check_value(const char *what, const aril_tensor *t);
  * view. Values that a graph saved of them count as overwritten. Cannot fail. */
 void aril__tensor_exchange(aril_tensor *a, aril_tensor *b);
 
+/* Computes contents that are in a derived form alone. */
+aril__cold void aril__storage_restore(aril__storage *s);
+
+/* The contents of a storage. Nothing else reads `data` of one that kernels may derive forms of. */
+static inline char *aril__contents(aril__storage *s)
+{
+    if (aril__unlikely(atomic_load_explicit(&s->contents, memory_order_acquire) == ARIL__IN_FORM))
+        aril__storage_restore(s);
+    return s->data;
+}
+
 static inline char *aril__base(const aril_tensor *t)
 {
-    return t->storage->data;
+    return aril__contents(t->storage);
 }
 
 /* The address of the first element; not for sub-byte dtypes with an odd offset. */
@@ -277,8 +296,10 @@ static inline aril_tensor *aril__root(const aril_tensor *t)
     return (aril_tensor *)(uintptr_t)t;
 }
 
-/* Releases the derived forms of a storage. */
+/* Releases the derived forms of a storage, whose contents are in its own memory afterwards. */
 void aril__derived_drop(aril__storage *s);
+/* The same when the storage is freed: nobody reads its contents any more. */
+void aril__derived_end(aril__storage *s);
 
 /* What u.symbol points to begins so. */
 typedef struct aril__symbol_head {

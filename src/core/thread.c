@@ -25,8 +25,31 @@ static pthread_once_t once = PTHREAD_ONCE_INIT;
 static pthread_key_t at_thread_end;
 static atomic_ullong base_seed;
 static atomic_ullong threads_started;
+static pthread_mutex_t users_lock = PTHREAD_MUTEX_INITIALIZER;
+static int users; /* threads that have begun to use Aril and have not ended */
 
 static void close_guards(aril__thread *th, uint32_t depth);
+
+static void add_users(int n)
+{
+    pthread_mutex_lock(&users_lock);
+    users += n;
+    pthread_mutex_unlock(&users_lock);
+}
+
+bool aril__alone_begin(void)
+{
+    aril__self(); /* counted, from now on */
+    pthread_mutex_lock(&users_lock);
+    if (users == 1) return true;
+    pthread_mutex_unlock(&users_lock);
+    return false;
+}
+
+void aril__alone_end(void)
+{
+    pthread_mutex_unlock(&users_lock);
+}
 
 static void thread_end(void *arg)
 {
@@ -45,6 +68,7 @@ static void thread_end(void *arg)
     th->error = th->last_error = NULL;
     aril__slab_flush(&th->slab);
     th->ended = true;
+    add_users(-1);
 }
 
 /* At process exit: releases what the main thread still owns, then the caches. */
@@ -80,6 +104,7 @@ void aril__thread_start(aril__thread *th)
     th->ready = true; /* set first, since starting the library uses this thread */
     pthread_once(&once, library_once);
     pthread_setspecific(at_thread_end, th);
+    add_users(1);
     uint64_t ordinal = atomic_fetch_add(&threads_started, 1);
     th->generator = (aril_generator){ .seed = atomic_load(&base_seed) + ordinal };
     th->mode.anomaly = aril__anomaly_default;

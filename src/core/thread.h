@@ -73,6 +73,11 @@ extern _Thread_local aril__thread aril__tls __attribute__((tls_model("initial-ex
 
 aril__cold void aril__thread_start(aril__thread *th);
 
+/* True when no other thread uses Aril, and none can begin to before aril__alone_end, which only
+ * then has to be called. Workers of parallel loops do not count. */
+bool aril__alone_begin(void);
+void aril__alone_end(void);
+
 static inline aril__thread *aril__self(void)
 {
     aril__thread *th = &aril__tls;

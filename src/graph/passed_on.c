@@ -111,7 +111,7 @@ static bool same_tensor(comparison *c, const aril_tensor *a, const aril_tensor *
         return false;
     /* Data on another device were computed there, by nodes or before the trace. */
     return a->storage->device != aril__cpu_device ||
-           memcmp(a->storage->data, b->storage->data, a->storage->bytes) == 0;
+           memcmp(aril__base(a), aril__base(b), a->storage->bytes) == 0;
 }
 
 /* ---- values ---- */

@@ -87,6 +87,7 @@ static aril__storage *new_storage(planner *p, aril__device *device, size_t bytes
     s->bytes = bytes;
     s->deleter = aril__keep_memory;
     atomic_init(&s->lent, true);
+    atomic_init(&s->contents, ARIL__IN_MEMORY);
     s->data = within ? s->small : unplaced;
     return s;
 }

@@ -504,6 +504,50 @@ TEST(weights_are_split_if_there_are_few_rows)
     CHECK_MSG(s.channels >= 4, "%d x %d x %d", (int)s.batch, (int)s.rows, (int)s.channels);
 }
 
+/* A network that predicts holds its weights once: packed. They are computed from that form when they
+ * are read. */
+static int packed_weights;
+
+static void packed_weight_is_the_only_one(const layer *l, aril_dtype dtype, bool last)
+{
+    ARIL_SCOPE;
+    ARIL_NO_GRAD;
+    aril_tensor *x, *w, *g;
+    tensors_of(l, dtype, &x, &w, &g);
+    if (last) w = aril_channels_last(w);
+    aril_tensor *same = aril_copy(w);
+    aril_conv_opts o = { .groups = l->groups };
+    for (int i = 0; i < 2; i++) {
+        o.stride[i] = l->stride;
+        o.padding[i] = l->kernel / 2;
+    }
+    aril_tensor *y = aril_conv2d(x, w, NULL, o);
+    bool packed = atomic_load(&w->storage->derived) != NULL;
+    CHECK_INT(atomic_load(&w->storage->contents), packed ? ARIL__IN_FORM : ARIL__IN_MEMORY);
+    CHECK_MSG(aril_equal(y, aril_conv2d(x, w, NULL, o)), "by the form: %s", text_of(l));
+    CHECK_MSG(aril_equal(w, same), "restored: %s", text_of(l));
+    CHECK_MSG(aril_equal(y, aril_conv2d(x, w, NULL, o)), "after that: %s", text_of(l));
+    CHECK(aril_ok());
+    packed_weights += packed;
+}
+
+TEST(packed_weights_are_the_only_ones)
+{
+    static const layer layers[] = {
+        { 1, 64, 64, 14, 3, 1, 1, 2 },  { 2, 256, 128, 7, 1, 1, 1, 2 },
+        { 1, 3, 160, 32, 11, 4, 1, 2 }, { 1, 67, 131, 9, 3, 2, 1, 2 },
+        { 1, 128, 512, 7, 3, 1, 1, 2 }, { 1, 256, 512, 8, 3, 1, 32, 2 },
+        { 2, 60, 96, 8, 5, 1, 3, 2 },   { 1, 512, 1000, 1, 1, 1, 1, 2 },
+    };
+    packed_weights = 0;
+    for (size_t i = 0; i < sizeof layers / sizeof *layers; i++)
+        for (int last = 0; last < 2; last++) {
+            packed_weight_is_the_only_one(&layers[i], ARIL_F32, last);
+            packed_weight_is_the_only_one(&layers[i], ARIL_BF16, last);
+        }
+    CHECK(packed_weights > 0);
+}
+
 #else
 
 TEST(there_is_no_onednn)

@@ -6,7 +6,9 @@
 #include "core/derived.h"
 
 #include <pthread.h>
+#include <sched.h>
 #include <stdatomic.h>
+#include <stdlib.h>
 #include <string.h>
 
 static aril_tensor *weight(void)
@@ -108,6 +110,132 @@ TEST(externally_writable_memory_is_not_cached)
     CHECK(!has(t, 1));
     keep(t, 1, 100);
     CHECK(!has(t, 1));
+}
+
+/* ---- forms that stand for the contents ---- */
+
+enum { MANY = 1 << 16 };
+
+static void negate(const void *ctx, const void *form, void *contents)
+{
+    (void)ctx;
+    for (int i = 0; i < MANY; i++) ((float *)contents)[i] = -((const float *)form)[i];
+}
+
+/* A tensor 0, 1, 2 ... whose negated elements are cached, and stand for it if they may. */
+static aril_tensor *replaced(void)
+{
+    aril_tensor *t = aril_arange(0, MANY, 1, ARIL_F32, aril_cpu());
+    aril__derived *d = aril__derived_new(t->storage->device, MANY * sizeof(float));
+    int key = 1;
+    for (int i = 0; i < MANY; i++) ((float *)d->data)[i] = -(float)i;
+    aril__derived_put(t->storage, &key, sizeof key, aril__version(t), d);
+    aril__derived_replace(t->storage, d, negate, malloc(1));
+    aril__derived_release(d);
+    return t;
+}
+
+static int place_of(const aril_tensor *t)
+{
+    return atomic_load(&t->storage->contents);
+}
+
+static double sum_of(aril_tensor *t)
+{
+    return aril_item(aril_sum(aril_cast(t, ARIL_F64), ARIL_ALL));
+}
+
+TEST(contents_are_restored_when_they_are_read)
+{
+    ARIL_SCOPE;
+    const double sum = MANY * (MANY - 1.0) / 2;
+    aril_tensor *t = replaced();
+    CHECK_INT(place_of(t), ARIL__IN_FORM);
+    CHECK(has(t, 1) == false); /* its last byte is another */
+    CHECK_INT(place_of(t), ARIL__IN_FORM);
+    CHECK_NEAR(sum_of(t), sum, 0);
+    CHECK_INT(place_of(t), ARIL__RESTORED);
+    /* What is read now and then stays. */
+    aril__derived *d = atomic_load(&t->storage->derived);
+    aril__derived_replace(t->storage, d, negate, NULL);
+    CHECK_INT(place_of(t), ARIL__RESTORED);
+    CHECK_NEAR(aril_item(aril_select(t, 0, 77)), 77, 0);
+
+    t = replaced();
+    CHECK(aril_data(t) != NULL);
+    CHECK_NEAR(((const float *)aril_data(t))[MANY - 1], MANY - 1, 0);
+    t = replaced();
+    CHECK_NEAR(sum_of(aril_detach(t)), sum, 0); /* another header, the same memory */
+    aril_tensor *u = replaced();
+    CHECK_NEAR(aril_item(aril_sum(aril_abs(aril_sub(t, u)), ARIL_ALL)), 0, 0);
+    replaced(); /* freed in this state */
+    CHECK(aril_ok());
+}
+
+TEST(contents_are_restored_before_they_are_written)
+{
+    ARIL_SCOPE;
+    aril_tensor *t = replaced();
+    CHECK_INT(place_of(t), ARIL__IN_FORM);
+    aril_fill_(aril_narrow(t, 0, 0, 10), -1);
+    CHECK(atomic_load(&t->storage->derived) == NULL);
+    CHECK_NEAR(sum_of(t), MANY * (MANY - 1.0) / 2 - 45 - 10, 0);
+}
+
+static void *wait_for(void *arg)
+{
+    aril_ok(); /* from now on this thread uses Aril */
+    atomic_store((atomic_int *)arg, 1);
+    while (atomic_load((atomic_int *)arg) != 2) sched_yield();
+    return NULL;
+}
+
+TEST(contents_stay_where_another_thread_may_read_them)
+{
+    ARIL_SCOPE;
+    pthread_t thread;
+    atomic_int state = 0;
+    if (pthread_create(&thread, NULL, wait_for, &state) != 0) {
+        test_skip("no second thread");
+        return;
+    }
+    while (atomic_load(&state) != 1) sched_yield();
+    CHECK_INT(place_of(replaced()), ARIL__IN_MEMORY);
+    atomic_store(&state, 2);
+    pthread_join(thread, NULL);
+    CHECK_INT(place_of(replaced()), ARIL__IN_FORM);
+}
+
+typedef struct reading {
+    double sum;
+    aril_tensor *of;
+} reading;
+
+static void *read_shared(void *arg)
+{
+    ARIL_SCOPE;
+    reading *r = arg;
+    r->sum = sum_of(r->of);
+    return NULL;
+}
+
+TEST(contents_are_restored_once_by_several_threads)
+{
+    ARIL_SCOPE;
+    reading part[4];
+    pthread_t thread[4];
+    aril_tensor *t = replaced();
+    int n = 0;
+    CHECK_INT(place_of(t), ARIL__IN_FORM);
+    for (; n < 4; n++) {
+        part[n].of = t;
+        if (pthread_create(&thread[n], NULL, read_shared, &part[n]) != 0) break;
+    }
+    for (int i = 0; i < n; i++) {
+        pthread_join(thread[i], NULL);
+        CHECK_NEAR(part[i].sum, MANY * (MANY - 1.0) / 2, 0);
+    }
+    CHECK_INT(place_of(t), ARIL__RESTORED);
 }
 
 static aril_tensor *shared;

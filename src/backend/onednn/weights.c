@@ -1,6 +1,7 @@
 /* Weights in a primitive's preferred format, cached with the tensor they were created from. */
 #include "backend/onednn/onednn.h"
 
+#include "aril/dtype.h"
 #include "core/parallel.h"
 
 #include <stdlib.h>
@@ -176,6 +177,185 @@ dnnl_status_t aril__dnn_order_run(aril__dnn_order *o, void *from, void *to)
     return (dnnl_status_t)atomic_load(&j.status);
 }
 
+/* ---- back ---- */
+
+enum { AXES = 6, BLOCKS = 4, CHUNK = 256 };
+
+/* A blocked format: the offset of an element is the sum of one term for each axis. */
+typedef struct layout {
+    int64_t begin, stride[AXES];
+    int blocks; /* the innermost is the last */
+    int axis[BLOCKS];
+    int64_t block[BLOCKS];
+} layout;
+
+typedef struct span {
+    int n;
+    int64_t dim[AXES];
+    layout plain, packed;
+    size_t plain_at, packed_at;
+} span;
+
+/* What it takes to compute a weight from its packed form, without the library. */
+typedef struct unpacking {
+    size_t size; /* of an element */
+    int n;
+    span span[];
+} unpacking;
+
+static int64_t term(const layout *l, int axis, int64_t i)
+{
+    int64_t sum = 0, step = 1;
+    for (int k = l->blocks; k-- > 0; step *= l->block[k]) {
+        if (l->axis[k] != axis) continue;
+        sum += i % l->block[k] * step;
+        i /= l->block[k];
+    }
+    return sum + i * l->stride[axis];
+}
+
+static bool read_layout(layout *l, const_dnnl_memory_desc_t md)
+{
+    int n = 0;
+    dnnl_dim_t begin = 0;
+    const dnnl_dims_t *stride, *size, *axis;
+    if (dnnl_memory_desc_query(md, dnnl_query_ndims_s32, &n) != dnnl_success || n > AXES ||
+        dnnl_memory_desc_query(md, dnnl_query_strides, &stride) != dnnl_success ||
+        dnnl_memory_desc_query(md, dnnl_query_submemory_offset_s64, &begin) != dnnl_success ||
+        dnnl_memory_desc_query(md, dnnl_query_inner_nblks_s32, &l->blocks) != dnnl_success ||
+        l->blocks > BLOCKS ||
+        dnnl_memory_desc_query(md, dnnl_query_inner_blks, &size) != dnnl_success ||
+        dnnl_memory_desc_query(md, dnnl_query_inner_idxs, &axis) != dnnl_success)
+        return false;
+    l->begin = begin;
+    for (int i = 0; i < n; i++) l->stride[i] = (*stride)[i];
+    for (int i = 0; i < l->blocks; i++) {
+        l->block[i] = (*size)[i];
+        l->axis[i] = (int)(*axis)[i];
+    }
+    return true;
+}
+
+static bool read_span(span *s, const aril__dnn_step *step, dnnl_data_type_t type)
+{
+    const_dnnl_memory_desc_t from =
+        dnnl_primitive_desc_query_md(step->reorder.desc, dnnl_query_src_md, 0);
+    const_dnnl_memory_desc_t to =
+        dnnl_primitive_desc_query_md(step->reorder.desc, dnnl_query_dst_md, 0);
+    dnnl_data_type_t a, b;
+    const dnnl_dims_t *dim;
+    if (!from || !to || dnnl_memory_desc_query(from, dnnl_query_data_type, &a) != dnnl_success ||
+        dnnl_memory_desc_query(to, dnnl_query_data_type, &b) != dnnl_success || a != type ||
+        b != type || dnnl_memory_desc_query(from, dnnl_query_ndims_s32, &s->n) != dnnl_success ||
+        s->n > AXES || dnnl_memory_desc_query(from, dnnl_query_dims, &dim) != dnnl_success)
+        return false;
+    for (int i = 0; i < s->n; i++) s->dim[i] = (*dim)[i];
+    s->plain_at = step->from_at;
+    s->packed_at = step->to_at;
+    return read_layout(&s->plain, from) && read_layout(&s->packed, to);
+}
+
+/* NULL: the form does not hold all of the storage of `w`, as it is. */
+static unpacking *unpacking_of(const aril__dnn_order *o, const aril_tensor *w)
+{
+    size_t size = aril_dtype_size((aril_dtype)w->dtype);
+    if (w->offset || !aril__is_packed(w) || (size_t)w->numel * size != w->storage->bytes)
+        return NULL;
+    unpacking *u = aril__malloc(sizeof *u + (size_t)o->n * sizeof *u->span);
+    if (!u) return NULL;
+    int64_t total = 0;
+    u->size = size;
+    u->n = o->n;
+    for (int i = 0; i < o->n; i++) {
+        if (!read_span(&u->span[i], &o->step[i], aril__dnn_type((aril_dtype)w->dtype))) {
+            free(u);
+            return NULL;
+        }
+        int64_t count = 1;
+        for (int k = 0; k < u->span[i].n; k++) count *= u->span[i].dim[k];
+        total += count;
+    }
+    if (total == w->numel) return u;
+    free(u);
+    return NULL;
+}
+
+#define UNPACK(T)                                            \
+    do {                                                     \
+        const T *x = (const T *)(const void *)from + packed; \
+        T *y = (T *)(void *)to + plain;                      \
+        for (int64_t k = 0; k < n; k++) y[a[k]] = x[b[k]];   \
+    } while (0)
+
+/* Elements [begin, begin + n) of one axis, at fixed positions of the others. */
+static void unpack_chunk(const span *s, size_t size, const int64_t *at, int axis, int64_t n,
+                         const int64_t *a, const int64_t *b, const char *from, char *to)
+{
+    int64_t plain = s->plain.begin, packed = s->packed.begin;
+    for (int i = 0; i < s->n; i++) {
+        if (i == axis) continue;
+        plain += term(&s->plain, i, at[i]);
+        packed += term(&s->packed, i, at[i]);
+    }
+    if (size == 4)
+        UNPACK(uint32_t);
+    else
+        UNPACK(uint16_t);
+}
+
+static void unpack_span(const span *s, size_t size, const char *from, char *to)
+{
+    int axis = 0;
+    for (int i = 0; i < s->n; i++) {
+        if (s->dim[i] > s->dim[axis]) axis = i;
+        if (s->dim[i] == 0) return;
+    }
+    for (int64_t begin = 0; begin < s->dim[axis]; begin += CHUNK) {
+        int64_t n = s->dim[axis] - begin < CHUNK ? s->dim[axis] - begin : CHUNK;
+        int64_t a[CHUNK], b[CHUNK], at[AXES] = { 0 };
+        for (int64_t k = 0; k < n; k++) {
+            a[k] = term(&s->plain, axis, begin + k);
+            b[k] = term(&s->packed, axis, begin + k);
+        }
+        for (int i = 0; i >= 0;) {
+            unpack_chunk(s, size, at, axis, n, a, b, from, to);
+            for (i = s->n - 1; i >= 0; i--) {
+                if (i == axis) continue;
+                if (++at[i] < s->dim[i]) break;
+                at[i] = 0;
+            }
+        }
+    }
+}
+
+typedef struct unpack_job {
+    const unpacking *u;
+    const char *from;
+    char *to;
+} unpack_job;
+
+static void unpack_spans(void *ctx, int64_t begin, int64_t end)
+{
+    const unpack_job *j = ctx;
+    for (int64_t i = begin; i < end; i++) {
+        const span *s = &j->u->span[i];
+        unpack_span(s, j->u->size, j->from + s->packed_at, j->to + s->plain_at);
+    }
+}
+
+static void unpack(const void *ctx, const void *form, void *contents)
+{
+    unpack_job j = { .u = ctx, .from = form, .to = contents };
+    aril__parallel_for(j.u->n, 1, unpack_spans, &j);
+}
+
+/* The packed form stands for the weight from now on, if it can. */
+static void replace_source(const aril__dnn_order *o, const aril_tensor *w, aril__derived *form)
+{
+    unpacking *u = unpacking_of(o, w);
+    if (u) aril__derived_replace(w->storage, form, unpack, u);
+}
+
 bool aril__dnn_keeps(const aril_tensor *w)
 {
     return !w->node || aril__self()->mode.no_grad;
@@ -215,7 +395,10 @@ aril__dnn_packed aril__dnn_pack(aril__dnn_order *o, const char *op, const aril_t
         aril__dnn_unpack(&p);
         return p;
     }
-    if (p.form) aril__derived_put(w->storage, key, n, version, p.form);
+    if (p.form) {
+        aril__derived_put(w->storage, key, n, version, p.form);
+        replace_source(o, w, p.form);
+    }
     p.data = to;
     return p;
 }

@@ -256,7 +256,7 @@ static aril_status put_storage(aril__zip_writer *w, const saved *s, aril_tensor 
     size_t size = aril_dtype_size((aril_dtype)t->dtype);
     snprintf(name, sizeof name, "data/%d", s->storage);
     if (s->shared)
-        return put_member(w, name, (const char *)t->storage->data + (size_t)s->begin * size,
+        return put_member(w, name, aril__base(t) + (size_t)s->begin * size,
                           (size_t)(s->end - s->begin) * size);
     const void *data = aril_data(t);
     if (!data && t->numel > 0) return aril__latest_status();
