@@ -137,7 +137,7 @@ void aril__derived_put(aril__storage *s, const void *key, size_t key_size, unsig
 /* Less than this is not worth a call of the system. */
 enum { MIN_RETURNED = 1 << 16 };
 
-static bool is_replaceable(const aril__storage *s)
+bool aril__derived_is_replaceable(const aril__storage *s)
 {
     return s->device->host_memory && !s->deleter && !s->keeps_forms && s->data != s->small &&
            (ARIL__PLAIN_BLOCKS || s->bytes >= MIN_RETURNED) && !atomic_load(&s->lent) &&
@@ -185,7 +185,7 @@ void aril__derived_replace(aril__storage *s, aril__derived *d, aril__derived_res
                            void *ctx)
 {
     pthread_mutex_lock(lock_of(s));
-    if (is_replaceable(s) && is_cached(s, d) && aril__alone_begin()) {
+    if (aril__derived_is_replaceable(s) && is_cached(s, d) && aril__alone_begin()) {
         d->restore = restore;
         d->restore_ctx = ctx;
         ctx = NULL;

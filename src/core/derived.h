@@ -60,10 +60,13 @@ aril__derived *aril__derived_new(aril__device *device, size_t bytes);
 void aril__derived_put(aril__storage *s, const void *key, size_t key_size, unsigned version,
                        aril__derived *d);
 
+/* False where contents are small or borrowed, and where they had to be restored before: then they are
+ * read again and again. */
+bool aril__derived_is_replaceable(const aril__storage *s);
+
 /* Makes the cached form `d` stand for the contents, from which it was computed just now. A no-op
- * where contents are small or borrowed, where another thread uses Aril, which may be reading them,
- * and where they had to be restored before: then they are read again and again. `ctx` is freed by
- * free(), with the form or now. */
+ * where they are not replaceable, or another thread uses Aril, which may be reading them. `ctx` is
+ * freed by free(), with the form or now. */
 void aril__derived_replace(aril__storage *s, aril__derived *d, aril__derived_restore *restore,
                            void *ctx);
 

@@ -352,7 +352,10 @@ static void unpack(const void *ctx, const void *form, void *contents)
 /* The packed form stands for the weight from now on, if it can. */
 static void replace_source(const aril__dnn_order *o, const aril_tensor *w, aril__derived *form)
 {
+    if (!aril__derived_is_replaceable(w->storage)) return;
+    aril__allocations_allow(); /* a cache: made once, by the first run */
     unpacking *u = unpacking_of(o, w);
+    aril__allocations_allow_end();
     if (u) aril__derived_replace(w->storage, form, unpack, u);
 }
 
