@@ -66,8 +66,8 @@ static inline double vm_float64(uint64_t u)
 }
 
 #define VM_TARGET
-#define F32(x) x##_f32
-#define F64(x) x##_f64
+#define F32(x)  x##_f32
+#define F64(x)  x##_f64
 #define HAS_FMA ARIL__BASELINE_FMA
 #if ARIL__BASELINE_FMA
 #define FMA32(a, b, c) __builtin_fmaf(a, b, c)
