@@ -13,8 +13,8 @@ enum { ARIL__BAD_DIVISOR = 1, ARIL__BAD_POWER = 2 };
  * when a value is outside the op's domain. */
 typedef void aril__ew_fn(int64_t n, void *out, const void *const *in, const double *p, int *bad);
 
-/* The types that kernels compute in: the compute types, and others that need no conversion where all
- * operands have that dtype. Few formulas have kernels of f16 and bf16. */
+/* The types that kernels compute in: the compute types, and others that need no conversion where
+ * all operands have that dtype. Few formulas have kernels of f16 and bf16. */
 typedef enum aril__ew_type {
     ARIL__EW_BOOL8 = ARIL__C_COUNT,
     ARIL__EW_U8,
