@@ -3,6 +3,12 @@
 
 #include "ops/elementwise/numbers.h"
 
+#ifdef __clang__ /* it has no such pragma */
+#define INDEPENDENT
+#else
+#define INDEPENDENT _Pragma("GCC ivdep")
+#endif
+
 /* A signaling NaN becomes quiet, as by a conversion to f32 and back. `infinity` is its code, and
  * `quiet` the bit of a quiet NaN. */
 #define KERNEL(TARGET, op, level, value, infinity, quiet)                                      \
@@ -12,7 +18,7 @@
         const uint16_t *X = in[0];                                                             \
         uint16_t *Y = out;                                                                     \
         (void)p, (void)bad;                                                                    \
-        _Pragma("GCC ivdep") for (int64_t i = 0; i < n; i++)                                   \
+        INDEPENDENT for (int64_t i = 0; i < n; i++)                                            \
         {                                                                                      \
             uint16_t x = X[i];                                                                 \
             Y[i] = (uint16_t)((value) | ((x & 0x7fff) > (infinity) ? (quiet) : 0));            \
