@@ -1,6 +1,7 @@
 """The cases of bench/survey: one line for each operation, with both sides.
 
-`make(sizes, dtype)` of a case returns two functions without arguments that compute the same, or None where that size makes no sense.
+`make(sizes, dtype)` of a case returns two functions without arguments that compute the same, or None where that size makes no sense. A third
+function may call Aril with the same arguments but no elements, where they take longer to pass than tensors do.
 """
 import ctypes as C
 
@@ -133,8 +134,8 @@ def where(s, kind):
 @case("clamp", NUMBERS)
 def clamp(s, kind):
     x = values((s.n,), kind)
-    a = ours(x)
-    return lambda: api.clamp(a, number(1), number(5)), lambda: T.clamp(x, 1, 5)
+    a, low, high = ours(x), number(1), number(5)
+    return lambda: api.clamp(a, low, high), lambda: T.clamp(x, 1, 5)
 
 
 def broadcast(name, left, right, kinds=("f32", "i32", "bf16")):
@@ -173,14 +174,14 @@ for source in ALL:
 
 @case("zeros", ALL)
 def zeros(s, kind):
-    sizes, to, wanted = shape((s.n,)), I(NUMBER[kind]), KINDS[kind]
-    return lambda: api.zeros(sizes, to, DEVICE), lambda: T.zeros(s.n, dtype=wanted)
+    sizes, none, to, wanted = shape((s.n,)), shape((0,)), I(NUMBER[kind]), KINDS[kind]
+    return lambda: api.zeros(sizes, to, DEVICE), lambda: T.zeros(s.n, dtype=wanted), lambda: api.zeros(none, to, DEVICE)
 
 
 @case("full", ALL)
 def full(s, kind):
-    sizes, to, wanted, three = shape((s.n,)), I(NUMBER[kind]), KINDS[kind], number(1)
-    return lambda: api.full(sizes, three, to, DEVICE), lambda: T.full((s.n,), 1, dtype=wanted)
+    sizes, none, to, wanted, one = shape((s.n,)), shape((0,)), I(NUMBER[kind]), KINDS[kind], number(1)
+    return lambda: api.full(sizes, one, to, DEVICE), lambda: T.full((s.n,), 1, dtype=wanted), lambda: api.full(none, one, to, DEVICE)
 
 
 @case("transposed copy", ("u8", "i16", "f32", "f64"))
@@ -255,8 +256,8 @@ for name in ("argmax", "argmin"):
     @case(f"{name} rows", ("f32", "i64", "u8"))
     def arg(s, kind, name=name):
         x = values(s.rows(256), kind)
-        a, theirs = ours(x), getattr(T, name)
-        return lambda: api[name](a, axes(1)), lambda: theirs(x, 1)
+        a, over, theirs = ours(x), axes(1), getattr(T, name)
+        return lambda: api[name](a, over), lambda: theirs(x, 1)
 
 
 SortOptions = options("SortOptions", (C.c_bool, "descending"))

@@ -9,7 +9,9 @@ typedef void convert_fn(void *dst, const void *src, int64_t n);
 typedef struct conversions {
     convert_fn *of[DTYPES][DTYPES];
     void (*to_odd)(float *d, const double *s, int64_t n);
-    bool (*are_small)(const int64_t *s, int64_t n);
+    bool (*has_tiny)(const double *s, int64_t n);
+    bool (*are_small32)(const int32_t *s, int64_t n);
+    bool (*are_small64)(const int64_t *s, int64_t n);
 } conversions;
 
 #define TARGET
@@ -61,18 +63,18 @@ static void from_half(convert_fn *next, void *dst, size_t size, aril_dtype from,
 }
 
 /* A block of f64, or of integers, as f32 whose rounding to f16 or bf16 is that of the value itself;
- * false if there is none. */
-static bool as_f32(const conversions *c, float *block, aril_dtype from, const char *src, int64_t m)
+ * false if there is none. Numbers too small for f16 become 0 either way. */
+static bool as_f32(const conversions *c, float *block, aril_dtype to, aril_dtype from,
+                   const char *src, int64_t m)
 {
+    const void *s = src;
     if (from == ARIL_F64) {
-        c->to_odd(block, (const double *)(const void *)src, m);
+        if (to == ARIL_BF16 && c->has_tiny(s, m)) return false;
+        c->to_odd(block, s, m);
         return true;
     }
-    if (from == ARIL_I32 || from == ARIL_I64) { /* the narrower ones are exact */
-        int64_t wide[BLOCK];
-        c->of[from][ARIL_I64](wide, src, m);
-        if (!c->are_small(wide, m)) return false;
-    }
+    if (from == ARIL_I32 && !c->are_small32(s, m)) return false; /* the narrower ones are exact */
+    if (from == ARIL_I64 && !c->are_small64(s, m)) return false;
     c->of[from][ARIL_F32](block, src, m);
     return true;
 }
@@ -86,7 +88,7 @@ static void to_half(const conversions *c, aril_dtype to, void *dst, aril_dtype f
     aril__ctype via = aril__dtypes[from].ctype;
     for (int64_t at = 0; at < n; at += BLOCK) {
         int64_t m = n - at < BLOCK ? n - at : BLOCK;
-        if (as_f32(c, block, from, (const char *)src + (size_t)at * size, m)) {
+        if (as_f32(c, block, to, from, (const char *)src + (size_t)at * size, m)) {
             aril__dtypes[to].store[ARIL__C_F32](dst, at, 1, block, m);
         } else {
             aril__dtypes[from].load[via](wide, src, at, 1, m);
@@ -103,11 +105,19 @@ bool aril__convert(aril_dtype to, void *dst, aril_dtype from, const void *src, i
         c->of[from][to](dst, src, n);
         return true;
     }
-    if (is_half(from) && to != ARIL_F32 && c->of[ARIL_F32][to]) {
+    if (is_half(from) && to == ARIL_F32) {
+        aril__dtypes[from].load[ARIL__C_F32](dst, src, 0, 1, n);
+        return true;
+    }
+    if (is_half(to) && from == ARIL_F32) {
+        aril__dtypes[to].store[ARIL__C_F32](dst, 0, 1, src, n);
+        return true;
+    }
+    if (is_half(from) && c->of[ARIL_F32][to]) {
         from_half(c->of[ARIL_F32][to], dst, aril__dtypes[to].bits / 8, from, src, n);
         return true;
     }
-    if (is_half(to) && from != ARIL_F32 && c->of[from][ARIL_F32]) {
+    if (is_half(to) && c->of[from][ARIL_F32]) {
         to_half(c, to, dst, from, src, n);
         return true;
     }

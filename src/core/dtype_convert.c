@@ -421,6 +421,34 @@ ARIL__AVX2 static int64_t store_bf16_avx2(uint16_t *b, const float *s, int64_t n
     return i;
 }
 
+ARIL__AVX512 static int64_t load_f16_avx512(float *d, const uint16_t *b, int64_t n)
+{
+    int64_t i = 0;
+    for (; i + 16 <= n; i += 16)
+        _mm512_storeu_ps(d + i, _mm512_cvtph_ps(
+                                    _mm256_loadu_si256((const __m256i *)(const void *)(b + i))));
+    return i;
+}
+
+ARIL__AVX512 static int64_t store_f16_avx512(uint16_t *b, const float *s, int64_t n)
+{
+    int64_t i = 0;
+    for (; i + 16 <= n; i += 16)
+        _mm256_storeu_si256((__m256i *)(void *)(b + i),
+                            _mm512_cvtps_ph(_mm512_loadu_ps(s + i), _MM_FROUND_TO_NEAREST_INT));
+    return i;
+}
+
+ARIL__AVX512 static int64_t load_bf16_avx512(float *d, const uint16_t *b, int64_t n)
+{
+    int64_t i = 0;
+    for (; i + 16 <= n; i += 16) {
+        __m256i half = _mm256_loadu_si256((const __m256i *)(const void *)(b + i));
+        _mm512_storeu_si512(d + i, _mm512_slli_epi32(_mm512_cvtepu16_epi32(half), 16));
+    }
+    return i;
+}
+
 ARIL__AVX512 static int64_t store_bf16_avx512(uint16_t *b, const float *s, int64_t n)
 {
     int64_t i = 0;
@@ -438,23 +466,25 @@ ARIL__AVX512 static int64_t store_bf16_avx512(uint16_t *b, const float *s, int64
     return i;
 }
 
-static int64_t load_f16_wide(float *d, const uint16_t *b, int64_t n)
+#define BY_LEVEL(wide, narrow)                         \
+    (aril__cpu() == ARIL__CPU_AVX512 ? wide(d, s, n)   \
+     : aril__cpu() == ARIL__CPU_AVX2 ? narrow(d, s, n) \
+                                     : 0)
+static int64_t load_f16_wide(float *d, const uint16_t *s, int64_t n)
 {
-    return aril__cpu() >= ARIL__CPU_AVX2 ? load_f16_f16c(d, b, n) : 0;
+    return BY_LEVEL(load_f16_avx512, load_f16_f16c);
 }
-static int64_t store_f16_wide(uint16_t *b, const float *s, int64_t n)
+static int64_t store_f16_wide(uint16_t *d, const float *s, int64_t n)
 {
-    return aril__cpu() >= ARIL__CPU_AVX2 ? store_f16_f16c(b, s, n) : 0;
+    return BY_LEVEL(store_f16_avx512, store_f16_f16c);
 }
-static int64_t load_bf16_wide(float *d, const uint16_t *b, int64_t n)
+static int64_t load_bf16_wide(float *d, const uint16_t *s, int64_t n)
 {
-    return aril__cpu() >= ARIL__CPU_AVX2 ? load_bf16_avx2(d, b, n) : 0;
+    return BY_LEVEL(load_bf16_avx512, load_bf16_avx2);
 }
-static int64_t store_bf16_wide(uint16_t *b, const float *s, int64_t n)
+static int64_t store_bf16_wide(uint16_t *d, const float *s, int64_t n)
 {
-    return aril__cpu() == ARIL__CPU_AVX512 ? store_bf16_avx512(b, s, n)
-           : aril__cpu() == ARIL__CPU_AVX2 ? store_bf16_avx2(b, s, n)
-                                           : 0;
+    return BY_LEVEL(store_bf16_avx512, store_bf16_avx2);
 }
 #else
 #define load_f16_wide(d, b, n)   0

@@ -152,7 +152,9 @@ class Api:
         setattr(self, name, call)
         return call
 
-    __getitem__ = __getattr__  # for names that are in a variable, or a word of Python
+    def __getitem__(self, name):
+        """For names that are in a variable, or a word of Python."""
+        return getattr(self, name)
 
     def status(self, name, *arguments):
         """Calls a function that returns aril_status."""

@@ -13,10 +13,10 @@
  * pointers avoids a runtime check for overlap.
  *
  *     f32 and f64   v_exp v_exp_below v_expm1 v_exp2 v_log v_log1p v_sigmoid v_tanh v_rint
- *                   v_floor v_ceil v_trunc v_sin v_cos v_tan v_asin v_acos v_atan v_erf
- *                   v_hypot(x, y) v_lgamma v_trigamma v_erfinv
- *     f32           v_log2 v_log10 v_erfc v_atan2(y, x) v_sinh v_cosh v_asinh v_acosh v_atanh
- *                   v_pow(x, y) v_digamma
+ *                   v_floor v_ceil v_trunc v_sin v_cos v_tan v_asin v_acos v_atan v_atan2(y, x)
+ *                   v_log2 v_log10 v_sinh v_cosh v_asinh v_acosh v_atanh v_erf v_erfc
+ *                   v_pow(x, y) v_hypot(x, y) v_lgamma v_trigamma v_erfinv
+ *     f32           v_digamma
  *
  * The f64 v_lgamma takes positive numbers alone.
  *
@@ -66,8 +66,9 @@ static inline double vm_float64(uint64_t u)
 }
 
 #define VM_TARGET
-#define F32(x) x##_f32
-#define F64(x) x##_f64
+#define F32(x)  x##_f32
+#define F64(x)  x##_f64
+#define HAS_FMA ARIL__BASELINE_FMA
 #if ARIL__BASELINE_FMA
 #define FMA32(a, b, c) __builtin_fmaf(a, b, c)
 #define FMA64(a, b, c) __builtin_fma(a, b, c)
@@ -83,12 +84,14 @@ static inline double vm_float64(uint64_t u)
 #include "core/vector/vecmath.inc"
 #undef FMA32
 #undef FMA64
+#undef HAS_FMA
 #undef HAS_ROUND
 #undef F32
 #undef F64
 #undef VM_TARGET
 
 #if ARIL__TARGETS
+#define HAS_FMA        1
 #define HAS_ROUND      1
 #define FMA32(a, b, c) __builtin_fmaf(a, b, c)
 #define FMA64(a, b, c) __builtin_fma(a, b, c)
@@ -108,6 +111,7 @@ static inline double vm_float64(uint64_t u)
 #undef VM_TARGET
 #undef FMA32
 #undef FMA64
+#undef HAS_FMA
 #undef HAS_ROUND
 #endif
 

@@ -1,7 +1,10 @@
 /* Integer ops in a dtype of their own give what the same op in i64 gives, converted: for every
  * formula, with operands of every form. Powers have the same bits one by one and all at once. */
 #include "aril/aril.h"
+#include "backend/cpu/elementwise/elementwise.h"
+#include "core/dtype.h"
 #include "ops/elementwise/formula.h"
+#include "ops/elementwise/numbers.h"
 #include "ops/table/apply.h"
 #include "support/test.h"
 
@@ -130,4 +133,42 @@ TEST(powers_do_not_depend_on_their_neighbours)
                               "%g ^ %g: %g, not %g", base, exponents[k], got, want);
             }
         }
+}
+
+/* ---- f16 and bf16: bits of signs ---- */
+
+/* What a conversion to f32 and back gives, for every code. */
+static void check_half(aril_dtype dtype, const char *name, aril_tensor *(*op)(aril_tensor *),
+                       int formula)
+{
+    ARIL_SCOPE;
+    enum { CODES = 1 << 16 };
+    static float wide[CODES];
+    static uint16_t codes[CODES], want[CODES];
+    for (int i = 0; i < CODES; i++) codes[i] = (uint16_t)i;
+    const double no_params[ARIL__EW_PARAMS] = { 0 };
+    int bad = 0;
+    aril__dtypes[dtype].load[ARIL__C_F32](wide, codes, 0, 1, CODES);
+    aril__ew_kernel(formula, ARIL__C_F32)(CODES, wide, (const void *[5]){ wide }, no_params, &bad);
+    aril__dtypes[dtype].store[ARIL__C_F32](want, 0, 1, wide, CODES);
+    aril_tensor *x = aril_from(codes, ARIL_SHAPE(CODES), dtype, aril_cpu());
+    aril_tensor *odd = aril_slice(x, 0, 1, ARIL_END, 2), *one = aril_select(x, 0, 0x7c01);
+    const uint16_t *y = aril_data(op(x)), *z = aril_data(aril_contiguous(op(odd)));
+    for (int i = 0; i < CODES && !test_failed(); i++)
+        CHECK_MSG(y[i] == want[i] && z[i / 2] == want[i / 2 * 2 + 1], "%s %s of %04x: %04x", name,
+                  aril_dtype_name(dtype), (unsigned)i, (unsigned)y[i]);
+    CHECK_INT(*(const uint16_t *)aril_data(op(one)), want[0x7c01]);
+}
+
+TEST(signs_of_halves)
+{
+    int top = aril__cpu_set(ARIL__CPU_LEVELS);
+    for (int level = 0; level <= top; level++) {
+        aril__cpu_set(level);
+        check_half(ARIL_F16, "neg", aril_neg, ARIL__FORMULA_neg);
+        check_half(ARIL_F16, "abs", aril_abs, ARIL__FORMULA_abs);
+        check_half(ARIL_BF16, "neg", aril_neg, ARIL__FORMULA_neg);
+        check_half(ARIL_BF16, "abs", aril_abs, ARIL__FORMULA_abs);
+    }
+    aril__cpu_set(top);
 }

@@ -23,7 +23,8 @@ enum {
         [ARIL__C_I64] = aril__ew_i64##level, [ARIL__C_U64] = aril__ew_u64##level,     \
         [ARIL__EW_BOOL8] = aril__ew_bool8##level, [ARIL__EW_U8] = aril__ew_u8##level, \
         [ARIL__EW_I8] = aril__ew_i8##level, [ARIL__EW_I16] = aril__ew_i16##level,     \
-        [ARIL__EW_I32] = aril__ew_i32##level,                                         \
+        [ARIL__EW_I32] = aril__ew_i32##level, [ARIL__EW_F16] = aril__ew_f16##level,   \
+        [ARIL__EW_BF16] = aril__ew_bf16##level,                                       \
     }
 static aril__ew_fn *const *const tables[ARIL__CPU_LEVELS][ARIL__EW_TYPES] = {
     [ARIL__CPU_BASELINE] = TABLES(),
@@ -33,9 +34,10 @@ static aril__ew_fn *const *const tables[ARIL__CPU_LEVELS][ARIL__EW_TYPES] = {
 #endif
 };
 static const uint8_t type_dtype[ARIL__EW_TYPES] = {
-    [ARIL__C_F32] = ARIL_F32, [ARIL__C_F64] = ARIL_F64,     [ARIL__C_I64] = ARIL_I64,
-    [ARIL__C_U64] = ARIL_U64, [ARIL__EW_BOOL8] = ARIL_BOOL, [ARIL__EW_U8] = ARIL_U8,
-    [ARIL__EW_I8] = ARIL_I8,  [ARIL__EW_I16] = ARIL_I16,    [ARIL__EW_I32] = ARIL_I32,
+    [ARIL__C_F32] = ARIL_F32,  [ARIL__C_F64] = ARIL_F64,     [ARIL__C_I64] = ARIL_I64,
+    [ARIL__C_U64] = ARIL_U64,  [ARIL__EW_BOOL8] = ARIL_BOOL, [ARIL__EW_U8] = ARIL_U8,
+    [ARIL__EW_I8] = ARIL_I8,   [ARIL__EW_I16] = ARIL_I16,    [ARIL__EW_I32] = ARIL_I32,
+    [ARIL__EW_F16] = ARIL_F16, [ARIL__EW_BF16] = ARIL_BF16,
 };
 
 aril__ew_fn *aril__ew_kernel(int formula, aril__ctype type)
@@ -163,6 +165,8 @@ static const narrow narrows[ARIL__DTYPE_COUNT] = {
     [ARIL_I8] = { ARIL__EW_I8, load_8, load_truth_8, store_8 },
     [ARIL_I16] = { ARIL__EW_I16, load_16, load_truth_16, store_16 },
     [ARIL_I32] = { ARIL__EW_I32, load_32, load_truth_32, store_32 },
+    [ARIL_F16] = { ARIL__EW_F16, load_16, NULL, store_16 },
+    [ARIL_BF16] = { ARIL__EW_BF16, load_16, NULL, store_16 },
 };
 
 /* Reads a tensor of one element as an integer; false if it is none, or does not fit the dtype. */
@@ -178,18 +182,19 @@ static bool read_number(const aril_tensor *t, aril_dtype dtype, int64_t *value)
 }
 
 /* Whether the kernel can compute in the dtype of the operands, without conversions: each is of that
- * dtype, or bool, or one number that fits it. */
+ * dtype, or, among integers, bool, or one number that fits it. */
 static bool computes_in_own_dtype(const aril__run *r)
 {
     const aril__formula *f = r->op->formula;
-    bool compares = f->rule == ARIL__EW_CMP;
+    bool compares = f->rule == ARIL__EW_CMP, is_float = aril__is_float(r->type);
     if (!narrows[r->type].type || r->out[0]->dtype != (compares ? ARIL_BOOL : r->type))
         return false;
+    if (is_float && !tables[aril__cpu()][narrows[r->type].type][f->number]) return false;
     for (int i = 0; i < r->n_in; i++) {
         const aril_tensor *t = r->in[i];
         int64_t value;
-        if (t && t->dtype != r->type && t->dtype != ARIL_BOOL && !read_number(t, r->type, &value))
-            return false;
+        if (!t || t->dtype == r->type) continue;
+        if (is_float || (t->dtype != ARIL_BOOL && !read_number(t, r->type, &value))) return false;
     }
     return !r->attrs; /* parameters may lie outside the dtype */
 }
@@ -473,7 +478,7 @@ static __attribute__((noinline)) aril_status run_any(aril__run *r)
     const double *params = params_of(r);
     aril_tensor *out = r->out[0];
     aril__ctype ctype = aril__dtypes[r->type].ctype;
-    bool own = ctype == ARIL__C_I64 && computes_in_own_dtype(r);
+    bool own = computes_in_own_dtype(r);
     int type = own ? narrows[r->type].type : (int)ctype;
     int formula = r->op->formula->number;
     aril__ew_fn *fn = r->op == &aril__op_pow ? kernel_of_power(r, ctype) : NULL;

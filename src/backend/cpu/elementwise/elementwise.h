@@ -13,14 +13,16 @@ enum { ARIL__BAD_DIVISOR = 1, ARIL__BAD_POWER = 2 };
  * when a value is outside the op's domain. */
 typedef void aril__ew_fn(int64_t n, void *out, const void *const *in, const double *p, int *bad);
 
-/* The types that kernels compute in: the compute types, and integers that need no conversion where
- * all operands have that dtype. */
+/* The types that kernels compute in: the compute types, and others that need no conversion where
+ * all operands have that dtype. Few formulas have kernels of f16 and bf16. */
 typedef enum aril__ew_type {
     ARIL__EW_BOOL8 = ARIL__C_COUNT,
     ARIL__EW_U8,
     ARIL__EW_I8,
     ARIL__EW_I16,
     ARIL__EW_I32,
+    ARIL__EW_F16,
+    ARIL__EW_BF16,
     ARIL__EW_TYPES
 } aril__ew_type;
 
@@ -34,7 +36,9 @@ typedef enum aril__ew_type {
     extern aril__ew_fn *const aril__ew_u8##level[];    \
     extern aril__ew_fn *const aril__ew_i8##level[];    \
     extern aril__ew_fn *const aril__ew_i16##level[];   \
-    extern aril__ew_fn *const aril__ew_i32##level[];
+    extern aril__ew_fn *const aril__ew_i32##level[];   \
+    extern aril__ew_fn *const aril__ew_f16##level[];   \
+    extern aril__ew_fn *const aril__ew_bf16##level[];
 
 /* The kernel that raises to this power, of one input, where there is a faster one than pow's with
  * the same bits; NULL if not. */

@@ -15,7 +15,7 @@ typedef struct aril__reduce_params {
 typedef void aril__fold_fn(const aril__reduce_params *p, void *s, int64_t plane, const void *x,
                            int64_t pitch, int64_t n, int64_t m, int64_t at);
 
-/* Folds of integers that need no conversion (backend/cpu/reduce/reduce_native.h). */
+/* Folds of elements that need no conversion (backend/cpu/reduce/reduce_native.h). */
 typedef enum aril__native_fold {
     ARIL__NATIVE_NONE,
     ARIL__NATIVE_SUM,
@@ -50,7 +50,7 @@ typedef struct aril__reducer {
     void (*finish)(const aril__reduce_params *p, void *s, int64_t plane, int64_t m);
     bool ordered;             /* uses positions: elements must come with their own */
     int weight;               /* cost of an element, in additions; 0 counts as 1 */
-    aril__native_fold native; /* gives the same states from elements of an integer dtype */
+    aril__native_fold native; /* gives the same states from elements as they are */
 } aril__reducer;
 
 enum { ARIL__REDUCE_ROW = 1024, ARIL__REDUCE_PLANES = 3 };

@@ -95,6 +95,7 @@ static const aril__native_fold of_bool[ARIL__NATIVE_FOLDS] = {
 
 const aril__reduce_native *aril__reduce_native_of(aril__native_fold fold, aril_dtype t)
 {
+    if (t == ARIL_F16 || t == ARIL_BF16) return aril__reduce_half_of(fold, t);
     if (fold == ARIL__NATIVE_NONE || t > ARIL_I64) return NULL;
     const aril__reduce_native *of = folds[aril__cpu()][t];
     if (t == ARIL_BOOL) fold = of_bool[fold];
