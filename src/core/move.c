@@ -85,6 +85,24 @@ static void move_bytes(const job *j, char *to, const char *from, int64_t bytes)
     default: WHAT(uint64_t) return; \
     }
 
+/* Rows in reverse. */
+#define REVERSED_ROWS(type)                                              \
+    for (int64_t r = 0; r < rows; r++, to += to_row, from += from_row) { \
+        type *restrict into = (type *)(void *)to;                        \
+        const type *restrict last = (const type *)(const void *)from;    \
+        for (int64_t i = 0; i < n; i++) into[i] = last[-i];              \
+    }
+
+#if ARIL__TARGETS
+ARIL__AVX2 static void reverse_rows(const job *j, char *to, const char *from, int64_t rows)
+#else
+static void reverse_rows(const job *j, char *to, const char *from, int64_t rows)
+#endif
+{
+    int64_t n = j->n[1], to_row = j->to_step[0] * j->size, from_row = j->from_step[0] * j->size;
+    BY_SIZE(REVERSED_ROWS)
+}
+
 static void move_rows(const job *j, char *to, const char *from, int64_t rows)
 {
     int64_t n = j->n[1], sf = j->from_step[1], st = j->to_step[1];
@@ -96,6 +114,10 @@ static void move_rows(const job *j, char *to, const char *from, int64_t rows)
     }
     if (sf == 1 && st == 1) BY_SIZE(SHORT_ROWS)
     if (sf == 0 && st == 1) BY_SIZE(SPREAD_ROWS)
+    if (sf == -1 && st == 1 && (!ARIL__TARGETS || aril__cpu() >= ARIL__CPU_AVX2)) {
+        reverse_rows(j, to, from, rows);
+        return;
+    }
     BY_SIZE(STRIDED_ROWS)
 }
 
