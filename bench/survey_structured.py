@@ -2,10 +2,12 @@
 
 Registered as those of survey_cases.py. Names that end in "channels-last" have images in that order in memory, those without the usual one.
 """
+import ctypes as C
+
 import torch
 import torch.nn.functional as F
-from by_ctypes import B, F64, I, I64, Out, api, axes, options, pads, shape, tensors
-from survey_cases import WIDE, FLOATS, BagOptions, case, ours, values
+from by_ctypes import B, F64, I, I64, ListOf, Out, api, axes, options, pads, shape, tensors
+from survey_cases import FLOATS, WIDE, BagOptions, case, ours, values
 
 T = torch
 PoolOptions = options("PoolOptions", (I64 * 3, "kernel stride padding padding_end dilation"), (I, "mode"), (B, "ceil_mode count_exclude_pad"),
@@ -48,10 +50,11 @@ def gradient_case(name, kinds, make):
             y = theirs(*leaves)
         g = T.randn_like(y)
         given, found, whose = ours(g), Out(len(wanted)), tensors([mine_inputs[i] for i in wanted])
-        plain = GradOptions(grad_outputs=tensors((given,)))
+        plain, results = GradOptions(grad_outputs=tensors((given,))), tensors((given,))
 
         def run():
-            api.status("gradients_n", tensors((mine(*mine_inputs),)), whose, found, plain)
+            results.at[0] = mine(*mine_inputs).address
+            api.status("gradients_n", results, whose, found, plain)
 
         def run_theirs():
             with T.enable_grad():
@@ -78,17 +81,17 @@ image_case("avg_pool2d", FLOATS, lambda x, a: (lambda: api.avg_pool2d(a, HOW), l
 HOW_LP = PoolOptions(kernel=(2,))
 image_case("lp_pool2d", WIDE, lambda x, a: (lambda: api.lp_pool2d(a, 2.0, HOW_LP), lambda: F.lp_pool2d(x, 2.0, 2)))
 for to in (1, 4):
-    image_case(f"adaptive_avg_pool2d {to}", FLOATS, lambda x, a, to=to: (lambda: api.adaptive_avg_pool2d(a, shape((to, to))),
-                                                                       lambda: F.adaptive_avg_pool2d(x, to)))
-    image_case(f"adaptive_max_pool2d {to}", FLOATS, lambda x, a, to=to: (lambda: api.adaptive_max_pool2d(a, shape((to, to)), None),
-                                                                       lambda: F.adaptive_max_pool2d(x, to)))
+    image_case(f"adaptive_avg_pool2d {to}", FLOATS, lambda x, a, to=to, size=shape((to, to)): (lambda: api.adaptive_avg_pool2d(a, size),
+                                                                                             lambda: F.adaptive_avg_pool2d(x, to)))
+    image_case(f"adaptive_max_pool2d {to}", FLOATS, lambda x, a, to=to, size=shape((to, to)): (lambda: api.adaptive_max_pool2d(a, size, None),
+                                                                                             lambda: F.adaptive_max_pool2d(x, to)))
 for name in ("avg", "max"):
     @case(f"adaptive_{name}_pool1d 1", WIDE)
     def adaptive_1d(s, kind, name=name):
         x = values((4, 32, max(8, s.n // 128)), kind)
         a, mine, theirs = ours(x), api[f"adaptive_{name}_pool1d"], getattr(F, f"adaptive_{name}_pool1d")
-        more = (None,) if name == "max" else ()
-        return lambda: mine(a, shape((1,)), *more), lambda: theirs(x, 1)
+        more = (shape((1,)), None) if name == "max" else (shape((1,)),)
+        return lambda: mine(a, *more), lambda: theirs(x, 1)
 
 
 def image_gradient(name, kinds, mine, theirs):
@@ -101,10 +104,13 @@ def image_gradient(name, kinds, mine, theirs):
 
 image_gradient("max_pool2d", WIDE, lambda a: api.max_pool2d(a, HOW, None), lambda x: F.max_pool2d(x, 3, 2, 1))
 image_gradient("avg_pool2d", WIDE, lambda a: api.avg_pool2d(a, HOW), lambda x: F.avg_pool2d(x, 3, 2, 1))
-image_gradient("adaptive_avg_pool2d 1", WIDE, lambda a: api.adaptive_avg_pool2d(a, shape((1, 1))), lambda x: F.adaptive_avg_pool2d(x, 1))
-image_gradient("adaptive_avg_pool2d 4", WIDE, lambda a: api.adaptive_avg_pool2d(a, shape((4, 4))), lambda x: F.adaptive_avg_pool2d(x, 4))
+for to in (1, 4):
+    image_gradient(f"adaptive_avg_pool2d {to}", WIDE, lambda a, size=shape((to, to)): api.adaptive_avg_pool2d(a, size),
+                   lambda x, to=to: F.adaptive_avg_pool2d(x, to))
 
 # ---- Norms ----------------------------------------------------------------------------------------
+
+PLAIN_NORM = NormOptions()
 
 
 def norm_case(name, kinds, mine, theirs):
@@ -123,29 +129,29 @@ def norm_case(name, kinds, mine, theirs):
                     return lambda: mine(*a), lambda: theirs(*given)
 
 
-norm_case("group_norm", FLOATS, lambda a, w, b: api.group_norm(a, w, b, 8, NormOptions()), lambda x, w, b: F.group_norm(x, 8, w, b))
-norm_case("instance_norm", WIDE, lambda a, w, b: api.group_norm(a, w, b, 32, NormOptions()),
+norm_case("group_norm", FLOATS, lambda a, w, b: api.group_norm(a, w, b, 8, PLAIN_NORM), lambda x, w, b: F.group_norm(x, 8, w, b))
+norm_case("instance_norm", WIDE, lambda a, w, b: api.group_norm(a, w, b, 32, PLAIN_NORM),
           lambda x, w, b: F.instance_norm(x, None, None, w, b))
 
 
 @case("layer_norm", FLOATS)
 def layer_norm(s, kind):
     x, w, b = values(s.rows(256), kind), values((256,), kind), values((256,), kind)
-    given = [ours(x), ours(w), ours(b)]
-    return lambda: api.layer_norm(*given, shape((256,)), NormOptions()), lambda: F.layer_norm(x, (256,), w, b)
+    given = [ours(x), ours(w), ours(b), shape((256,)), PLAIN_NORM]
+    return lambda: api.layer_norm(*given), lambda: F.layer_norm(x, (256,), w, b)
 
 
 for name, theirs in (("softmax", T.softmax), ("log_softmax", T.log_softmax)):
     for axis in (0, 1):
         gradient_case(f"{name} gradient axis {axis}", ("f32", "bf16"), lambda s, kind, name=name, theirs=theirs, axis=axis: (
-            [values(s.rows(256), kind)], [0], lambda a: api[name](a, I(axis)), lambda x: theirs(x, axis)))
-    image_case(f"{name} of channels", ("f32", "bf16"), lambda x, a, name=name, theirs=theirs: (lambda: api[name](a, I(1)), lambda: theirs(x, 1)))
+            [values(s.rows(256), kind)], [0], lambda a, at=I(axis): api[name](a, at), lambda x: theirs(x, axis)))
+    image_case(f"{name} of channels", ("f32", "bf16"), lambda x, a, name=name, theirs=theirs, one=I(1): (lambda: api[name](a, one), lambda: theirs(x, 1)))
 
 # ---- Padding, resampling, grids -------------------------------------------------------------------
 
 for mode, (number, theirs) in {"zeros": (0, "constant"), "reflect": (1, "reflect"), "replicate": (2, "replicate"), "circular": (3, "circular")}.items():
-    image_case(f"pad {mode}", ("f32", "bf16") if number else ("u8", "bf16", "f32", "f64"), lambda x, a, number=number, theirs=theirs: (
-        lambda: api.pad(a, pads((1, 1, 1, 1)), PadOptions(mode=number)), lambda: F.pad(x, (1, 1, 1, 1), theirs)))
+    image_case(f"pad {mode}", ("f32", "bf16") if number else ("u8", "bf16", "f32", "f64"), lambda x, a, how=(pads((1, 1, 1, 1)), PadOptions(mode=number)), theirs=theirs: (
+        lambda: api.pad(a, *how), lambda: F.pad(x, (1, 1, 1, 1), theirs)))
 
 for mode, (number, theirs) in {"nearest": (0, "nearest"), "bilinear": (2, "bilinear"), "bicubic": (3, "bicubic")}.items():
     for corners in (False, True) if number else (False,):
@@ -161,16 +167,16 @@ for corners in (False, True):
 for mode, theirs in enumerate(("bilinear", "nearest", "bicubic")):
     def sampled(x, a, mode=mode, theirs=theirs):
         grid = T.rand(x.shape[0], *x.shape[2:], 2, dtype=x.dtype) * 2.2 - 1.1
-        b = ours(grid)
-        return lambda: api.grid_sample(a, b, GridOptions(mode=mode)), lambda: F.grid_sample(x, grid, theirs, align_corners=False)
+        b, how = ours(grid), GridOptions(mode=mode)
+        return lambda: api.grid_sample(a, b, how), lambda: F.grid_sample(x, grid, theirs, align_corners=False)
     image_case(f"grid_sample {theirs}", WIDE, sampled)
 
 
 @case("affine_grid", WIDE)
 def affine_grid(s, kind):
     theta, size = values((4, 2, 3), kind), (4, 32, *s.image(4)[2:])
-    a = ours(theta)
-    return lambda: api.affine_grid(a, shape(size), False), lambda: F.affine_grid(theta, size, align_corners=False)
+    a, to = ours(theta), shape(size)
+    return lambda: api.affine_grid(a, to, False), lambda: F.affine_grid(theta, size, align_corners=False)
 
 
 # ---- Convolution ----------------------------------------------------------------------------------
@@ -194,8 +200,8 @@ for kernel in (3, 31, 127):
 
 
 def depthwise_2d(s, kind):
-    x, w = values(s.image(), kind), values((32, 1, 7, 7), kind)
-    return [x, w], [0, 1], lambda a, b: api.conv2d(a, b, None, ConvOptions(padding=(3,), groups=32)), lambda x, w: F.conv2d(x, w, None, 1, 3, 1, 32)
+    x, w, how = values(s.image(), kind), values((32, 1, 7, 7), kind), ConvOptions(padding=(3,), groups=32)
+    return [x, w], [0, 1], lambda a, b: api.conv2d(a, b, None, how), lambda x, w: F.conv2d(x, w, None, 1, 3, 1, 32)
 
 
 gradient_case("depthwise conv2d of 7 gradient", ("f32",), depthwise_2d)
@@ -221,14 +227,14 @@ for n in (16, 60, 64, 100, 101, 127, 128, 256, 257, 360, 500, 512, 1000, 1009, 1
             rows = max(1, s.n // n)
             if name == "rfft":
                 x = values((rows, n), kind)
-                a = ours(x)
-                return lambda: api.rfft(a, FftOptions()), lambda: T.fft.rfft(x)
+                a, plain = ours(x), FftOptions()
+                return lambda: api.rfft(a, plain), lambda: T.fft.rfft(x)
             length = n if name == "fft" else n // 2 + 1
             pairs = values((rows, length, 2), kind)
-            x, a = T.view_as_complex(pairs), ours(pairs)
+            x, a, to, plain = T.view_as_complex(pairs), ours(pairs), FftOptions(n=n), FftOptions()
             if name == "irfft":
-                return lambda: api.irfft(a, FftOptions(n=n)), lambda: T.fft.irfft(x, n)
-            return lambda: api.fft(a, FftOptions()), lambda: T.fft.fft(x)
+                return lambda: api.irfft(a, to), lambda: T.fft.irfft(x, n)
+            return lambda: api.fft(a, plain), lambda: T.fft.fft(x)
 
 
 @case("fft2", WIDE)
@@ -277,8 +283,8 @@ def bincount(s, kind):
 
 def bag(s, kind):
     weight, index = values((max(10, s.n // 64), 64), kind), T.randint(0, max(10, s.n // 64), (max(1, s.n // 640), 10))
-    a = ours(index)
-    return [weight], [0], lambda w: api.embedding_bag(a, w, None, BagOptions()), lambda w: F.embedding_bag(index, w)
+    a, mean = ours(index), BagOptions()
+    return [weight], [0], lambda w: api.embedding_bag(a, w, None, mean), lambda w: F.embedding_bag(index, w)
 
 
 gradient_case("embedding_bag gradient", WIDE, bag)
@@ -296,11 +302,12 @@ def flipped(s, kind):
 for axis in (0, 1):
     def split(s, kind, axis=axis):
         side = max(100, s.square()[0] // 100 * 100)
-        out = Out(100)
+        out, at = Out(100), I(axis)
+        parts = ListOf(n=100, at=C.cast(out.at, C.POINTER(C.c_void_p)))
 
         def mine(a):
-            api.status("split", a, side // 100, I(axis), out)
-            return api.cat(tensors([out[i] for i in range(100)]), I(axis))
+            api.status("split", a, side // 100, at, out)
+            return api.cat(parts, at)
         return [values((side, side), kind)], [0], mine, lambda x: T.cat(x.split(side // 100, axis), axis)
     gradient_case(f"split into 100 and cat, gradient axis {axis}", ("f32",), split)
 
@@ -336,5 +343,5 @@ for rule, left, right in (("bij,bij->b", 1, 1), ("bij,bj->bi", 1, 0), ("ij,ij->"
         if rule.endswith("jk"):
             sizes[1] = (16, n, 64)
         x, y = values(sizes[left], kind), values(sizes[right], kind)
-        a, b = ours(x), ours(y)
-        return lambda: api.einsum(rule.encode(), tensors((a, b))), lambda: T.einsum(rule, x, y)
+        given, text = tensors((ours(x), ours(y))), rule.encode()
+        return lambda: api.einsum(text, given), lambda: T.einsum(rule, x, y)
