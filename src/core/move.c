@@ -198,6 +198,40 @@ ARIL__AVX2 static inline void turn_8x8(float *to, int64_t ta, const float *from,
     _mm256_storeu_ps(to + 6 * ta, a6), _mm256_storeu_ps(to + 7 * ta, a7);
 }
 
+/* Transposes 4x4 elements of 8 bytes in registers. */
+ARIL__AVX2 static inline void turn_4x4(double *to, int64_t ta, const double *from, int64_t fb,
+                                       bool stream)
+{
+    __m256d r0 = _mm256_loadu_pd(from), r1 = _mm256_loadu_pd(from + fb);
+    __m256d r2 = _mm256_loadu_pd(from + 2 * fb), r3 = _mm256_loadu_pd(from + 3 * fb);
+    __m256d a0 = _mm256_unpacklo_pd(r0, r1), a1 = _mm256_unpackhi_pd(r0, r1);
+    __m256d a2 = _mm256_unpacklo_pd(r2, r3), a3 = _mm256_unpackhi_pd(r2, r3);
+    r0 = _mm256_permute2f128_pd(a0, a2, 0x20), r1 = _mm256_permute2f128_pd(a1, a3, 0x20);
+    r2 = _mm256_permute2f128_pd(a0, a2, 0x31), r3 = _mm256_permute2f128_pd(a1, a3, 0x31);
+    if (stream) {
+        _mm256_stream_pd(to, r0), _mm256_stream_pd(to + ta, r1);
+        _mm256_stream_pd(to + 2 * ta, r2), _mm256_stream_pd(to + 3 * ta, r3);
+        return;
+    }
+    _mm256_storeu_pd(to, r0), _mm256_storeu_pd(to + ta, r1);
+    _mm256_storeu_pd(to + 2 * ta, r2), _mm256_storeu_pd(to + 3 * ta, r3);
+}
+
+/* Transposes a tile in blocks of 4x4. */
+ARIL__AVX2 static void turn_8_bytes(const job *j, char *to_, int64_t ta, const char *from_,
+                                    int64_t fb, int64_t m, int64_t n)
+{
+    double *to = (double *)(void *)to_;
+    const double *from = (const double *)(const void *)from_;
+    bool stream = j->stream && ta % 4 == 0 && aril__stream_fits(to);
+    int64_t m4 = m / 4 * 4, n4 = n / 4 * 4;
+    for (int64_t a = 0; a < m4; a += 4)
+        for (int64_t b = 0; b < n4; b += 4)
+            turn_4x4(to + a * ta + b, ta, from + a + b * fb, fb, stream);
+    if (m4 < m) turn(j, (char *)(to + m4 * ta), ta, (const char *)(from + m4), fb, m - m4, n4);
+    if (n4 < n) turn(j, (char *)(to + n4), ta, (const char *)(from + n4 * fb), fb, m, n - n4);
+}
+
 /* Transposes a tile in blocks of 8x8. */
 ARIL__AVX2 static void turn_4_bytes(const job *j, char *to_, int64_t ta, const char *from_,
                                     int64_t fb, int64_t m, int64_t n)
@@ -232,6 +266,8 @@ static void tiles_range(void *ctx, int64_t begin, int64_t end)
 #if ARIL__TARGETS
         if (j->size == 4 && aril__cpu() >= ARIL__CPU_AVX2)
             turn_4_bytes(j, to, j->to_step[0], from, j->from_step[1], m, n);
+        else if (j->size == 8 && aril__cpu() >= ARIL__CPU_AVX2)
+            turn_8_bytes(j, to, j->to_step[0], from, j->from_step[1], m, n);
         else
 #endif
             turn(j, to, j->to_step[0], from, j->from_step[1], m, n);
