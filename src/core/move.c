@@ -198,6 +198,41 @@ ARIL__AVX2 static inline void turn_8x8(float *to, int64_t ta, const float *from,
     _mm256_storeu_ps(to + 6 * ta, a6), _mm256_storeu_ps(to + 7 * ta, a7);
 }
 
+/* Transposes 8x8 elements of 2 bytes in registers. */
+ARIL__AVX2 static inline void turn_short(uint16_t *to, int64_t ta, const uint16_t *from, int64_t fb)
+{
+    __m128i r[8], a[8], b[8];
+    for (int k = 0; k < 8; k++)
+        r[k] = _mm_loadu_si128((const __m128i *)(const void *)(from + k * fb));
+    for (int k = 0; k < 8; k += 2) { /* pairs, then fours of rows */
+        a[k] = _mm_unpacklo_epi16(r[k], r[k + 1]);
+        a[k + 1] = _mm_unpackhi_epi16(r[k], r[k + 1]);
+    }
+    for (int k = 0; k < 8; k += 4)
+        for (int i = 0; i < 2; i++) {
+            b[k + 2 * i] = _mm_unpacklo_epi32(a[k + i], a[k + i + 2]);
+            b[k + 2 * i + 1] = _mm_unpackhi_epi32(a[k + i], a[k + i + 2]);
+        }
+    for (int k = 0; k < 4; k++) {
+        _mm_storeu_si128((__m128i *)(void *)(to + 2 * k * ta), _mm_unpacklo_epi64(b[k], b[k + 4]));
+        _mm_storeu_si128((__m128i *)(void *)(to + (2 * k + 1) * ta),
+                         _mm_unpackhi_epi64(b[k], b[k + 4]));
+    }
+}
+
+/* Transposes a tile in blocks of 8x8. */
+ARIL__AVX2 static void turn_2_bytes(const job *j, char *to_, int64_t ta, const char *from_,
+                                    int64_t fb, int64_t m, int64_t n)
+{
+    uint16_t *to = (uint16_t *)(void *)to_;
+    const uint16_t *from = (const uint16_t *)(const void *)from_;
+    int64_t m8 = m / 8 * 8, n8 = n / 8 * 8;
+    for (int64_t a = 0; a < m8; a += 8)
+        for (int64_t b = 0; b < n8; b += 8) turn_short(to + a * ta + b, ta, from + a + b * fb, fb);
+    if (m8 < m) turn(j, (char *)(to + m8 * ta), ta, (const char *)(from + m8), fb, m - m8, n8);
+    if (n8 < n) turn(j, (char *)(to + n8), ta, (const char *)(from + n8 * fb), fb, m, n - n8);
+}
+
 /* Transposes 4x4 elements of 8 bytes in registers. */
 ARIL__AVX2 static inline void turn_4x4(double *to, int64_t ta, const double *from, int64_t fb,
                                        bool stream)
@@ -268,6 +303,8 @@ static void tiles_range(void *ctx, int64_t begin, int64_t end)
             turn_4_bytes(j, to, j->to_step[0], from, j->from_step[1], m, n);
         else if (j->size == 8 && aril__cpu() >= ARIL__CPU_AVX2)
             turn_8_bytes(j, to, j->to_step[0], from, j->from_step[1], m, n);
+        else if (j->size == 2 && aril__cpu() >= ARIL__CPU_AVX2)
+            turn_2_bytes(j, to, j->to_step[0], from, j->from_step[1], m, n);
         else
 #endif
             turn(j, to, j->to_step[0], from, j->from_step[1], m, n);
