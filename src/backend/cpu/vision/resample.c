@@ -111,7 +111,8 @@ typedef struct cut {
     aril__slot_fn *fn;
 } cut;
 
-/* Channels of a unit of the gradient: enough units for all threads, with sums that fit the cache. */
+/* Channels of a unit of the gradient: enough units for all threads, with sums that fit the
+ * cache. */
 static int64_t channels_of_unit(int64_t samples, int64_t channels, int64_t bytes)
 {
     enum { FEW = 8, LINE = 16, CACHED = 512 * 1024 }; /* samples; channels of a cache line; bytes */
