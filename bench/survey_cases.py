@@ -355,10 +355,3 @@ def kron(s, kind):
     x, y = values((8, 8), kind), values((max(1, s.square()[0] // 8), max(1, s.square()[1] // 8)), kind)
     a, b = ours(x), ours(y)
     return lambda: api.kron(a, b), lambda: T.kron(x, y)
-
-
-@case("einsum bij,bij->b", WIDE)
-def einsum(s, kind):
-    x, y = values((16, 64, max(1, s.n // 1024)), kind), values((16, 64, max(1, s.n // 1024)), kind)
-    a, b = ours(x), ours(y)
-    return lambda: api.einsum(b"bij,bij->b", tensors((a, b))), lambda: T.einsum("bij,bij->b", x, y)

@@ -377,8 +377,41 @@ static void leave(walk *w, aril__node *n)
         n->grad[o] = NULL;
     }
     if (!w->retain) aril__node_free_saved(w->th, n);
-    n->flags &= (uint8_t)~ARIL__NODE_QUEUED;
+    n->flags &= (uint8_t) ~(ARIL__NODE_QUEUED | ARIL__NODE_APART);
     atomic_store_explicit(&n->busy, 0, memory_order_release);
+}
+
+/* Adds the gradient of a part to the sum of what has arrived for the whole, if there is one and it
+ * may be modified: *done. */
+static aril_status add_in_place(const aril__node *n, aril_tensor *sum, bool *done)
+{
+    aril_tensor *g = n->grad[0];
+    if (!sum || !g || sum->dtype != g->dtype || !is_ours(sum) || !aril__is_packed(sum))
+        return ARIL_OK;
+    ARIL_SCOPE;
+    aril_tensor *part = aril__apply1(n->op, 1, (aril_tensor *[]){ sum }, n->attrs);
+    aril_status s = aril_tensor_status(part);
+    if (s == ARIL_OK && !aril__same_dims(part->ndim, part->dim, g->ndim, g->dim)) return ARIL_OK;
+    *done = true;
+    return s < 0 ? s : aril_tensor_status(aril_add_(part, g));
+}
+
+static aril_status add_part(walk *w, const aril__node *n, bool *done)
+{
+    aril__node *to = n->edge[0].node;
+    uint32_t out = n->edge[0].out;
+    if (!n->op->join || n->extra || w->create || w->th->tracer || w->th->mode.anomaly || !to ||
+        !is_needed(w, to))
+        return ARIL_OK;
+    if (!(to->flags & ARIL__NODE_LEAF)) return add_in_place(n, to->grad[out], done);
+    if (to->extra && to->extra->hooks && !w->plain) return ARIL_OK;
+    int at = w->n_targets ? target_of(w, to, out) : -1;
+    if (at >= 0) return add_in_place(n, w->captured[at], done);
+    if (w->n_targets && !w->leaves) return ARIL_OK;
+    lock_leaf(to);
+    aril_status s = add_in_place(n, to->grad[0], done);
+    unlock_leaf(to);
+    return s;
 }
 
 static aril_status visit(walk *w, aril__node *n)
@@ -395,7 +428,7 @@ static aril_status visit(walk *w, aril__node *n)
                 s = gather(w, &n->extra->retained[o], aril__tensor_keep(n->grad[o]));
         }
     }
-    bool ends = false;
+    bool ends = false, added = false;
     for (int i = 0; i < w->n_targets && s == ARIL_OK; i++) {
         if (w->target[i].node != n || !n->grad[w->target[i].out]) continue;
         s = gather(w, &w->captured[i], aril__tensor_keep(n->grad[w->target[i].out]));
@@ -406,6 +439,7 @@ static aril_status visit(walk *w, aril__node *n)
                        "backward: the graph at %s was freed by an earlier backward; "
                        "set retain_graph in that one",
                        n->op->name);
+    if (s == ARIL_OK && !ends) s = add_part(w, n, &added);
     if (s == ARIL_OK && n->n_in > FEW && !(dx = aril__calloc(n->n_in * sizeof *dx)))
         s = aril__fail(ARIL_ERR_MEMORY, "%s: out of memory for its gradient", n->op->name);
     if (s == ARIL_OK) {
@@ -413,7 +447,7 @@ static aril_status visit(walk *w, aril__node *n)
             aril__log(ARIL__LOG_AUTOGRAD, "node %" PRIu64 ": %s", n->sequence, n->op->name);
         aril__span span = { -1, 0 };
         if (aril__unlikely(aril__profiling())) span = aril__span_begin(WALK, n->op->name);
-        s = ends ? ARIL_OK : run_rule(w, n, dx);
+        s = ends || added ? ARIL_OK : run_rule(w, n, dx);
         aril__span_end(span);
     }
     if (s == ARIL_OK && aril__unlikely(th->mode.anomaly)) s = check_gradients(n, dx);
@@ -436,52 +470,79 @@ static aril_status visit(walk *w, aril__node *n)
 /* Whether nothing but the rule happens at a node, and the rule can join it with others. */
 static bool may_join(const walk *w, const aril__node *n)
 {
-    return n->op->join && !n->extra && !(n->flags & ARIL__NODE_FREED) && n->edge[0].node &&
-           is_needed(w, n->edge[0].node) && target_of(w, n, 0) < 0;
+    return n->op->join && !n->extra && !(n->flags & (ARIL__NODE_FREED | ARIL__NODE_APART)) &&
+           n->edge[0].node && is_needed(w, n->edge[0].node) && target_of(w, n, 0) < 0;
+}
+
+/* Nodes that are visited together. Many are tried together only once. */
+typedef struct group {
+    int n, cap;
+    aril__node **node; /* `few` if there are not many */
+    aril__node *few[64];
+} group;
+
+static bool add_to_group(group *all, aril__node *n)
+{
+    if (all->n == all->cap) {
+        aril__node **grown = aril__malloc((size_t)all->cap * 2 * sizeof *grown);
+        if (!grown) return false;
+        memcpy(grown, all->node, (size_t)all->n * sizeof *grown);
+        if (all->node != all->few) free(all->node);
+        all->node = grown;
+        all->cap *= 2;
+    }
+    all->node[all->n++] = n;
+    return true;
 }
 
 /* Takes the nodes that follow n in the queue and view the same tensor. */
-static int take_others(walk *w, aril__node *n, aril__node **all)
+static void take_others(walk *w, aril__node *n, group *all)
 {
-    int count = 0;
-    all[count++] = n;
-    if (!may_join(w, n)) return count;
-    while (count < ARIL__JOINED && w->n > 0 && w->heap[0]->op == n->op && may_join(w, w->heap[0]) &&
-           w->heap[0]->edge[0].node == n->edge[0].node && w->heap[0]->edge[0].out == n->edge[0].out)
-        all[count++] = heap_pop(w);
-    return count;
+    all->n = 0;
+    all->node = all->few;
+    all->cap = sizeof all->few / sizeof *all->few;
+    add_to_group(all, n);
+    if (!may_join(w, n)) return;
+    while (w->n > 0 && w->heap[0]->op == n->op && may_join(w, w->heap[0]) &&
+           w->heap[0]->edge[0].node == n->edge[0].node &&
+           w->heap[0]->edge[0].out == n->edge[0].out && add_to_group(all, w->heap[0]))
+        heap_pop(w);
 }
 
-/* The gradient of the input that n nodes share, with a reference that belongs to the caller; NULL:
- * it is not one op. */
-static aril_status join_rules(walk *w, int n, aril__node *const *all, aril_tensor **dx)
+/* The gradient of the input that the nodes share, with a reference that belongs to the caller;
+ * NULL: it is not one op. */
+static aril_status join_rules(walk *w, const group *all, aril_tensor **dx)
 {
     ARIL_SCOPE;
-    aril__grad c[ARIL__JOINED];
-    aril_tensor *x[ARIL__JOINED], *y[ARIL__MAX_OUT];
+    size_t n = (size_t)all->n;
+    aril__grad *c = aril__malloc(n * (sizeof *c + sizeof(aril_tensor *)));
+    if (!c) return ARIL_OK; /* one by one, then */
+    aril_tensor **x = (aril_tensor **)(void *)(c + n), *y[ARIL__MAX_OUT];
     static const bool wants[1] = { true };
     aril_status s = ARIL_OK;
-    for (int i = 0; i < n && s == ARIL_OK; i++) {
+    for (size_t i = 0; i < n && s == ARIL_OK; i++) {
         x[i] = NULL;
-        c[i] = (aril__grad){ .op = all[i]->op,
-                             .attrs = all[i]->attrs,
+        c[i] = (aril__grad){ .op = all->node[i]->op,
+                             .attrs = all->node[i]->attrs,
                              .n_in = 1,
                              .n_out = 1,
                              .x = &x[i],
                              .y = y,
-                             .g = all[i]->grad,
+                             .g = all->node[i]->grad,
                              .wants = wants };
-        s = unpack(w, all[i], &x[i], y);
+        s = unpack(w, all->node[i], &x[i], y);
     }
-    if (s < 0) return s;
-    aril__mode saved = w->th->mode;
-    w->th->mode.no_grad = !w->create;
-    aril__span span = { -1, 0 };
-    if (aril__unlikely(aril__profiling())) span = aril__span_begin(WALK, all[0]->op->name);
-    *dx = all[0]->op->join(n, c);
-    aril__span_end(span);
-    w->th->mode = saved;
-    if (!*dx) return ARIL_OK;
+    if (s == ARIL_OK) {
+        aril__mode saved = w->th->mode;
+        w->th->mode.no_grad = !w->create;
+        aril__span span = { -1, 0 };
+        if (aril__unlikely(aril__profiling())) span = aril__span_begin(WALK, c[0].op->name);
+        *dx = c[0].op->join(all->n, c);
+        aril__span_end(span);
+        w->th->mode = saved;
+    }
+    free(c);
+    if (s < 0 || !*dx) return s;
     s = aril_tensor_status(*dx);
     *dx = s < 0 ? NULL : aril__tensor_keep(*dx);
     return s;
@@ -490,20 +551,27 @@ static aril_status join_rules(walk *w, int n, aril__node *const *all, aril_tenso
 /* Visits n, and with it nodes of other parts of the same tensor if one op gives the gradient. */
 static aril_status visit_together(walk *w, aril__node *n)
 {
-    aril__node *all[ARIL__JOINED];
-    int count = take_others(w, n, all);
+    group all;
+    take_others(w, n, &all);
     aril_tensor *dx = NULL;
-    aril_status s = count > 1 ? join_rules(w, count, all, &dx) : ARIL_OK;
-    if (!dx) {
-        for (int i = 1; i < count; i++) heap_push(w, all[i]); /* there is room for them */
-        if (s == ARIL_OK) return visit(w, n);
+    aril_status s = all.n > 1 ? join_rules(w, &all, &dx) : ARIL_OK;
+    for (int i = 0; i < all.n; i++)
+        if (dx) {
+            leave(w, all.node[i]);
+        } else {
+            if (all.node != all.few) all.node[i]->flags |= ARIL__NODE_APART; /* not tried again */
+            if (i > 0) heap_push(w, all.node[i]); /* there is room for them */
+        }
+    if (dx) {
+        s = send(w, n->edge[0].node, n->edge[0].out, dx);
+        for (int i = 0; i < all.n; i++) aril__node_release(w->th, all.node[i]);
+    } else if (s == ARIL_OK) {
+        s = visit(w, n);
+    } else {
         leave(w, n);
         aril__node_release(w->th, n);
-        return s;
     }
-    for (int i = 0; i < count; i++) leave(w, all[i]);
-    s = send(w, n->edge[0].node, n->edge[0].out, dx);
-    for (int i = 0; i < count; i++) aril__node_release(w->th, all[i]);
+    if (all.node != all.few) free(all.node);
     return s;
 }
 
@@ -626,7 +694,7 @@ static aril_status walk_back(int n_roots, aril_tensor *const *roots, aril_tensor
             if (n->grad[i]) aril__tensor_release(w.th, n->grad[i]);
             n->grad[i] = NULL;
         }
-        n->flags &= (uint8_t)~ARIL__NODE_QUEUED;
+        n->flags &= (uint8_t) ~(ARIL__NODE_QUEUED | ARIL__NODE_APART);
         atomic_store_explicit(&n->busy, 0, memory_order_release);
         aril__node_release(w.th, n);
     }

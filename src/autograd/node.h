@@ -50,6 +50,7 @@ enum {
     ARIL__NODE_QUEUED = 4,
     ARIL__NODE_NEEDED = 8,
     ARIL__NODE_TRACED = 16, /* a leaf that traced code made */
+    ARIL__NODE_APART = 32,  /* its rule could not be joined with others in this pass */
 };
 
 struct aril__node {

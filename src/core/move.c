@@ -85,6 +85,24 @@ static void move_bytes(const job *j, char *to, const char *from, int64_t bytes)
     default: WHAT(uint64_t) return; \
     }
 
+/* Rows in reverse. */
+#define REVERSED_ROWS(type)                                              \
+    for (int64_t r = 0; r < rows; r++, to += to_row, from += from_row) { \
+        type *restrict into = (type *)(void *)to;                        \
+        const type *restrict last = (const type *)(const void *)from;    \
+        for (int64_t i = 0; i < n; i++) into[i] = last[-i];              \
+    }
+
+#if ARIL__TARGETS
+ARIL__AVX2 static void reverse_rows(const job *j, char *to, const char *from, int64_t rows)
+#else
+static void reverse_rows(const job *j, char *to, const char *from, int64_t rows)
+#endif
+{
+    int64_t n = j->n[1], to_row = j->to_step[0] * j->size, from_row = j->from_step[0] * j->size;
+    BY_SIZE(REVERSED_ROWS)
+}
+
 static void move_rows(const job *j, char *to, const char *from, int64_t rows)
 {
     int64_t n = j->n[1], sf = j->from_step[1], st = j->to_step[1];
@@ -96,6 +114,10 @@ static void move_rows(const job *j, char *to, const char *from, int64_t rows)
     }
     if (sf == 1 && st == 1) BY_SIZE(SHORT_ROWS)
     if (sf == 0 && st == 1) BY_SIZE(SPREAD_ROWS)
+    if (sf == -1 && st == 1 && (!ARIL__TARGETS || aril__cpu() >= ARIL__CPU_AVX2)) {
+        reverse_rows(j, to, from, rows);
+        return;
+    }
     BY_SIZE(STRIDED_ROWS)
 }
 
@@ -176,6 +198,75 @@ ARIL__AVX2 static inline void turn_8x8(float *to, int64_t ta, const float *from,
     _mm256_storeu_ps(to + 6 * ta, a6), _mm256_storeu_ps(to + 7 * ta, a7);
 }
 
+/* Transposes 8x8 elements of 2 bytes in registers. */
+ARIL__AVX2 static inline void turn_short(uint16_t *to, int64_t ta, const uint16_t *from, int64_t fb)
+{
+    __m128i r[8], a[8], b[8];
+    for (int k = 0; k < 8; k++)
+        r[k] = _mm_loadu_si128((const __m128i *)(const void *)(from + k * fb));
+    for (int k = 0; k < 8; k += 2) { /* pairs, then fours of rows */
+        a[k] = _mm_unpacklo_epi16(r[k], r[k + 1]);
+        a[k + 1] = _mm_unpackhi_epi16(r[k], r[k + 1]);
+    }
+    for (int k = 0; k < 8; k += 4)
+        for (int i = 0; i < 2; i++) {
+            b[k + 2 * i] = _mm_unpacklo_epi32(a[k + i], a[k + i + 2]);
+            b[k + 2 * i + 1] = _mm_unpackhi_epi32(a[k + i], a[k + i + 2]);
+        }
+    for (int k = 0; k < 4; k++) {
+        _mm_storeu_si128((__m128i *)(void *)(to + 2 * k * ta), _mm_unpacklo_epi64(b[k], b[k + 4]));
+        _mm_storeu_si128((__m128i *)(void *)(to + (2 * k + 1) * ta),
+                         _mm_unpackhi_epi64(b[k], b[k + 4]));
+    }
+}
+
+/* Transposes a tile in blocks of 8x8. */
+ARIL__AVX2 static void turn_2_bytes(const job *j, char *to_, int64_t ta, const char *from_,
+                                    int64_t fb, int64_t m, int64_t n)
+{
+    uint16_t *to = (uint16_t *)(void *)to_;
+    const uint16_t *from = (const uint16_t *)(const void *)from_;
+    int64_t m8 = m / 8 * 8, n8 = n / 8 * 8;
+    for (int64_t a = 0; a < m8; a += 8)
+        for (int64_t b = 0; b < n8; b += 8) turn_short(to + a * ta + b, ta, from + a + b * fb, fb);
+    if (m8 < m) turn(j, (char *)(to + m8 * ta), ta, (const char *)(from + m8), fb, m - m8, n8);
+    if (n8 < n) turn(j, (char *)(to + n8), ta, (const char *)(from + n8 * fb), fb, m, n - n8);
+}
+
+/* Transposes 4x4 elements of 8 bytes in registers. */
+ARIL__AVX2 static inline void turn_4x4(double *to, int64_t ta, const double *from, int64_t fb,
+                                       bool stream)
+{
+    __m256d r0 = _mm256_loadu_pd(from), r1 = _mm256_loadu_pd(from + fb);
+    __m256d r2 = _mm256_loadu_pd(from + 2 * fb), r3 = _mm256_loadu_pd(from + 3 * fb);
+    __m256d a0 = _mm256_unpacklo_pd(r0, r1), a1 = _mm256_unpackhi_pd(r0, r1);
+    __m256d a2 = _mm256_unpacklo_pd(r2, r3), a3 = _mm256_unpackhi_pd(r2, r3);
+    r0 = _mm256_permute2f128_pd(a0, a2, 0x20), r1 = _mm256_permute2f128_pd(a1, a3, 0x20);
+    r2 = _mm256_permute2f128_pd(a0, a2, 0x31), r3 = _mm256_permute2f128_pd(a1, a3, 0x31);
+    if (stream) {
+        _mm256_stream_pd(to, r0), _mm256_stream_pd(to + ta, r1);
+        _mm256_stream_pd(to + 2 * ta, r2), _mm256_stream_pd(to + 3 * ta, r3);
+        return;
+    }
+    _mm256_storeu_pd(to, r0), _mm256_storeu_pd(to + ta, r1);
+    _mm256_storeu_pd(to + 2 * ta, r2), _mm256_storeu_pd(to + 3 * ta, r3);
+}
+
+/* Transposes a tile in blocks of 4x4. */
+ARIL__AVX2 static void turn_8_bytes(const job *j, char *to_, int64_t ta, const char *from_,
+                                    int64_t fb, int64_t m, int64_t n)
+{
+    double *to = (double *)(void *)to_;
+    const double *from = (const double *)(const void *)from_;
+    bool stream = j->stream && ta % 4 == 0 && aril__stream_fits(to);
+    int64_t m4 = m / 4 * 4, n4 = n / 4 * 4;
+    for (int64_t a = 0; a < m4; a += 4)
+        for (int64_t b = 0; b < n4; b += 4)
+            turn_4x4(to + a * ta + b, ta, from + a + b * fb, fb, stream);
+    if (m4 < m) turn(j, (char *)(to + m4 * ta), ta, (const char *)(from + m4), fb, m - m4, n4);
+    if (n4 < n) turn(j, (char *)(to + n4), ta, (const char *)(from + n4 * fb), fb, m, n - n4);
+}
+
 /* Transposes a tile in blocks of 8x8. */
 ARIL__AVX2 static void turn_4_bytes(const job *j, char *to_, int64_t ta, const char *from_,
                                     int64_t fb, int64_t m, int64_t n)
@@ -210,6 +301,10 @@ static void tiles_range(void *ctx, int64_t begin, int64_t end)
 #if ARIL__TARGETS
         if (j->size == 4 && aril__cpu() >= ARIL__CPU_AVX2)
             turn_4_bytes(j, to, j->to_step[0], from, j->from_step[1], m, n);
+        else if (j->size == 8 && aril__cpu() >= ARIL__CPU_AVX2)
+            turn_8_bytes(j, to, j->to_step[0], from, j->from_step[1], m, n);
+        else if (j->size == 2 && aril__cpu() >= ARIL__CPU_AVX2)
+            turn_2_bytes(j, to, j->to_step[0], from, j->from_step[1], m, n);
         else
 #endif
             turn(j, to, j->to_step[0], from, j->from_step[1], m, n);

@@ -15,7 +15,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { BUFFER = 1 << 16, SLOTS = 64 };
+enum { BUFFER = 1 << 16, SLOTS = 64, PIECE = 4 << 20 };
 
 struct aril__file {
     int fd;
@@ -160,6 +160,20 @@ static bool write_all(int fd, const unsigned char *data, size_t size)
     return true;
 }
 
+/* Writes in pieces and has the kernel store each while the next is copied, so that the sync at the
+ * end has little left to wait for. A hint only: that sync is what counts. */
+static bool write_and_store(aril__file *f, const unsigned char *data, size_t size)
+{
+#ifdef __linux__
+    off_t at = f->direct ? -1 : lseek(f->fd, 0, SEEK_CUR);
+    for (; at >= 0 && size > PIECE; data += PIECE, size -= PIECE, at += PIECE) {
+        if (!write_all(f->fd, data, PIECE)) return false;
+        sync_file_range(f->fd, at, PIECE, SYNC_FILE_RANGE_WRITE);
+    }
+#endif
+    return write_all(f->fd, data, size);
+}
+
 static aril_status flush(aril__file *f)
 {
     if (f->status == ARIL_OK && !write_all(f->fd, f->buffer, f->used)) cannot(f, "write");
@@ -173,7 +187,7 @@ aril_status aril__file_write(aril__file *f, const void *data, size_t size)
     f->size += size;
     if (size > BUFFER - f->used && flush(f) != ARIL_OK) return f->status;
     if (size >= BUFFER) {
-        if (!write_all(f->fd, data, size)) cannot(f, "write");
+        if (!write_and_store(f, data, size)) cannot(f, "write");
         return f->status;
     }
     memcpy(f->buffer + f->used, data, size);

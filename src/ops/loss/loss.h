@@ -40,10 +40,13 @@ aril_status aril__ctc_starts(const aril__run *r, aril_tensor *const *in, int64_t
 /* log(exp(a) + exp(b) + exp(c)) */
 static inline double aril__ctc_log_sum(double a, double b, double c)
 {
-    double max = a > b ? a : b;
+    double max = a > b ? a : b, low = a > b ? b : a, third = c > max ? max : c;
     max = c > max ? c : max;
     if (max == -INFINITY) return -INFINITY;
-    return max + log(exp(a - max) + exp(b - max) + exp(c - max));
+    double sum = 1; /* the exponential of the largest, less itself */
+    if (low > -INFINITY) sum += exp(low - max);
+    if (third > -INFINITY) sum += exp(third - max);
+    return max + log(sum);
 }
 
 /* A number from an options struct: the default if it is 0, and 0 if it is ARIL_ZERO. */

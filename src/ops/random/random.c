@@ -224,12 +224,12 @@ static const aril__sample rand_samples[] = {
     SAMPLE_END
 };
 OP(rand, .doc = "uniform random values between two bounds", .onnx = "RandomUniform", .min_in = 1,
-   .max_in = 2, .n_out = 1, .flags = NONDIFF | RANDOM | STRIDED, .optional = IN(1),
+   .max_in = 2, .n_out = 1, .flags = NONDIFF | RANDOM | STRIDED | KEEPS_ORDER, .optional = IN(1),
    .shape_only = IN(1), .infer = random_float_infer, .ref = rand_ref, .samples = rand_samples,
    WITH_ATTRS(create));
 OP(randn, .doc = "normally distributed random values with a mean and standard deviation",
    .onnx = "RandomNormal", .min_in = 1, .max_in = 2, .n_out = 1,
-   .flags = NONDIFF | RANDOM | STRIDED, .optional = IN(1), .shape_only = IN(1),
+   .flags = NONDIFF | RANDOM | STRIDED | KEEPS_ORDER, .optional = IN(1), .shape_only = IN(1),
    .infer = random_float_infer, .ref = randn_ref, .samples = rand_samples, WITH_ATTRS(create));
 
 static const aril__sample randint_samples[] = {

@@ -8,12 +8,13 @@
 #include "ops/table/sample.h"
 #include "ops/shape/view_write.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 /* Elements outside the view get a gradient of zero. */
 static aril_tensor *into_zeros(aril__grad *c)
 {
-    return aril__view_write(aril_zeros_like(c->x[0]), c->g[0], c->op, c->attrs);
+    return aril__parts_written(1, c);
 }
 
 /* ---- select ---- */
@@ -48,20 +49,28 @@ VJP(select)
     if (c->g[0]) GRAD(0, into_zeros(c));
 }
 
-/* All indices of an axis, such as those of aril_unbind, are stacked. */
+/* Different indices. All of an axis, such as those of aril_unbind, are stacked; others are written
+ * into the same zeros. */
 static aril_tensor *select_join(int n, const aril__grad *calls)
 {
     const struct select_attrs *first = calls[0].attrs;
     int64_t axis = first->axis[0], size = calls[0].x[0]->dim[axis];
-    aril_tensor *part[ARIL__JOINED] = { NULL };
-    if (size != n) return NULL;
-    for (int i = 0; i < n; i++) {
+    enum { SPARSE = 1024 }; /* indices in vain for each that is used */
+    if (size < n || size / n > SPARSE) return NULL;
+    aril_tensor **part = aril__calloc((size_t)size * sizeof *part), *whole = NULL;
+    int distinct = 0;
+    for (int i = 0; i < n && part; i++) {
         const struct select_attrs *a = calls[i].attrs;
         int64_t at = a->index[0] < 0 ? a->index[0] + size : a->index[0];
-        if (a->axis[0] != axis || part[at]) return NULL;
+        if (a->axis[0] != axis || part[at]) break;
         part[at] = calls[i].g[0];
+        distinct++;
     }
-    return aril_stack((aril_list){ n, part }, (int)axis);
+    if (distinct == n)
+        whole = size == n ? aril_stack((aril_list){ n, part }, (int)axis)
+                          : aril__parts_written(n, calls);
+    free(part);
+    return whole;
 }
 
 static const aril__sample select_samples[] = {

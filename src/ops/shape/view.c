@@ -8,6 +8,7 @@
 #include "ops/table/sample.h"
 #include "ops/shape/view_write.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 /* Named ahead of their rows. */
@@ -244,38 +245,62 @@ static aril_status slice_infer(aril__call *c)
 
 VJP(slice)
 {
-    if (!c->g[0]) return;
-    aril_tensor *zeros = aril_zeros_like(c->x[0]);
-    GRAD(0, aril__view_write(zeros, c->g[0], &aril__op_slice, c->attrs));
+    if (c->g[0]) GRAD(0, aril__parts_written(1, c));
 }
 
-/* Parts that lie side by side and cover the axis, such as those of aril_split, are concatenated: no
- * zeros are written, and nothing is added. */
-static aril_tensor *slice_join(int n, const aril__grad *calls)
+typedef struct part {
+    int64_t start;
+    aril_tensor *grad;
+} part;
+
+static int by_start(const void *a, const void *b)
+{
+    int64_t x = ((const part *)a)->start, y = ((const part *)b)->start;
+    return (x > y) - (x < y);
+}
+
+/* The parts in the order of their axis; false if they share elements or are in steps. */
+static bool sort_parts(int n, const aril__grad *calls, part *parts)
 {
     const struct slice_attrs *first = calls[0].attrs;
-    const aril_tensor *x = calls[0].x[0];
     int axis = (int)first->axis[0];
-    int64_t size = x->dim[axis], starts[ARIL__JOINED], end = 0;
-    aril_tensor *part[ARIL__JOINED];
-    if (size < 0) return NULL;
+    int64_t size = calls[0].x[0]->dim[axis], end = 0;
     for (int i = 0; i < n; i++) {
         const struct slice_attrs *a = calls[i].attrs;
         int64_t start = a->start[0] < 0 ? a->start[0] + size : a->start[0];
-        if (a->axis[0] != axis || a->step[0] != 1 || start < 0) return NULL;
-        int at = i; /* sorted */
-        for (; at > 0 && starts[at - 1] > start; at--) {
-            starts[at] = starts[at - 1];
-            part[at] = part[at - 1];
-        }
-        starts[at] = start;
-        part[at] = calls[i].g[0];
+        if (a->axis[0] != axis || a->step[0] != 1 || start < 0) return false;
+        parts[i] = (part){ start, calls[i].g[0] };
     }
+    qsort(parts, (size_t)n, sizeof *parts, by_start);
     for (int i = 0; i < n; i++) {
-        if (starts[i] != end || part[i]->dim[axis] <= 0) return NULL;
-        end += part[i]->dim[axis];
+        if (parts[i].start < end || parts[i].grad->dim[axis] <= 0) return false;
+        end = parts[i].start + parts[i].grad->dim[axis];
     }
-    return end == size ? aril_cat((aril_list){ n, part }, axis) : NULL;
+    return true;
+}
+
+/* Parts that share no elements. Those that cover the axis, such as those of aril_split, are
+ * concatenated: no zeros are written, and nothing is added. Others are written into the same
+ * zeros. */
+static aril_tensor *slice_join(int n, const aril__grad *calls)
+{
+    const struct slice_attrs *first = calls[0].attrs;
+    int axis = (int)first->axis[0];
+    int64_t size = calls[0].x[0]->dim[axis], covered = 0;
+    if (size < 0) return NULL;
+    part *parts = aril__malloc((size_t)n * (sizeof *parts + sizeof(aril_tensor *)));
+    if (!parts) return NULL;
+    aril_tensor **grads = (aril_tensor **)(void *)(parts + n), *whole = NULL;
+    if (sort_parts(n, calls, parts)) {
+        for (int i = 0; i < n; i++) {
+            grads[i] = parts[i].grad;
+            covered += grads[i]->dim[axis];
+        }
+        whole = covered == size ? aril_cat((aril_list){ n, grads }, axis)
+                                : aril__parts_written(n, calls);
+    }
+    free(parts);
+    return whole;
 }
 
 static const aril__sample slice_samples[] = {

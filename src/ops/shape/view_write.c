@@ -174,3 +174,18 @@ aril_tensor *aril__view_write(aril_tensor *base, aril_tensor *value, const aril_
     struct view_write_attrs a = aril__view_write_attrs(view, attrs);
     return aril__op_with(&a, &aril__op_view_write, viewable(base, &a), value);
 }
+
+/* The zeros are nobody else's, so all parts are written to one memory unless that is recorded. */
+aril_tensor *aril__parts_written(int n, const aril__grad *calls)
+{
+    const aril__thread *th = aril__self();
+    aril_tensor *whole = aril_zeros_like(calls[0].x[0]);
+    bool in_place = th->mode.no_grad && !th->tracer && !(whole->flags & ARIL__SYMBOLIC);
+    for (int i = 0; i < n; i++) {
+        struct view_write_attrs a = aril__view_write_attrs(calls[i].op, calls[i].attrs);
+        aril_tensor *base = viewable(whole, &a), *in[2] = { base, calls[i].g[0] };
+        whole = in_place ? aril__apply_to(base, &aril__op_view_write, 2, in, &a)
+                         : aril__op_with(&a, &aril__op_view_write, base, in[1]);
+    }
+    return whole;
+}

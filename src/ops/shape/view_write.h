@@ -25,4 +25,8 @@ aril_status aril__view_write_extend(struct view_write_attrs *a, const aril__op *
 aril_tensor *aril__view_write(aril_tensor *base, aril_tensor *value, const aril__op *view,
                               const void *attrs);
 
+/* The gradient of a tensor of which n views are used that share no elements, and of nothing else:
+ * the gradient of each view in its part, zeros elsewhere. */
+aril_tensor *aril__parts_written(int n, const aril__grad *calls);
+
 #endif

@@ -106,8 +106,6 @@ typedef struct aril__grad {
 
 /* ---- the row ---- */
 
-enum { ARIL__JOINED = 64 }; /* the most calls that `join` gets */
-
 /* `saves` masks: what the gradient of an input needs. */
 #define IN(i)       (1u << (i))
 #define OUT(i)      (1u << (16 + (i)))

@@ -150,19 +150,31 @@ static void cubic_weights(double t, double *w, double *d)
     }
 }
 
-aril__grid_point aril__grid_look_up(const aril__grid *grid, double gx, double gy)
+/* The pixels of the taps along an axis from `first` on, inside the image unless zeros are around
+ * it. */
+static void tap_pixels(const aril__grid *grid, double first, int taps, int64_t n, double *at)
 {
-    aril__grid_point p = { .n = 0 };
+    bool confined = taps == 4 && grid->padding != ARIL_GRID_ZEROS;
+    for (int k = 0; k < taps; k++) {
+        double unused = 1;
+        at[k] = first + k;
+        if (confined) at[k] = nearbyint(confine(grid, at[k], n, &unused));
+    }
+}
+
+void aril__grid_look_up(const aril__grid *grid, double gx, double gy, aril__grid_point *p)
+{
     double sx, sy, px = unnormalize(grid, gx, grid->w, &sx),
                    py = unnormalize(grid, gy, grid->h, &sy);
     double wx[4] = { 1 }, wy[4] = { 1 }, dx[4] = { 0 }, dy[4] = { 0 };
     int taps = grid->mode == ARIL_GRID_BICUBIC ? 4 : grid->mode == ARIL_GRID_NEAREST ? 1 : 2;
+    p->n = 0;
     if (taps < 4) {
         px = confine(grid, px, grid->w, &sx);
         py = confine(grid, py, grid->h, &sy);
     }
     if (!isfinite(px) || !isfinite(py) || fabs(px) > 1e9 || fabs(py) > 1e9) {
-        if (taps < 4 || grid->padding == ARIL_GRID_ZEROS) return p;
+        if (taps < 4 || grid->padding == ARIL_GRID_ZEROS) return;
         px = isfinite(px) && fabs(px) <= 1e9 ? px : -100;
         py = isfinite(py) && fabs(py) <= 1e9 ? py : -100;
     }
@@ -180,21 +192,17 @@ aril__grid_point aril__grid_look_up(const aril__grid *grid, double gx, double gy
         x0--;
         y0--;
     }
-    for (int b = 0; b < taps; b++) {
+    double ex[4], ey[4];
+    tap_pixels(grid, x0, taps, grid->w, ex);
+    tap_pixels(grid, y0, taps, grid->h, ey);
+    for (int b = 0; b < taps; b++)
         for (int a = 0; a < taps; a++) {
-            double ex = x0 + a, ey = y0 + b, unused = 1;
-            if (taps == 4) {
-                ex = nearbyint(confine(grid, ex, grid->w, &unused));
-                ey = nearbyint(confine(grid, ey, grid->h, &unused));
-            }
-            p.at[p.n] = element(grid, ey, ex);
-            p.weight[p.n] = wx[a] * wy[b];
-            p.dx[p.n] = dx[a] * wy[b] * sx;
-            p.dy[p.n] = wx[a] * dy[b] * sy;
-            p.n += p.at[p.n] >= 0;
+            p->at[p->n] = element(grid, ey[b], ex[a]);
+            p->weight[p->n] = wx[a] * wy[b];
+            p->dx[p->n] = dx[a] * wy[b] * sx;
+            p->dy[p->n] = wx[a] * dy[b] * sy;
+            p->n += p->at[p->n] >= 0;
         }
-    }
-    return p;
 }
 
 /* ---- references ---- */
@@ -202,7 +210,9 @@ aril__grid_point aril__grid_look_up(const aril__grid *grid, double gx, double gy
 /* The i-th sampling point of the grid tensor [N,h,w,2]. */
 static aril__grid_point point_at(const aril__grid *how, const aril_tensor *grid, int64_t i)
 {
-    return aril__grid_look_up(how, aril__get(grid, 2 * i), aril__get(grid, 2 * i + 1));
+    aril__grid_point p;
+    aril__grid_look_up(how, aril__get(grid, 2 * i), aril__get(grid, 2 * i + 1), &p);
+    return p;
 }
 
 /* Element i of y, [N,C,h,w], is read at this point of the grid. */

@@ -34,6 +34,6 @@ typedef struct aril__grid_point {
     double weight[16], dx[16], dy[16];
 } aril__grid_point;
 
-aril__grid_point aril__grid_look_up(const aril__grid *grid, double gx, double gy);
+void aril__grid_look_up(const aril__grid *grid, double gx, double gy, aril__grid_point *p);
 
 #endif

@@ -134,11 +134,12 @@ aril_tensor *aril_affine_grid(aril_tensor *theta, aril_shape size, bool align_co
                    aril__text(text, theta), aril__shape_text(sizes, size.ndim, size.dim));
         return aril__poison();
     }
-    /* grid[..., i] = sum over axes k of theta[i][k] * coordinate_k + theta[i][n], the last axis
-     * first */
+    /* grid[..., i] = theta[i][n] + sum over axes k of theta[i][k] * coordinate_k, the last axis
+     * first: the sums grow from that of a row, so that only one addition is of full size. */
     ARIL_SCOPE;
     aril_tensor *grid = NULL;
-    for (int k = 0; k <= n; k++) {
+    for (int term = 0; term <= n; term++) {
+        int k = term == 0 ? n : term - 1;
         aril_tensor *column = aril_slice(theta, 2, k, k + 1, 1);        /* [N,n,1] */
         column = aril_transpose(column, 1, 2);                          /* [N,1,n] */
         for (int i = 1; i < n; i++) column = aril_unsqueeze(column, 1); /* [N,1,..,n] */

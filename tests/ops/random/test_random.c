@@ -89,6 +89,23 @@ TEST(random_element_depends_only_on_its_index)
     CHECK(same(aril_reshape(flat, ARIL_SHAPE(6, 4)), aril_contiguous(aril_t(back))));
 }
 
+/* Numbers like those of a channels-last image are in its order in memory, and the same. */
+TEST(random_like_keeps_the_order)
+{
+    for (int normal = 0; normal < 2; normal++) {
+        ARIL_SCOPE;
+        aril_tensor *x = aril_zeros(ARIL_SHAPE(2, 5, 30, 41), ARIL_F32, test_device());
+        aril_seed(3);
+        aril_tensor *plain = normal ? aril_randn_like(x) : aril_rand_like(x);
+        aril_seed(3);
+        aril_tensor *image = aril_channels_last(x);
+        aril_tensor *last = normal ? aril_randn_like(image) : aril_rand_like(image);
+        CHECK(!aril_is_channels_last(plain) && aril_is_channels_last(last));
+        CHECK(same(plain, aril_contiguous(last)));
+    }
+    CHECK(aril_ok());
+}
+
 TEST(random_matches_the_generator)
 {
     ARIL_SCOPE;

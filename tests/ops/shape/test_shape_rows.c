@@ -51,6 +51,13 @@ static void check_pads(aril_tensor *x)
     }
 }
 
+static int reversed(aril_tensor *x, aril_tensor **out)
+{
+    out[0] = aril_contiguous(aril_flip(x, ARIL_AXES(3)));
+    out[1] = aril_contiguous(aril_flip(x, ARIL_AXES(2, 3)));
+    return 2;
+}
+
 TEST(pads)
 {
     for (int i = 0; i < DTYPES; i++) {
@@ -60,6 +67,14 @@ TEST(pads)
         check_pads(aril_channels_last(values(ARIL_SHAPE(2, 5, 31, 67), dtypes[i])));
         padding = (struct pad_attrs){ .before = { 3, -2, 0, -1 }, .after = { 0, 1, -1, 9 } };
         test_against_reference("crop", padded, values(ARIL_SHAPE(3, 5, 4, 6), dtypes[i]), 0);
+        for (int d = 0; d < 3; d++) { /* outer axes, with units of many elements */
+            padding = (struct pad_attrs){ .value = { d ? 3 : 0 } };
+            padding.before[d] = 2, padding.after[d] = 1;
+            aril_tensor *x = values(ARIL_SHAPE(3, 5, 70, 90), dtypes[i]);
+            test_against_reference("outer axes", padded, x, 0);
+            test_against_reference("outer axes", padded, aril_channels_last(x), 0);
+            test_against_reference("contiguous", reversed, x, 0);
+        }
     }
 }
 

@@ -35,6 +35,11 @@ TEST(long_transform_matches_the_definition)
     struct fft_attrs a = { { 0 }, { 1 }, { 0 }, { 0 } };
     aril_tensor *x = aril_randn(ARIL_SHAPE(2, 4097, 2), ARIL_F64, test_device());
     test_rows_agree(&aril__op_fft_c2c, 1, &x, &a);
+    aril_tensor *real = aril_randn(ARIL_SHAPE(2, 8192 + 64), ARIL_F64, test_device());
+    aril_tensor *half = aril_randn(ARIL_SHAPE(2, 4096 + 33, 2), ARIL_F64, test_device());
+    a.n[0] = 8192 + 64;
+    test_rows_agree(&aril__op_fft_r2c, 1, &real, &a);
+    test_rows_agree(&aril__op_fft_c2r, 1, &half, &a);
 }
 
 TEST(frames_match_their_reference)

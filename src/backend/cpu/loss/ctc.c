@@ -17,6 +17,8 @@ typedef struct ctc_job {
     bool zero_infinity;
 } ctc_job;
 
+enum { LEAST = -746 }; /* the exponential of this and less is 0 */
+
 /* Two rows of states that alternate or, for gradients, all times and two more. */
 static int64_t rows_for(aril_tensor *const *in, bool grad)
 {

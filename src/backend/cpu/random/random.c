@@ -137,18 +137,20 @@ static bool comes_after(ticket a, ticket b)
 static int bucket_bits(int64_t n)
 {
     int bits = 1;
-    while (bits < 20 && (int64_t)4 << bits < n) bits++;
+    while (bits < 20 && (int64_t)1 << bits < n) bits++;
     return bits;
 }
 
-/* Tickets, and the starts of all buckets. */
+/* Tickets, draws, and the starts of all buckets. */
 size_t aril__cpu_randperm_scratch(const aril__run *r)
 {
     int64_t n = r->out[0]->numel;
-    return (size_t)n * sizeof(ticket) + (((size_t)1 << bucket_bits(n)) + 1) * sizeof(int64_t);
+    return (size_t)n * (sizeof(ticket) + sizeof(uint64_t)) +
+           (((size_t)1 << bucket_bits(n)) + 1) * sizeof(int64_t);
 }
 
-/* Bucket sort by the leading bits: draws are uniform, so buckets are small; then insertion sort. */
+/* Bucket sort by the leading bits: draws are uniform, so there are about as many buckets as draws;
+ * then insertion sort. */
 aril_status aril__cpu_randperm(aril__run *r)
 {
     int64_t n = r->out[0]->numel;
@@ -156,19 +158,16 @@ aril_status aril__cpu_randperm(aril__run *r)
     int bits = bucket_bits(n);
     size_t buckets = (size_t)1 << bits;
     ticket *t = r->workspace;
-    int64_t *start = (int64_t *)(void *)(t + n);
+    uint64_t *drawn = (uint64_t *)(void *)(t + n);
+    int64_t *start = (int64_t *)(void *)(drawn + n);
     memset(start, 0, (buckets + 1) * sizeof *start);
-    for (int round = 0; round < 2; round++) { /* count, then place: draws are generated twice */
-        for (int64_t at = 0; at < n; at += BLOCK) {
-            uint64_t block[BLOCK];
-            int64_t m = n - at < BLOCK ? n - at : BLOCK;
-            aril__rng_u64(d.key, at, at + m, block);
-            for (int64_t i = 0; i < m && round == 0; i++) start[(block[i] >> (64 - bits)) + 1]++;
-            for (int64_t i = 0; i < m && round == 1; i++)
-                t[start[block[i] >> (64 - bits)]++] = (ticket){ block[i], at + i };
-        }
-        for (size_t k = 0; k < buckets && round == 0; k++) start[k + 1] += start[k];
+    for (int64_t at = 0; at < n; at += BLOCK) {
+        int64_t m = n - at < BLOCK ? n - at : BLOCK;
+        aril__rng_u64(d.key, at, at + m, drawn + at);
+        for (int64_t i = at; i < at + m; i++) start[(drawn[i] >> (64 - bits)) + 1]++;
     }
+    for (size_t k = 0; k < buckets; k++) start[k + 1] += start[k];
+    for (int64_t i = 0; i < n; i++) t[start[drawn[i] >> (64 - bits)]++] = (ticket){ drawn[i], i };
     for (int64_t i = 1; i < n; i++) {
         ticket one = t[i];
         int64_t k = i;

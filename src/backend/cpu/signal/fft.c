@@ -17,7 +17,8 @@ enum {
     GRAIN = 8 * 1024,
 };
 
-#define APART(n) ((n) + 48)
+#define APART(n)    ((n) + 48)
+#define INDEPENDENT _Pragma("GCC ivdep") /* iterations of the following loop */
 
 typedef enum kind { C2C, R2C, C2R } kind;
 
@@ -27,13 +28,18 @@ typedef struct fft_job {
     void *out;
     int64_t n;
     int inverse, norm, twice;
+    bool halved;   /* a real signal of even length: the plan is for half of it */
     void *scratch; /* scratch_elements for each slot */
 } fft_job;
 
-/* Factors of n, fours first; -1 if one is larger than LARGEST. */
+/* Factors of n; -1 if one is larger than LARGEST. Twice four is faster than eight and two. Long
+ * transforms are alone, and their first passes, which cannot use vectors, are of radix 4. */
 static int factors_of(int64_t n, int *factor)
 {
     int count = 0;
+    bool alone = n > SHORT;
+    for (; alone && count < 2 && n % 4 == 0; n /= 4) factor[count++] = 4;
+    for (; n % 8 == 0 && (n / 8 % 4 == 0 || n / 8 % 2); n /= 8) factor[count++] = 8;
     for (; n % 4 == 0; n /= 4) factor[count++] = 4;
     for (int f = 2; f <= LARGEST; f++)
         for (; n % f == 0; n /= f) factor[count++] = f;
@@ -176,7 +182,13 @@ static int64_t grain_of(int64_t n)
     return n * LANES < GRAIN ? GRAIN / n / LANES * LANES : LANES;
 }
 
-/* Bytes of scratch memory for each thread. */
+/* Whether real signals are transformed as complex ones of half the length. */
+static bool is_halved(kind which, int64_t n)
+{
+    return which != C2C && n % 2 == 0;
+}
+
+/* Bytes of scratch memory for each thread, with a plan for length n. */
 static size_t slot_bytes(const aril__run *r, int64_t n)
 {
     int factor[64];
@@ -189,7 +201,8 @@ static size_t scratch_for(const aril__run *r, kind which)
 {
     if (r->out[0]->numel == 0) return 0;
     int64_t n = size_of(r, which);
-    return (size_t)aril__parallel_slots(rows_of(r, which, n), grain_of(n)) * slot_bytes(r, n);
+    return (size_t)aril__parallel_slots(rows_of(r, which, n), grain_of(n)) *
+           slot_bytes(r, is_halved(which, n) ? n / 2 : n);
 }
 
 static aril_status run(aril__run *r, kind which)
@@ -205,13 +218,15 @@ static aril_status run(aril__run *r, kind which)
                   .norm = (int)a->norm[0],
                   .twice = (int)a->twice[0],
                   .scratch = r->workspace };
+    j.halved = is_halved(which, j.n);
     int slot;
-    void *plan = take_plan(j.n, wide, &slot);
+    int64_t length = j.halved ? j.n / 2 : j.n;
+    void *plan = take_plan(length, wide, &slot);
     if (!plan) return aril__fail(ARIL_ERR_MEMORY, "%s: out of memory", r->op->name);
     j.plan = plan;
     aril__parallel_for_slots(rows_of(r, which, j.n), grain_of(j.n),
-                             (int)(r->workspace_bytes / slot_bytes(r, j.n)), ARIL__PICK(rows, wide),
-                             &j);
+                             (int)(r->workspace_bytes / slot_bytes(r, length)),
+                             ARIL__PICK(rows, wide), &j);
     give_plan(plan, wide, slot);
     return ARIL_OK;
 }

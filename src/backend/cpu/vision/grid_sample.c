@@ -14,8 +14,10 @@ typedef struct job {
     void *x, *y, *grid, *out;
 } job;
 
+enum { BATCH = 32 }; /* points looked up at a time by the general kernels */
+
 #define TEMPLATE "backend/cpu/vision/grid_sample.inc"
-#include "ops/table/each_real.inc"
+#include "core/vector/each_target.inc"
 
 enum {
     POINTS = 512, /* maximum points per block */
@@ -59,7 +61,7 @@ static int64_t grain_of(int64_t points)
 
 /* The kernel of the job: the vectorized one where it applies. */
 #define KERNEL_OF(name, j, wide) \
-    (is_linear(j) ? ARIL__PICK(linear_##name, wide) : (wide) ? name##_f64 : name##_f32)
+    (is_linear(j) ? ARIL__PICK(linear_##name, wide) : ARIL__PICK(name, wide))
 
 aril_status aril__cpu_grid_sample(aril__run *r)
 {

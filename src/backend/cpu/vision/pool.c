@@ -50,6 +50,7 @@ enum {
     LANES = 512,  /* results processed at a time */
     LISTED = 128, /* maximum taps in a tap_list */
     GRAIN = 16 * 1024,
+    RUN_FROM = 32,   /* elements of a window whose maximum is found in vectors */
     VECTOR_MAX = 16, /* elements of the longest vector */
     LINE = 16,       /* channels per cache line */
 };

@@ -22,6 +22,7 @@ typedef struct job {
     const tap *taps[3];
     int32_t *positions; /* the same for the last dimension: [taps, elements] */
     double *weights;
+    bool by_lines; /* rows of pixels are mixed before the pixels within */
     int64_t block; /* channels per unit of work */
     char *scratch; /* `each` bytes for each slot */
     size_t each;
@@ -30,8 +31,8 @@ typedef struct job {
 /* The input pixels of one output pixel. */
 typedef struct mix {
     int n;
-    int64_t at[MIXED];
-    double weight[MIXED];
+    int64_t at[MIXED + 1]; /* one more is written before its weight turns out to be 0 */
+    double weight[MIXED + 1];
 } mix;
 
 static const tap *taps_of(const job *j, int axis, int64_t o)
@@ -39,32 +40,34 @@ static const tap *taps_of(const job *j, int axis, int64_t o)
     return j->taps[axis] + o * j->width[axis];
 }
 
-/* The pixels of output position o: by offset, or by index. */
-static inline void mix_all(const job *j, const int64_t *o, mix *m, bool by_number)
+/* The rows of pixels of a row of the output, by offset or by index; then the pixels of its position
+ * o, `pitch` apart. What weighs 0 is left out. */
+static void mix_rows(const job *j, const int64_t *o, mix *row, bool by_number)
 {
-    const tap *t0 = taps_of(j, 0, o[2]), *t1 = taps_of(j, 1, o[3]), *t2 = taps_of(j, 2, o[4]);
-    m->n = 0;
+    const tap *t0 = taps_of(j, 0, o[2]), *t1 = taps_of(j, 1, o[3]);
+    row->n = 0;
     for (int a = 0; a < j->width[0]; a++)
-        for (int b = 0; b < j->width[1]; b++)
-            for (int e = 0; e < j->width[2]; e++) {
-                double weight = t0[a].weight * t1[b].weight * t2[e].weight;
-                if (weight == 0) continue;
-                m->weight[m->n] = weight;
-                m->at[m->n++] =
-                    by_number
-                        ? (t0[a].pixel * j->x_dim[3] + t1[b].pixel) * j->x_dim[4] + t2[e].pixel
-                        : t0[a].at + t1[b].at + t2[e].at;
-            }
+        for (int b = 0; b < j->width[1]; b++) {
+            double weight = t0[a].weight * t1[b].weight;
+            if (weight == 0) continue;
+            row->weight[row->n] = weight;
+            row->at[row->n++] = by_number ? (t0[a].pixel * j->x_dim[3] + t1[b].pixel) * j->x_dim[4]
+                                          : t0[a].at + t1[b].at;
+        }
 }
 
-static void mix_taps(const job *j, const int64_t *o, mix *m)
+static inline void mix_positions(const job *j, const mix *row, int64_t o, int64_t pitch, mix *m)
 {
-    mix_all(j, o, m, false);
-}
-
-static void mix_pixels(const job *j, const int64_t *o, mix *m)
-{
-    mix_all(j, o, m, true);
+    const tap *t2 = taps_of(j, 2, o);
+    int n = 0;
+    for (int k = 0; k < row->n; k++)
+        for (int e = 0; e < j->width[2]; e++) {
+            double weight = row->weight[k] * t2[e].weight;
+            m->weight[n] = weight;
+            m->at[n] = row->at[k] + t2[e].pixel * pitch;
+            n += weight != 0;
+        }
+    m->n = n;
 }
 
 /* The taps of the last dimension again, transposed to vectorize along it. */
@@ -108,10 +111,21 @@ typedef struct cut {
     aril__slot_fn *fn;
 } cut;
 
+/* Channels of a unit of the gradient: enough units for all threads, with sums that fit the
+ * cache. */
+static int64_t channels_of_unit(int64_t samples, int64_t channels, int64_t bytes)
+{
+    enum { FEW = 8, LINE = 16, CACHED = 512 * 1024 }; /* samples; channels of a cache line; bytes */
+    int64_t parts = samples >= FEW ? 1 : (FEW + samples - 1) / samples;
+    int64_t block = (channels + parts - 1) / parts;
+    if (samples < FEW && bytes * block > CACHED) block = CACHED / bytes;
+    block = (block + LINE - 1) / LINE * LINE;
+    return samples >= FEW ? channels : block > LINE ? block : LINE;
+}
+
 /* Chooses the kernel and its scratch memory: tables of taps and positions must not be there yet. */
 static cut cut_job(job *j, bool back)
 {
-    enum { FEW = 8, LINE = 16 }; /* samples that keep threads busy; channels of a cache line */
     bool wide = j->type == ARIL_F64;
     size_t size = wide ? sizeof(double) : sizeof(float);
     int64_t channels = j->x_dim[1], planes = j->x_dim[0] * channels;
@@ -120,12 +134,14 @@ static cut cut_job(job *j, bool back)
     bool last = channels > 1 && j->x_stride[1] == 1 &&
                 (int64_t)j->width[0] * j->width[1] * j->width[2] <= MIXED;
     cut c;
+    j->by_lines = last && j->x_dim[4] <= 2 * j->y_dim[4];
     if (last && back) {
-        j->block = j->x_dim[0] >= FEW ? channels : LINE;
+        j->block = channels_of_unit(j->x_dim[0], channels, x_area * (int64_t)size);
         int64_t blocks = (channels + j->block - 1) / j->block;
         c = (cut){ j->x_dim[0] * blocks, grain(area * j->block), ARIL__PICK(give_last, wide) };
-        elements = x_area * (channels < j->block ? channels : j->block);
+        elements = (x_area + j->x_dim[4]) * (channels < j->block ? channels : j->block);
     } else if (last) {
+        if (j->by_lines || j->staged) elements = j->x_dim[4] * channels;
         c = (cut){ j->y_dim[0] * j->y_dim[2] * j->y_dim[3], grain(j->y_dim[4] * channels),
                    ARIL__PICK(read_last, wide) };
     } else if (back) {
