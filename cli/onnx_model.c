@@ -345,7 +345,7 @@ const command command_time = {
     .arguments = "MODEL",
     .about = "MODEL is as for `aril convert`. It runs on zeros, compiled; the time is that of a "
              "whole run. For a net of Caffe the times of its layers, forward and backward, come "
-             "first; they are means of the middle half of the passes, by their time.",
+             "first; they are means of the fastest quarter of the passes.",
     .options = time_table,
     .examples = time_examples,
     .size = sizeof(time_options),
