@@ -100,8 +100,6 @@ void caffe_random(const char *what);
 /* aril convert of a net: to .onnx, .caffemodel, .prototxt or a file of weights. */
 int caffe_convert(const char *from, const char *to, const char *weights, aril_export_opts opts,
                   const weights_options *o);
-/* aril draw of a net, by its layers. */
-int caffe_draw(const char *net, const char *to);
 /* aril time of a net: of its layers and as a whole, forward and backward. */
 int caffe_time(const char *net, const char *weights, int64_t batch, double seconds);
 
