@@ -422,6 +422,36 @@ TEST(image_lists_are_read)
     aril_dataset_release(d);
 }
 
+static void count_skipped(const char *why, void *ctx)
+{
+    *(int *)ctx += strstr(why, "image 1.png") != NULL;
+}
+
+/* As by convert_imageset: the others keep their numbers. */
+TEST(unreadable_images_may_be_left_out)
+{
+    char list[4096], missing[4096];
+    snprintf(list, sizeof list, "%s", temp_path("list.txt"));
+    snprintf(missing, sizeof missing, "%s", temp_path("image 1.png"));
+    if (!write_images(list)) SKIP("%s", aril_error());
+    CHECK_INT(remove(missing), 0);
+    aril_dataset *d = aril_caffe_image_list(list, (aril_caffe_list_opts){ .root = temp_path("") });
+    int n = 0;
+    aril_caffe_import_opts opts = { .skipped = count_skipped, .ctx = &n, .same_shape = true };
+    CHECK_INT(aril_caffe_import(d, temp_path("db"), opts), 4);
+    CHECK_MSG(aril_ok() && n == 1, "%d: %s", n, aril_error());
+    CHECK(aril_caffe_import(d, temp_path("strict"), (aril_caffe_import_opts){ 0 }) < 0);
+    CHECK_MSG(strstr(aril_error(), "image 1.png"), "%s", aril_error());
+    aril_clear_error();
+    aril_dataset_release(d);
+    d = aril_dataset_lmdb(temp_path("db"));
+    ARIL_SCOPE;
+    aril_sample s = { 0 };
+    CHECK_INT(aril_dataset_get(d, 1, &s), ARIL_OK);
+    CHECK_STR(s.name, "00000002");
+    aril_dataset_release(d);
+}
+
 TEST(image_data_layers_read_lists)
 {
     char list[4096];
