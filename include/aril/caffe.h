@@ -66,7 +66,7 @@ ARIL_API aril_status aril_caffe_draw(const aril_module *net, const char *path);
 
 /* Reads a net of any form (.prototxt or binary), filters nothing, and writes it in the current form
  * to a file, as text or, with `binary`, in wire form with its weights; to a path that ends with
- * ".h5": its weights as HDF5. */
+ * ".h5": its weights as HDF5. A solver is written as text, with the nets within it. */
 ARIL_API aril_status aril_caffe_upgrade(const char *from, const char *to, bool binary);
 
 /* ---- inputs, outputs, blobs ---- */

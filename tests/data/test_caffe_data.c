@@ -330,7 +330,7 @@ TEST(wrong_data_layers_are_errors)
         { "name: \"d\" type: \"Data\" top: \"x\" transform_param { mean_file: \"none\" } "
           "data_param "
           "{ source: \"%s\" batch_size: 1 }",
-          "layer 'd': there is no mean file none" },
+          "layer 'd' (Data) at line 1: there is no mean file none" },
         { "name: \"d\" type: \"Data\" top: \"x\" transform_param { force_gray: true force_color: "
           "true } data_param { source: \"%s\" batch_size: 1 }",
           "both force_color and force_gray" },
@@ -427,10 +427,10 @@ static void count_skipped(const char *why, void *ctx)
     *(int *)ctx += strstr(why, "image 1.png") != NULL;
 }
 
-/* As by convert_imageset: the others keep their numbers. */
+/* As by convert_imageset: the others keep their numbers. In a data layer it is an error. */
 TEST(unreadable_images_may_be_left_out)
 {
-    char list[4096], missing[4096];
+    char list[4096], missing[4096], text[8300];
     snprintf(list, sizeof list, "%s", temp_path("list.txt"));
     snprintf(missing, sizeof missing, "%s", temp_path("image 1.png"));
     if (!write_images(list)) SKIP("%s", aril_error());
@@ -450,6 +450,23 @@ TEST(unreadable_images_may_be_left_out)
     CHECK_INT(aril_dataset_get(d, 1, &s), ARIL_OK);
     CHECK_STR(s.name, "00000002");
     aril_dataset_release(d);
+
+    snprintf(text, sizeof text,
+             "name: \"d\" type: \"ImageData\" top: \"data\" image_data_param { source: \"%s\" "
+             "root_folder: \"%s/\" batch_size: 5 }",
+             list, temp_path(""));
+    aril__message *layer = layer_of(text);
+    for (int workers = 0; workers < 2; workers++) {
+        aril_batch b;
+        aril_loader *l = aril__caffe_source_open(
+            layer, (aril__caffe_source_opts){ .file = "a.prototxt", .workers = workers });
+        CHECK_MSG(l && aril__caffe_source_next(l, &b) < 0, "%s", aril_error());
+        CHECK_MSG(strstr(aril_error(), "a.prototxt: layer 'd' (ImageData) at line 1: sample 1 ("),
+                  "%s", aril_error());
+        aril_clear_error();
+        aril_loader_free(l);
+    }
+    aril__message_free(layer);
 }
 
 TEST(image_data_layers_read_lists)
