@@ -94,8 +94,8 @@ bool caffe_model(const char *net, const caffe_predict_options *o, model_file *m)
 /* Reads an image as such a net expects it: [1,C,H,W]. */
 aril_tensor *caffe_image(const model_file *m, const char *path, const caffe_predict_options *o);
 
-/* Warns that a net without weights is random. */
-void caffe_random(const char *what);
+/* Warns that a net without weights is random, once it is built, if it has parameters. */
+void caffe_random(const char *what, const aril_module *net);
 
 /* aril convert of a net: to .onnx, .caffemodel, .prototxt or a file of weights. */
 int caffe_convert(const char *from, const char *to, const char *weights, aril_export_opts opts,

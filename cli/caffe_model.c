@@ -40,8 +40,9 @@ aril_module *caffe_open(const char *net, const char *weights, int64_t batch, ari
     return aril_caffe_net(net, opts);
 }
 
-void caffe_random(const char *what)
+void caffe_random(const char *what, const aril_module *net)
 {
+    if (!aril_module_built(net) || aril_caffe_params(net) < 1) return;
     fprintf(stderr, "aril %s: without --weights the net is random\n", what);
 }
 
@@ -79,7 +80,7 @@ bool caffe_model(const char *path, const caffe_predict_options *o, model_file *m
                   path, aril_caffe_inputs(m->net), aril_caffe_outputs(m->net));
         return false;
     }
-    if (!o->weights) caffe_random("predict");
+    if (!o->weights) caffe_random("predict", m->net);
     m->input = ARIL_SHAPE(in.shape.dim[1], in.shape.dim[2], in.shape.dim[3]);
     m->scaled = aril_module_new_n("Scores", sizeof(bool), scores);
     aril_module_add(m->scaled, "net", aril_module_keep(m->net));
@@ -231,7 +232,7 @@ static int convert_net(const char *from, const char *to, const char *weights, ar
                   "aril convert deploy.prototxt %s --weights %s",
                   why, to, from);
     }
-    if (net && !weights && !model) caffe_random("convert");
+    if (net && !weights && !model) caffe_random("convert", net);
     if (net) aril_module_eval(net);
     if (net && knows_inputs(net, from, to)) {
         if (ends_with(to, ".onnx"))

@@ -331,19 +331,16 @@ static aril_status find_prefix(aril_caffe_solver *s, const char *path)
     return prefix ? ARIL_OK : no_memory();
 }
 
-static void choose_device(aril_caffe_solver *s)
+/* Returns whether there is no GPU where the solver asks for one. */
+static bool choose_device(aril_caffe_solver *s)
 {
     s->device = s->opts.has_device ? s->opts.device : aril_cpu();
-    if (s->opts.has_device || !s->settings.gpu) return;
+    if (s->opts.has_device || !s->settings.gpu) return false;
     int index = s->settings.device;
     bool possible = index >= 0 && index < INT16_MAX; /* others are an error of aril_cuda */
-    if (possible && aril_device_available(aril_cuda(index)))
-        s->device = aril_cuda(index);
-    else
-        aril__caffe_log(s,
-                        "warning: solver_mode is GPU, but there is no GPU %d: training on the "
-                        "CPU",
-                        index);
+    bool found = possible && aril_device_available(aril_cuda(index));
+    if (found) s->device = aril_cuda(index);
+    return !found && s->settings.says_gpu;
 }
 
 /* Loads caffemodels, whose names are separated by commas. */
@@ -399,13 +396,18 @@ static aril_status set_up(aril_caffe_solver *s, const char *path)
                         "makes a NaN");
     if (s->settings.snapshot_diff)
         aril__caffe_log(s, "note: snapshot_diff has no effect: snapshots have no gradients");
-    choose_device(s);
+    bool no_gpu = choose_device(s);
     if (s->settings.seed >= 0) aril_seed((uint64_t)s->settings.seed);
     status = open_part(s, &s->train, &from, true);
     if (status == ARIL_OK) aril_module_train(s->train.net);
     if (status == ARIL_OK) status = aril__caffe_optimizer(s);
     if (status == ARIL_OK) status = open_tests(s);
-    return status == ARIL_OK ? initial_weights(s) : status;
+    if (status == ARIL_OK) status = initial_weights(s);
+    if (status == ARIL_OK && no_gpu)
+        aril__caffe_log(s,
+                        "warning: solver_mode is GPU, but there is no GPU %d: training on the CPU",
+                        s->settings.device);
+    return status;
 }
 
 static aril_caffe_solver *open_message(aril__message *m, const char *path, const char *root,

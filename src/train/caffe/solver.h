@@ -34,6 +34,7 @@ typedef struct aril__caffe_settings {
     size_t n_steps;
     const aril__message *message; /* for step values, and for errors */
     const char *file;
+    bool says_gpu; /* solver_mode is written; its default is GPU */
     bool l1, gpu, test_initialization, test_compute_loss, snapshot_after_train, hdf5, snapshot_diff;
     int64_t seed; /* negative: none */
     int device;
