@@ -73,7 +73,7 @@ static aril_caffe_action catch (int sig, const char *effect, void (*handler)(int
     struct sigaction before,
         mine = { .sa_handler = none ? SIG_IGN : handler, .sa_flags = SA_RESTART };
     sigemptyset(&mine.sa_mask);
-    /* A signal that is ignored (nohup) stays ignored. */
+    /* A signal that is ignored (nohup, a script's background jobs) stays ignored. */
     if (sigaction(sig, NULL, &before) != 0 || before.sa_handler != SIG_IGN)
         sigaction(sig, &mine, NULL);
     return none                          ? ARIL_CAFFE_GO_ON
@@ -151,15 +151,8 @@ typedef struct open_net {
     aril_caffe_feed *feed;
 } open_net;
 
-/* Whether layers have parameters, as far as is known. */
-static bool has_weights(const aril_module *net)
-{
-    return !aril_module_built(net) || aril_caffe_params(net) > 0;
-}
-
 /* Opens a net in the test phase, its data, and builds it. */
-static bool open_fed(const char *what, const char *path, const caffe_test_options *o,
-                     const char *device, open_net *n)
+static bool open_fed(const char *path, const caffe_test_options *o, const char *device, open_net *n)
 {
     ARIL_SCOPE;
     const char *stage[] = { o->stage };
@@ -176,7 +169,6 @@ static bool open_fed(const char *what, const char *path, const caffe_test_option
     if (n->net) n->feed = aril_caffe_feed_new(n->net, feed);
     if (!n->feed || (o->weights && aril_caffe_weights_load(n->net, o->weights) != ARIL_OK))
         return false;
-    if (!o->weights && has_weights(n->net)) caffe_random(what);
     aril_module_eval(n->net);
     return o->memory ? set_memory(n->net, n->feed, o->memory) : aril_ok();
 }
@@ -262,7 +254,8 @@ int caffe_test(const char *net, const caffe_test_options *o, const char *device)
 {
     open_net f = { 0 };
     scores s = { 0 };
-    if (open_fed("test", net, o, device, &f)) run_test(&f, o->iterations, &s);
+    if (open_fed(net, o, device, &f)) run_test(&f, o->iterations, &s);
+    if (aril_ok() && !o->weights) caffe_random("test", f.net);
     if (aril_ok()) print_scores(&f, o->iterations, &s);
     for (int i = 0; i < MOST_OUTPUTS; i++) free(s.sum[i]);
     close_fed(&f);
@@ -303,8 +296,9 @@ static int run_features(void *values, int n, char **argument)
         return EXIT_USAGE;
     }
     open_net f = { 0 };
-    if (open_fed("features", argument[0], &o->test, o->device, &f))
+    if (open_fed(argument[0], &o->test, o->device, &f))
         aril_caffe_features(f.net, f.feed, o->test.iterations, blobs, blob, to);
+    if (aril_ok() && !o->test.weights) caffe_random("features", f.net);
     close_fed(&f);
     return aril_ok() ? EXIT_DONE : report("features");
 }

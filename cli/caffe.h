@@ -94,14 +94,12 @@ bool caffe_model(const char *net, const caffe_predict_options *o, model_file *m)
 /* Reads an image as such a net expects it: [1,C,H,W]. */
 aril_tensor *caffe_image(const model_file *m, const char *path, const caffe_predict_options *o);
 
-/* Warns that a net without weights is random. */
-void caffe_random(const char *what);
+/* Warns that a net without weights is random, once it is built, if it has parameters. */
+void caffe_random(const char *what, const aril_module *net);
 
 /* aril convert of a net: to .onnx, .caffemodel, .prototxt or a file of weights. */
 int caffe_convert(const char *from, const char *to, const char *weights, aril_export_opts opts,
                   const weights_options *o);
-/* aril draw of a net, by its layers. */
-int caffe_draw(const char *net, const char *to);
 /* aril time of a net: of its layers and as a whole, forward and backward. */
 int caffe_time(const char *net, const char *weights, int64_t batch, double seconds);
 

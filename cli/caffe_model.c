@@ -1,13 +1,10 @@
-/* Nets of Caffe as models: predict, convert and draw. */
+/* Nets of Caffe as models: predict and convert. */
 #include "caffe.h"
 #include "commands.h"
 
 #include <math.h>
-#include <spawn.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 static bool ends_with(const char *text, const char *end)
 {
@@ -43,8 +40,9 @@ aril_module *caffe_open(const char *net, const char *weights, int64_t batch, ari
     return aril_caffe_net(net, opts);
 }
 
-void caffe_random(const char *what)
+void caffe_random(const char *what, const aril_module *net)
 {
+    if (!aril_module_built(net) || aril_caffe_params(net) < 1) return;
     fprintf(stderr, "aril %s: without --weights the net is random\n", what);
 }
 
@@ -82,7 +80,7 @@ bool caffe_model(const char *path, const caffe_predict_options *o, model_file *m
                   path, aril_caffe_inputs(m->net), aril_caffe_outputs(m->net));
         return false;
     }
-    if (!o->weights) caffe_random("predict");
+    if (!o->weights) caffe_random("predict", m->net);
     m->input = ARIL_SHAPE(in.shape.dim[1], in.shape.dim[2], in.shape.dim[3]);
     m->scaled = aril_module_new_n("Scores", sizeof(bool), scores);
     aril_module_add(m->scaled, "net", aril_module_keep(m->net));
@@ -234,7 +232,7 @@ static int convert_net(const char *from, const char *to, const char *weights, ar
                   "aril convert deploy.prototxt %s --weights %s",
                   why, to, from);
     }
-    if (net && !weights && !model) caffe_random("convert");
+    if (net && !weights && !model) caffe_random("convert", net);
     if (net) aril_module_eval(net);
     if (net && knows_inputs(net, from, to)) {
         if (ends_with(to, ".onnx"))
@@ -279,113 +277,4 @@ int caffe_convert(const char *from, const char *to, const char *weights, aril_ex
     bool sized = is_sized(from);
     if (!aril_ok()) return report("convert");
     return sized || !weights ? convert_net(from, to, weights, opts) : convert_blobs(weights, to, o);
-}
-
-/* ---- draw ---- */
-
-static void put_quoted(FILE *to, const char *text)
-{
-    putc('"', to);
-    for (; *text; text++) {
-        if (*text == '"' || *text == '\\') putc('\\', to);
-        putc((unsigned char)*text < ' ' ? ' ' : *text, to);
-    }
-    putc('"', to);
-}
-
-static const char *color_of(const aril_caffe_layer *l)
-{
-    if (l->is_data || !l->module) return "#cde7c8";
-    if (strstr(l->type, "Convolution")) return "#f6c7b6";
-    if (strcmp(l->type, "Pooling") == 0) return "#f7dfa5";
-    if (strcmp(l->type, "InnerProduct") == 0) return "#d3c7ec";
-    return strstr(l->type, "Loss") ? "#f3b0b0" : "#c9ddf0";
-}
-
-/* "conv1\nConvolution" */
-static void put_layer(FILE *to, int i, const aril_caffe_layer *l)
-{
-    char text[512];
-    snprintf(text, sizeof text, "%s (%s)", l->name, l->type);
-    fprintf(to, "  layer%d [shape=box, style=filled, fillcolor=\"%s\", label=", i, color_of(l));
-    put_quoted(to, text);
-    fputs("];\n", to);
-}
-
-/* The edges into layer i: from the latest layer before it that has the blob as its top. */
-static void put_edges(FILE *to, const aril_module *net, int i, const aril_caffe_layer *l)
-{
-    for (int b = 0; b < l->n_bottoms; b++)
-        for (int k = i - 1; k >= 0; k--) {
-            aril_caffe_layer from = aril_caffe_layer_at(net, k);
-            bool found = false;
-            for (int t = 0; t < from.n_tops && !found; t++)
-                found = strcmp(from.tops[t], l->bottoms[b]) == 0;
-            if (!found) continue;
-            fprintf(to, "  layer%d -> layer%d [label=", k, i);
-            put_quoted(to, l->bottoms[b]);
-            fputs("];\n", to);
-            break;
-        }
-}
-
-static bool write_dot(const aril_module *net, const char *path)
-{
-    char title[256];
-    FILE *to = fopen(path, "w");
-    if (!to) {
-        aril_fail(ARIL_ERR_IO, "cannot write %s", path);
-        return false;
-    }
-    fputs("digraph ", to);
-    put_quoted(to, aril_caffe_name(net));
-    fputs(" {\n  rankdir=TB;\n  labelloc=t;\n  label=", to);
-    snprintf(title, sizeof title, "%.200s, phase TRAIN", aril_caffe_name(net));
-    put_quoted(to, title);
-    fputs(";\n", to);
-    for (int i = 0; i < aril_caffe_layers(net); i++) {
-        aril_caffe_layer l = aril_caffe_layer_at(net, i);
-        put_layer(to, i, &l);
-        put_edges(to, net, i, &l);
-    }
-    fputs("}\n", to);
-    bool failed = ferror(to) != 0;
-    if (fclose(to) != 0 || failed) aril_fail(ARIL_ERR_IO, "cannot write %s", path);
-    return aril_ok();
-}
-
-/* Graphviz makes an image of the file. */
-static void run_dot(const char *from, const char *to)
-{
-    char kind[16];
-    const char *dot = strrchr(to, '.');
-    snprintf(kind, sizeof kind, "-T%s", dot ? dot + 1 : "svg");
-    char *argv[] = { strdup("dot"), kind, strdup("-o"), strdup(to), strdup(from), NULL };
-    pid_t pid;
-    int state = 1;
-    if (posix_spawnp(&pid, "dot", NULL, NULL, argv, environ) != 0)
-        aril_fail(ARIL_ERR_UNSUPPORTED,
-                  "%s needs Graphviz, whose program 'dot' was not found; write a .dot file", to);
-    else if (waitpid(pid, &state, 0) < 0 || state != 0)
-        aril_fail(ARIL_ERR_IO, "Graphviz could not write %s", to);
-    free(argv[0]);
-    free(argv[2]);
-    free(argv[3]);
-    free(argv[4]);
-}
-
-int caffe_draw(const char *path, const char *to)
-{
-    aril_module *net = aril_caffe_net(path, opts_of(NULL, ARIL_CAFFE_TRAIN));
-    if (!net) return report("draw");
-    if (ends_with(to, ".dot")) {
-        write_dot(net, to);
-    } else {
-        char dot[4096];
-        snprintf(dot, sizeof dot, "%s.dot", to);
-        if (write_dot(net, dot)) run_dot(dot, to);
-        remove(dot);
-    }
-    aril_module_release(net);
-    return aril_ok() ? EXIT_DONE : report("draw");
 }

@@ -20,8 +20,9 @@ typedef struct one_pass {
     double *layer;
 } one_pass;
 
-/* Passes of one kind. What is reported is the mean of the middle half of them, by their time: the
- * layers of the same passes add up to the whole, and outliers do not count. */
+/* Passes of one kind. What is reported is the mean of the fastest quarter of them: the layers of
+ * the same passes add up to the whole, and passes that other load on the machine slowed do not
+ * count, so that passes with and without hooks agree on a busy machine too. */
 enum { MOST_PASSES = 2000 };
 typedef struct passes {
     one_pass at[MOST_PASSES];
@@ -34,6 +35,8 @@ typedef struct timing {
     char folder[4096]; /* of the net's file */
     int n_in, n_out, n_layers;
     aril_tensor *in[64];
+    aril_tensor **trained; /* the parameters that require a gradient */
+    int n_trained;
     layer_time *layer;
     int current; /* the layer whose backward pass is running; -1: none yet */
     double since;
@@ -117,7 +120,8 @@ static void pass(timing *t, passes *to)
     double middle = bench_now();
     t->current = -1;
     t->since = middle;
-    if (aril_ok()) aril_backward(loss);
+    /* Nothing to do without a trainable blob: its layers take no time backward. */
+    if (aril_ok() && aril_requires_grad(loss)) aril_backward(loss);
     double end = bench_now();
     end_layer(t, end);
     to->at[to->n++] = (one_pass){ .forward = middle - start, .backward = end - middle };
@@ -168,31 +172,39 @@ static int by_time(const void *a, const void *b)
     return u < v ? -1 : u > v;
 }
 
-/* Sorts the passes; the middle half of them begins at *first. */
-static int middle_of(passes *p, int *first)
+/* Sorts the passes; returns how many are the fastest quarter. */
+static int fastest_of(passes *p)
 {
     qsort(p->at, (size_t)p->n, sizeof *p->at, by_time);
-    *first = p->n / 4;
-    return p->n - 2 * *first;
+    return (p->n + 3) / 4;
 }
 
 /* Forward and backward as one program. */
 static void traced(void *ctx, aril_tensor *const *in, aril_tensor **out)
 {
     timing *t = ctx;
-    const aril_named *p = aril_parameters(t->net);
     out[0] = loss_of(t, (aril_list){ .n = t->n_in, .at = in });
-    if (p)
-        aril_gradients(out[0], (aril_list){ .n = p->n, .at = p->at }, out + 1,
+    if (t->n_trained && aril_requires_grad(out[0]))
+        aril_gradients(out[0], (aril_list){ .n = t->n_trained, .at = t->trained }, out + 1,
                        (aril_grad_opts){ .allow_unused = true });
+}
+
+static bool find_trained(timing *t)
+{
+    const aril_named *p = aril_parameters(t->net);
+    t->trained = calloc(p ? (size_t)p->n + 1 : 1, sizeof(aril_tensor *));
+    if (!t->trained) return aril_fail(ARIL_ERR_MEMORY, "out of memory"), false;
+    for (int i = 0; p && i < p->n; i++)
+        if (aril_requires_grad(p->at[i])) t->trained[t->n_trained++] = p->at[i];
+    return true;
 }
 
 /* Seconds of a compiled pass. */
 static double compiled(timing *t, double seconds)
 {
-    const aril_named *p = aril_parameters(t->net);
-    aril_program *program = aril_jit(traced, t, (aril_jit_opts){ .max_results = p ? p->n + 1 : 1 });
-    aril_tensor **out = calloc(p ? (size_t)p->n + 1 : 1, sizeof *out);
+    if (!find_trained(t)) return 0;
+    aril_program *program = aril_jit(traced, t, (aril_jit_opts){ .max_results = t->n_trained + 1 });
+    aril_tensor **out = calloc((size_t)t->n_trained + 1, sizeof *out);
     passes *runs = t->plain;
     clear(runs);
     int n = -1;
@@ -206,9 +218,9 @@ static double compiled(timing *t, double seconds)
         else
             runs->at[runs->n++] = (one_pass){ .forward = bench_now() - start };
     }
-    int first, count = middle_of(runs, &first);
+    int count = fastest_of(runs);
     double took = 0;
-    for (int i = 0; i < count; i++) took += runs->at[first + i].forward / count;
+    for (int i = 0; i < count; i++) took += runs->at[i].forward / count;
     aril_program_free(program);
     free(out);
     return took;
@@ -238,7 +250,7 @@ static bool open_inputs(timing *t)
 
 static void print_times(const timing *t)
 {
-    int first, n = middle_of(t->hooked, &first);
+    int n = fastest_of(t->hooked);
     double share = 1e3 / n, sum[2] = { 0 };
     printf("%-28s %-20s %11s %11s\n", "layer", "type", "forward ms", "backward ms");
     for (int i = 0; i < t->n_layers; i++) {
@@ -246,7 +258,7 @@ static void print_times(const timing *t)
         double took[2] = { 0 };
         for (int k = 0; k < n; k++)
             for (int way = 0; way < 2; way++)
-                took[way] += t->hooked->at[first + k].layer[2 * i + way] * share;
+                took[way] += t->hooked->at[k].layer[2 * i + way] * share;
         print_padded(l.name, 28);
         putchar(' ');
         print_padded(l.type, 20);
@@ -258,11 +270,11 @@ static void print_times(const timing *t)
 
 static void print_passes(const char *what, passes *p)
 {
-    int first, n = middle_of(p, &first);
+    int n = fastest_of(p);
     double forward = 0, back = 0;
     for (int i = 0; i < n; i++) {
-        forward += p->at[first + i].forward * 1e3 / n;
-        back += p->at[first + i].backward * 1e3 / n;
+        forward += p->at[i].forward * 1e3 / n;
+        back += p->at[i].backward * 1e3 / n;
     }
     printf("%-49s %11.3f %11.3f  %.3f ms\n", what, forward, back, forward + back);
 }
@@ -293,5 +305,6 @@ int caffe_time(const char *path, const char *weights, int64_t batch, double seco
     aril_caffe_feed_free(t.feed);
     aril_module_release(t.net);
     free(t.layer);
+    free(t.trained);
     return aril_ok() ? EXIT_DONE : report("time");
 }

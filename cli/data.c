@@ -441,6 +441,10 @@ static const option table[] = {
     { .name = "same-size",
       OPTION_AT(import.same_size),
       .help = "samples of different sizes are an error" },
+    { .name = "strict",
+      OPTION_AT(import.strict),
+      .help =
+          "lists: an image that cannot be read is an error, instead of left out with a warning" },
     { .name = "force", OPTION_AT(import.force), .help = "replace a database that is there" },
     { .name = "mean",
       .value = "FILE",

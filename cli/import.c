@@ -68,6 +68,16 @@ static aril_dataset *changed(aril_dataset *d, const import_options *o, int64_t h
     return aril_dataset_split(d, 1, &all, (uint64_t)o->seed, &part) == ARIL_OK ? part : NULL;
 }
 
+/* An image of a list that cannot be read is left out, as by convert_imageset. */
+static void skipped(const char *why, void *ctx)
+{
+    int64_t *n = ctx;
+    ++*n;
+    fputs("aril data: warning: left out: ", stderr);
+    print_text(stderr, why);
+    fputc('\n', stderr);
+}
+
 int import_data(const char *source, const char *split, const char *to, const import_options *o)
 {
     int64_t height = 0, width = 0;
@@ -94,11 +104,15 @@ int import_data(const char *source, const char *split, const char *to, const imp
                                     .key_digits = cifar ? 5 : 8,
                                     .name_keys = list,
                                     .same_shape = o->same_size };
+    int64_t n_skipped = 0;
+    if (list && !o->strict) opts.skipped = skipped, opts.ctx = &n_skipped;
     int64_t n = d ? aril_caffe_import(d, to, opts) : -1;
     aril_dataset_release(d);
     if (n < 0) return report("data");
     print_text(stdout, to);
-    printf(": %lld samples\n", (long long)n);
+    printf(": %lld samples", (long long)n);
+    if (n_skipped) printf(", %lld left out", (long long)n_skipped);
+    puts("");
     return o->mean ? import_mean(to, o->mean) : EXIT_DONE;
 }
 

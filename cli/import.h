@@ -7,7 +7,7 @@
 typedef struct import_options {
     const char *root, *size, *encoded, *mean;
     int64_t seed;
-    bool gray, shuffle, rgb, same_size, force;
+    bool gray, shuffle, rgb, same_size, force, strict;
 } import_options;
 
 /* Imports the dataset or image list `source` to an LMDB in the folder `to`; split NULL: all of it,

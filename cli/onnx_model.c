@@ -6,6 +6,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 
 /* A model that can be run: a program, and an input for it. */
@@ -198,37 +199,94 @@ const command command_convert = {
 
 /* ---- draw ---- */
 
+/* What is drawn: a net of Caffe, by its layers, or a program. */
+typedef struct drawn {
+    aril_module *net;
+    runnable model;
+} drawn;
+
+static bool open_drawn(const char *name, drawn *d)
+{
+    aril_tensor *out[64];
+    if (is_caffe(name)) {
+        d->net = aril_caffe_net(name, (aril_caffe_opts){ .phase = ARIL_CAFFE_TRAIN });
+        return d->net != NULL;
+    }
+    if (open_runnable(name, 1, &d->model))
+        aril_program_run(d->model.program, (aril_list){ d->model.n_in, d->model.in }, out);
+    return aril_ok();
+}
+
+static aril_status draw_to(const drawn *d, const char *path)
+{
+    return d->net ? aril_caffe_draw(d->net, path)
+                  : aril_program_draw(d->model.program, path, (aril_list){ 0 });
+}
+
+/* The path without OUT: in the current folder, the model's name with another ending. */
+static void default_path(const char *model, const char *ending, char *path, size_t size)
+{
+    struct stat st;
+    size_t n = strlen(model), begin;
+    while (n > 1 && model[n - 1] == '/') n--;
+    for (begin = n; begin > 0 && model[begin - 1] != '/';) begin--;
+    const char *dot = strrchr(model + begin, '.');
+    if (dot && dot > model + begin && stat(model, &st) == 0 && S_ISREG(st.st_mode))
+        n = (size_t)(dot - model);
+    snprintf(path, size, "%.*s%s", (int)(n - begin), model + begin, ending);
+}
+
+/* Draws to NET.svg or, without Graphviz, to NET.dot, and says which. */
+static void draw_by_default(const drawn *d, const char *model)
+{
+    char path[4096];
+    default_path(model, ".svg", path, sizeof path);
+    bool no_graphviz = draw_to(d, path) == ARIL_ERR_UNSUPPORTED;
+    if (no_graphviz) {
+        aril_clear_error();
+        default_path(model, ".dot", path, sizeof path);
+        draw_to(d, path);
+    }
+    if (!aril_ok()) return;
+    print_text(stdout, path);
+    puts(no_graphviz ? ": in Graphviz's language, as its program 'dot' was not found" : "");
+}
+
 static int run_draw(void *values, int n, char **argument)
 {
-    (void)values, (void)n;
+    (void)values;
     ARIL_SCOPE;
     ARIL_NO_GRAD;
-    runnable r = { 0 };
-    aril_tensor *out[64];
-    if (is_caffe(argument[0])) return caffe_draw(argument[0], argument[1]);
-    if (open_runnable(argument[0], 1, &r)) {
-        aril_program_run(r.program, (aril_list){ r.n_in, r.in }, out);
-        if (aril_ok()) aril_program_draw(r.program, argument[1], (aril_list){ 0 });
+    drawn d = { 0 };
+    if (open_drawn(argument[0], &d)) {
+        if (n > 1)
+            draw_to(&d, argument[1]);
+        else
+            draw_by_default(&d, argument[0]);
     }
-    close_runnable(&r);
+    aril_module_release(d.net);
+    close_runnable(&d.model);
     return aril_ok() ? EXIT_DONE : report("draw");
 }
 
 static const example draw_examples[] = {
     { "aril draw resnet18 resnet18.svg", "by modules, as it has more than 60 operations" },
     { "aril draw model.onnx model.dot", "in Graphviz's language" },
+    { "aril draw train_val.prototxt", "a net of Caffe, to train_val.svg" },
     { 0 },
 };
 
 const command command_draw = {
     .name = "draw",
     .summary = "draw the graph of a model",
-    .arguments = "MODEL OUT",
+    .arguments = "MODEL [OUT]",
     .about =
         "MODEL is as for `aril convert`. OUT ends in .dot, or in .svg, .png or .pdf, for which "
-        "Graphviz must be installed. A net of Caffe is drawn by its layers, in the training phase.",
+        "Graphviz must be installed. Without OUT it is the name of MODEL with .svg, in the current "
+        "folder; .dot without Graphviz. A net of Caffe is drawn by its layers, in the training "
+        "phase.",
     .examples = draw_examples,
-    .min = 2,
+    .min = 1,
     .max = 2,
     .choices = model_names,
     .run = run_draw
@@ -345,7 +403,7 @@ const command command_time = {
     .arguments = "MODEL",
     .about = "MODEL is as for `aril convert`. It runs on zeros, compiled; the time is that of a "
              "whole run. For a net of Caffe the times of its layers, forward and backward, come "
-             "first; they are means of the middle half of the passes, by their time.",
+             "first; they are means of the fastest quarter of the passes.",
     .options = time_table,
     .examples = time_examples,
     .size = sizeof(time_options),

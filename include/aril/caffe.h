@@ -59,9 +59,14 @@ ARIL_API const char *aril_caffe_name(const aril_module *net);
 /* Writes the net as it runs, after filters and upgrades, as prototxt, without weights. */
 ARIL_API aril_status aril_caffe_print(const aril_module *net, FILE *to);
 
+/* Draws the net by its layers, with their outputs, kernels and strides: to a path that ends in .dot
+ * (Graphviz's language), or in .svg, .png or .pdf, for which the program `dot` must be installed
+ * (otherwise ARIL_ERR_UNSUPPORTED). */
+ARIL_API aril_status aril_caffe_draw(const aril_module *net, const char *path);
+
 /* Reads a net of any form (.prototxt or binary), filters nothing, and writes it in the current form
  * to a file, as text or, with `binary`, in wire form with its weights; to a path that ends with
- * ".h5": its weights as HDF5. */
+ * ".h5": its weights as HDF5. A solver is written as text, with the nets within it. */
 ARIL_API aril_status aril_caffe_upgrade(const char *from, const char *to, bool binary);
 
 /* ---- inputs, outputs, blobs ---- */

@@ -147,15 +147,19 @@ aril_status aril__fail(aril_status code, const char *fmt, ...)
     char text[MESSAGE_MAX], location[256];
     size_t begin = 0;
     const aril__frame *frame = aril__self()->frame;
-    if (frame && aril__hook.where) {
-        text[0] = 0;
+    text[0] = 0;
+    if (frame && frame->text)
+        snprintf(text, sizeof text / 2, "%s: ", frame->text);
+    else if (frame && aril__hook.where)
         aril__hook.where(frame, text, sizeof text / 2);
-        begin = strlen(text);
-    }
+    begin = strlen(text);
     va_list ap;
     va_start(ap, fmt);
     vsnprintf(text + begin, sizeof text - begin, fmt, ap);
     va_end(ap);
+    /* A message that begins so itself, as it is used elsewhere too. */
+    if (begin && strncmp(text + begin, text, begin) == 0)
+        memmove(text, text + begin, strlen(text + begin) + 1), begin = 0;
     if (code == ARIL_ERR_MEMORY) name_call(text + begin, sizeof text - begin);
     make_printable(text);
     hide_sizes(text, sizeof text);

@@ -36,6 +36,7 @@ typedef struct aril__guard {
 typedef struct aril__frame {
     struct aril__frame *up;
     const void *what; /* aril_module */
+    const char *text; /* instead of a module: what errors begin with; NULL: none */
 } aril__frame;
 
 typedef struct aril__tracer aril__tracer;

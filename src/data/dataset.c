@@ -54,6 +54,7 @@ void aril_dataset_release(aril_dataset *d)
     while (d && atomic_fetch_sub_explicit(&d->refs, 1, memory_order_acq_rel) == 1) {
         if (d->type->destroy) d->type->destroy(d);
         aril_dataset *source = d->source;
+        free(d->label);
         free(d->class_text);
         free(d->class_names);
         free(d->column_text);
@@ -61,6 +62,20 @@ void aril_dataset_release(aril_dataset *d)
         free(d);
         d = source;
     }
+}
+
+aril_status aril__dataset_set_label(aril_dataset *d, const char *label)
+{
+    char *copy = aril__strdup(label);
+    if (!copy) return aril__fail(ARIL_ERR_MEMORY, "out of memory for a dataset");
+    free(d->label);
+    d->label = copy;
+    return ARIL_OK;
+}
+
+const char *aril__dataset_label(const aril_dataset *d)
+{
+    return d && d->label ? d->label : aril_dataset_type(d);
 }
 
 void *aril_dataset_data(const aril_dataset *d)
@@ -280,7 +295,7 @@ aril_status aril_dataset_get(aril_dataset *d, int64_t i, aril_sample *s)
     aril_status status = d->type->get(d, i, s);
     aril__error *e = aril__errors_end(&before);
     aril__sample_end(s, &g);
-    if (status < 0) return aril__sample_failed(e, status, d->type->type, s);
+    if (status < 0) return aril__sample_failed(e, status, aril__dataset_label(d), s);
     aril__error_release(e);
     return ARIL_OK;
 }

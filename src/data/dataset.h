@@ -13,6 +13,7 @@ struct aril_dataset {
     const aril_dataset_class *type;
     aril_dataset_class own; /* the class, for datasets created from two functions */
     aril_dataset *source;
+    char *label;      /* what errors call it; NULL: by its class */
     char *class_text; /* concatenated names, and pointers to them */
     const char **class_names;
     int n_classes;
@@ -23,6 +24,10 @@ struct aril_dataset {
     int8_t images; /* 1, 0, or -1: ask the class or the source */
     _Alignas(16) unsigned char data[];
 };
+
+/* What errors about samples call the dataset, instead of its class. It is copied. */
+aril_status aril__dataset_set_label(aril_dataset *d, const char *label);
+const char *aril__dataset_label(const aril_dataset *d);
 
 /* Sets the column names of a table; `target` is the target's name, or NULL. */
 aril_status aril__dataset_set_columns(aril_dataset *d, int n, const char *const *names,

@@ -407,7 +407,7 @@ bool aril_loader_next(aril_loader *l, aril_batch *b)
         s->error = NULL;
         aril_sample failed = { .index = s->failed_index, .name = s->failed_name };
         if (s->failed_index >= 0) {
-            aril__sample_failed(e, s->failed, aril_dataset_type(l->dataset), &failed);
+            aril__sample_failed(e, s->failed, aril__dataset_label(l->dataset), &failed);
         } else {
             aril__fail(e ? e->code : s->failed, "%s: batch %lld: %s", aril_dataset_type(l->dataset),
                        (long long)s->number, e ? e->message : aril_status_text(s->failed));

@@ -109,6 +109,9 @@ bool aril__message_equal(const aril__message *a, const aril__message *b);
 
 /* "line 12" or "byte 3456", where the message began in the file it was read from. Writes to buf. */
 const char *aril__message_place(const aril__message *m, char *buf, size_t size);
+/* The same of a single field, as far as it was read from text; otherwise of the message. */
+const char *aril__message_field_place(const aril__message *m, const char *name, char *buf,
+                                      size_t size);
 
 /* ---- getting ---- */
 

@@ -226,6 +226,16 @@ aril__message *aril__message_child(aril__message_owner *owner, const aril__proto
     return m;
 }
 
+const char *aril__message_field_place(const aril__message *m, const char *name, char *buf,
+                                      size_t size)
+{
+    const aril__proto_field *f = aril__proto_field_named(m->type, name);
+    const aril__slot *s = f && !aril__proto_repeated(f) ? aril__slot_find(m, f) : NULL;
+    if (!s || !s->line || !m->owner || !m->owner->text) return aril__message_place(m, buf, size);
+    snprintf(buf, size, "line %zu", s->line);
+    return buf;
+}
+
 const char *aril__message_place(const aril__message *m, char *buf, size_t size)
 {
     bool text = m->owner && m->owner->text;

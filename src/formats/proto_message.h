@@ -22,7 +22,11 @@ enum {
  * messages. */
 typedef struct aril__slot {
     const aril__proto_field *field;
-    size_t n, capacity;
+    size_t n;
+    union {
+        size_t capacity;
+        size_t line; /* of a single value that was read from text; 0: unknown */
+    };
     union {
         uint64_t bits;
         void *at;

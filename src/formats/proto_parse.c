@@ -507,12 +507,15 @@ static bool parse_field(parser *p, aril__message *m)
     if (set_before(m, f))
         return fail(p, "%s of %s is given twice, but has one value%s", f->name, m->type->name,
                     f->oneof ? ", or excludes a field given before" : "");
+    size_t line = (size_t)p->token_line;
     if (!next(p)) return false;
     bool colon = is_symbol(p, ':');
     if (colon && !next(p)) return false;
     if (!colon && f->kind != ARIL__PROTO_message) return expected(p, "':'");
     if (is_symbol(p, '[') && aril__proto_repeated(f) ? !parse_list(p, m, f) : !parse_value(p, m, f))
         return false;
+    aril__slot *s = aril__proto_repeated(f) ? NULL : aril__slot_find(m, f);
+    if (s) s->line = line;
     return !(is_symbol(p, ',') || is_symbol(p, ';')) || next(p);
 }
 

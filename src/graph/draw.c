@@ -32,12 +32,24 @@ typedef struct drawing {
 
 /* ---- text ---- */
 
-static void put_text(FILE *to, const char *text, size_t n)
+void aril__dot_text(FILE *to, const char *text, size_t n)
 {
     for (size_t i = 0; i < n && text[i]; i++) {
         if (text[i] == '"' || text[i] == '\\') fputc('\\', to);
-        fputc(text[i], to);
+        fputc((unsigned char)text[i] < ' ' ? ' ' : text[i], to);
     }
+}
+
+void aril__dot_begin(FILE *to, const char *name, const char *direction)
+{
+    fputs("digraph \"", to);
+    aril__dot_text(to, name, 80);
+    fprintf(to,
+            "\" {\n  rankdir=%s; fontname=\"Helvetica\"; fontsize=11;\n"
+            "  node [shape=box, style=\"rounded,filled\", fillcolor=\"#ffffff\", "
+            "fontname=\"Helvetica\", fontsize=11];\n"
+            "  edge [fontname=\"Helvetica\", fontsize=10, arrowsize=0.7];\n",
+            direction);
 }
 
 static void put_type(const drawing *d, aril__value_id v)
@@ -140,7 +152,7 @@ static void put_source(const drawing *d, aril__value_id v)
     const char *name = name_of(d->g, v);
     fprintf(d->to, "  v%u [label=\"", v);
     if (name)
-        put_text(d->to, name, 60);
+        aril__dot_text(d->to, name, 60);
     else if (x->kind == ARIL__FROM_GRAD)
         fprintf(d->to, "gradient %u", x->from);
     else
@@ -192,7 +204,7 @@ static void put_module(const drawing *d, aril__node_id id)
         }
     fprintf(d->to, "  n%u [label=\"", id);
     if (*path)
-        put_text(d->to, path, prefix(path, d->depth));
+        aril__dot_text(d->to, path, prefix(path, d->depth));
     else
         fputs(n == 1 ? d->g->nodes[id].op->name : "outside modules", d->to);
     fprintf(d->to, "\\n%u op%s\\n", n, n == 1 ? "" : "s");
@@ -215,7 +227,7 @@ static void put_framed(const drawing *d)
             continue;
         }
         fprintf(d->to, "  subgraph cluster_%u {\n    label=\"", id);
-        put_text(d->to, path, 80);
+        aril__dot_text(d->to, path, 80);
         fputs("\"; style=\"rounded\"; color=\"#9db89a\"; fontcolor=\"#557052\";\n", d->to);
         for (aril__node_id k = id; k < g->n_nodes; k++)
             if (strcmp(scope_of(g, k), path) == 0) put_op(d, k, 4);
@@ -336,14 +348,7 @@ aril_status aril__graph_dot(const aril__graph *g, const aril__inspection *values
     drawing d = { g, to, values, -1, aril__calloc(g->n_nodes * sizeof *d.box) };
     if (!d.box) return aril__fail(ARIL_ERR_MEMORY, "draw: out of memory");
     choose_depth(&d);
-    fputs("digraph \"", to);
-    put_text(to, g->name ? g->name : "graph", 80);
-    fprintf(to,
-            "\" {\n  rankdir=%s; fontname=\"Helvetica\"; fontsize=11;\n"
-            "  node [shape=box, style=\"rounded,filled\", fillcolor=\"#ffffff\", "
-            "fontname=\"Helvetica\", fontsize=11];\n"
-            "  edge [fontname=\"Helvetica\", fontsize=10, arrowsize=0.7];\n",
-            values ? "LR" : "TB");
+    aril__dot_begin(to, g->name ? g->name : "graph", values ? "LR" : "TB");
     put_sources(&d);
     if (d.depth < 0)
         put_framed(&d);
@@ -385,25 +390,6 @@ static const char *extension(const char *path)
     return dot && !strchr(dot, '/') ? dot + 1 : "";
 }
 
-typedef struct draw_call {
-    const char *path;
-    aril_list inputs;
-    aril_status status;
-} draw_call;
-
-static aril_status write_dot(const aril__graph *g, const draw_call *c, FILE *to)
-{
-    if (!c->inputs.n) return aril__graph_dot(g, NULL, to);
-    ARIL_SCOPE;
-    aril__inspection r = { 0 };
-    aril_status s = aril__graph_inspect(g, c->inputs, true, &r);
-    aril_tensor *y = s == ARIL_OK && g->n_outputs ? r.value[g->outputs[0]] : NULL;
-    if (y && y->numel == 1 && aril_requires_grad(y)) s = aril_backward(y);
-    if (s == ARIL_OK) s = aril__graph_dot(g, &r, to);
-    aril__inspection_free(&r);
-    return s;
-}
-
 /* Writes a file beside the path, which then takes its place; what is no regular file, itself. */
 static aril_status write_file(const char *path, const char *text, size_t size)
 {
@@ -422,26 +408,26 @@ static aril_status write_file(const char *path, const char *text, size_t size)
     return ok ? ARIL_OK : ARIL_ERR_IO;
 }
 
-static aril_status draw_to(const aril__graph *g, const draw_call *c)
+aril_status aril__dot_save(const char *path, aril__dot_writer *write, const void *ctx)
 {
-    const char *format = extension(c->path);
+    const char *format = extension(path);
     bool text = strcmp(format, "dot") == 0 || strcmp(format, "gv") == 0;
     if (!text && strcmp(format, "svg") != 0 && strcmp(format, "png") != 0 &&
         strcmp(format, "pdf") != 0)
         return aril__fail(ARIL_ERR_ARG,
                           "draw: expected a path that ends in .dot, .svg, .png or "
                           ".pdf, got %s",
-                          c->path);
-    char *name = aril__malloc(strlen(c->path) + 8), *written = NULL;
+                          path);
+    char *name = aril__malloc(strlen(path) + 8), *written = NULL;
     size_t size = 0;
     FILE *to = name ? open_memstream(&written, &size) : NULL;
-    aril_status s = to ? write_dot(g, c, to) : aril__fail(ARIL_ERR_MEMORY, "draw: out of memory");
+    aril_status s = to ? write(to, ctx) : aril__fail(ARIL_ERR_MEMORY, "draw: out of memory");
     if (to && fclose(to) != 0 && s == ARIL_OK)
         s = aril__fail(ARIL_ERR_MEMORY, "draw: out of memory");
     if (s == ARIL_OK) {
-        sprintf(name, text ? "%s" : "%s.dot", c->path);
+        sprintf(name, text ? "%s" : "%s.dot", path);
         s = write_file(name, written, size);
-        if (s == ARIL_OK && !text) s = render(name, format, c->path);
+        if (s == ARIL_OK && !text) s = render(name, format, path);
         if (!text) remove(name);
     }
     free(written);
@@ -449,10 +435,35 @@ static aril_status draw_to(const aril__graph *g, const draw_call *c)
     return s;
 }
 
+/* ---- programs ---- */
+
+typedef struct draw_call {
+    const char *path;
+    const aril__graph *g;
+    aril_list inputs;
+    aril_status status;
+} draw_call;
+
+static aril_status write_graph(FILE *to, const void *ctx)
+{
+    const draw_call *c = ctx;
+    const aril__graph *g = c->g;
+    if (!c->inputs.n) return aril__graph_dot(g, NULL, to);
+    ARIL_SCOPE;
+    aril__inspection r = { 0 };
+    aril_status s = aril__graph_inspect(g, c->inputs, true, &r);
+    aril_tensor *y = s == ARIL_OK && g->n_outputs ? r.value[g->outputs[0]] : NULL;
+    if (y && y->numel == 1 && aril_requires_grad(y)) s = aril_backward(y);
+    if (s == ARIL_OK) s = aril__graph_dot(g, &r, to);
+    aril__inspection_free(&r);
+    return s;
+}
+
 static void draw_graph(const aril__graph *g, void *ctx)
 {
     draw_call *c = ctx;
-    c->status = draw_to(g, c);
+    c->g = g;
+    c->status = aril__dot_save(c->path, write_graph, c);
 }
 
 aril_status aril_program_draw(const aril_program *p, const char *path, aril_list inputs)
@@ -462,7 +473,7 @@ aril_status aril_program_draw(const aril_program *p, const char *path, aril_list
                           !p     ? "program"
                           : path ? "list"
                                  : "path");
-    draw_call c = { path, inputs, ARIL_ERR_STATE };
+    draw_call c = { .path = path, .inputs = inputs, .status = ARIL_ERR_STATE };
     if (inputs.n) { /* operations as they were written, not as they were fused */
         aril_tensor **all = aril__program_place(p, &c.inputs);
         if (!all) return aril__latest_status();

@@ -433,7 +433,7 @@ static bool write_path(const aril_module *m, const aril_module *what, char *text
 
 static void write_frames(const aril__frame *f, char *text, size_t size)
 {
-    if (!f->up) return;
+    if (!f->up || f->up->text) return;
     write_frames(f->up, text, size);
     size_t n = strlen(text);
     if (n && n + 2 < size) {
@@ -452,6 +452,11 @@ static void write_module_path(const aril__frame *frame, char *text, size_t size)
 
 void aril__module_where(const aril__frame *frame, char *text, size_t size)
 {
+    const aril_module *m = frame->what;
+    if (m->layer && m->layer->where) {
+        m->layer->where(m, text, size);
+        return;
+    }
     write_module_path(frame, text, size);
     size_t n = strlen(text);
     const char *type = aril_module_type(frame->what);

@@ -16,6 +16,8 @@ typedef struct aril__layer {
     /* The same of the sum of its result and `residual`; NULL: unsupported. */
     aril_tensor *(*joined)(aril_module *self, aril_tensor *x, aril_tensor *residual,
                            aril_activation activation);
+    /* Writes how errors name the module, instead of by path and type: "net.txt: layer 'a': ". */
+    void (*where)(const aril_module *self, char *text, size_t size);
     aril_activation activation; /* set for activation layers that other ops can fuse; 0: none */
 } aril__layer;
 

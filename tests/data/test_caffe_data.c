@@ -330,7 +330,7 @@ TEST(wrong_data_layers_are_errors)
         { "name: \"d\" type: \"Data\" top: \"x\" transform_param { mean_file: \"none\" } "
           "data_param "
           "{ source: \"%s\" batch_size: 1 }",
-          "layer 'd': there is no mean file none" },
+          "layer 'd' (Data) at line 1: there is no mean file none" },
         { "name: \"d\" type: \"Data\" top: \"x\" transform_param { force_gray: true force_color: "
           "true } data_param { source: \"%s\" batch_size: 1 }",
           "both force_color and force_gray" },
@@ -420,6 +420,53 @@ TEST(image_lists_are_read)
     }
     CHECK_INT(seen, 31);
     aril_dataset_release(d);
+}
+
+static void count_skipped(const char *why, void *ctx)
+{
+    *(int *)ctx += strstr(why, "image 1.png") != NULL;
+}
+
+/* As by convert_imageset: the others keep their numbers. In a data layer it is an error. */
+TEST(unreadable_images_may_be_left_out)
+{
+    char list[4096], missing[4096], text[8300];
+    snprintf(list, sizeof list, "%s", temp_path("list.txt"));
+    snprintf(missing, sizeof missing, "%s", temp_path("image 1.png"));
+    if (!write_images(list)) SKIP("%s", aril_error());
+    CHECK_INT(remove(missing), 0);
+    aril_dataset *d = aril_caffe_image_list(list, (aril_caffe_list_opts){ .root = temp_path("") });
+    int n = 0;
+    aril_caffe_import_opts opts = { .skipped = count_skipped, .ctx = &n, .same_shape = true };
+    CHECK_INT(aril_caffe_import(d, temp_path("db"), opts), 4);
+    CHECK_MSG(aril_ok() && n == 1, "%d: %s", n, aril_error());
+    CHECK(aril_caffe_import(d, temp_path("strict"), (aril_caffe_import_opts){ 0 }) < 0);
+    CHECK_MSG(strstr(aril_error(), "image 1.png"), "%s", aril_error());
+    aril_clear_error();
+    aril_dataset_release(d);
+    d = aril_dataset_lmdb(temp_path("db"));
+    ARIL_SCOPE;
+    aril_sample s = { 0 };
+    CHECK_INT(aril_dataset_get(d, 1, &s), ARIL_OK);
+    CHECK_STR(s.name, "00000002");
+    aril_dataset_release(d);
+
+    snprintf(text, sizeof text,
+             "name: \"d\" type: \"ImageData\" top: \"data\" image_data_param { source: \"%s\" "
+             "root_folder: \"%s/\" batch_size: 5 }",
+             list, temp_path(""));
+    aril__message *layer = layer_of(text);
+    for (int workers = 0; workers < 2; workers++) {
+        aril_batch b;
+        aril_loader *l = aril__caffe_source_open(
+            layer, (aril__caffe_source_opts){ .file = "a.prototxt", .workers = workers });
+        CHECK_MSG(l && aril__caffe_source_next(l, &b) < 0, "%s", aril_error());
+        CHECK_MSG(strstr(aril_error(), "a.prototxt: layer 'd' (ImageData) at line 1: sample 1 ("),
+                  "%s", aril_error());
+        aril_clear_error();
+        aril_loader_free(l);
+    }
+    aril__message_free(layer);
 }
 
 TEST(image_data_layers_read_lists)

@@ -380,7 +380,7 @@ TEST(wrong_memory_is_an_error)
         int labels;
         const char *error;
     } wrong[] = {
-        { { 0 }, 0, "has no data" },
+        { { 0 }, 0, "layer 'm' (MemoryData) at line 1: no data" },
         { { 4, { 4, 1, 2, 4 } }, 4, "expected samples [n,1,2,3], got" },
         { { 4, { 4, 2, 2, 3 } }, 4, "expected samples [n,1,2,3], got" },
         { { 3, { 4, 2, 3 } }, 4, "expected samples [n,1,2,3], got" },

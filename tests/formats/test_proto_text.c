@@ -273,6 +273,20 @@ TEST(numbers_print_shortly_in_every_locale)
     setlocale(LC_ALL, "C");
 }
 
+/* Errors in a single value name its line; those in a repeated one the line of the message. */
+TEST(fields_know_their_lines)
+{
+    char buf[40];
+    aril__message *m = solver("net: 'a'\n\nlr_policy:\n  'fixed' test_iter: 1\n test_iter: 2");
+    CHECK_MSG(m, "%s", aril_error());
+    CHECK_STR(aril__message_field_place(m, "net", buf, sizeof buf), "line 1");
+    CHECK_STR(aril__message_field_place(m, "lr_policy", buf, sizeof buf), "line 3");
+    CHECK_STR(aril__message_field_place(m, "test_iter", buf, sizeof buf), "line 1");
+    CHECK_STR(aril__message_field_place(m, "base_lr", buf, sizeof buf), "line 1");
+    CHECK_INT(aril__message_count(m, "test_iter"), 2);
+    aril__message_free(m);
+}
+
 TEST(an_empty_message_is_an_empty_text)
 {
     aril__bytes b = { 0 };

@@ -901,13 +901,15 @@ TEST(mistakes_are_errors_that_say_where)
     refused(L("type: 'Pooling' pooling_param { kernel_size: 2 pad: 2 }"), "pad 2 must be below");
     refused(L("type: 'Pooling' pooling_param { kernel_size: 2 global_pooling: true }"),
             "no kernel");
-    refused(L("type: 'Pooling' pooling_param { kernel_size: 2 }"), "expected [N,C,H,W], got [2,3]");
+    refused(L("type: 'Pooling' pooling_param { kernel_size: 2 }"),
+            "test.prototxt: layer 'l' (Pooling) at line 2: expected [N,C,H,W], got [2,3]");
     refused(L("type: 'Dropout' dropout_param { dropout_ratio: 1 }"), "from 0 to below 1");
     refused(L("type: 'Slice' slice_param { slice_point: 1 slice_point: 2 }"),
             "0 values of slice_point");
     refused(L("type: 'Flatten' flatten_param { axis: 5 }"), "axis 5 does not exist");
     refused(L("type: 'Reshape' reshape_param { shape { dim: -1 dim: -1 } }"), "once, -1");
-    refused(L("type: 'Reshape' reshape_param { shape { dim: 4 } }"), "l (Reshape)");
+    refused(L("type: 'Reshape' reshape_param { shape { dim: 4 } }"),
+            "test.prototxt: layer 'l' (Reshape) at line 2: reshape: ");
     refused(L("type: 'LRN' lrn_param { local_size: 4 }"), "must be odd");
     refused(L("type: 'Log' log_param { base: 1 }"), "base 1");
     refused(L("type: 'BatchNorm' param { lr_mult: 1 }"), "are not learned");

@@ -1,6 +1,6 @@
 /* All prototxts of ARIL_TEST_DATA: they print back to the same meaning, and nets run forward and
- * backward with random weights. Images are as small as a net allows; ARIL_TEST_FULL=1 runs the
- * sizes of the files. */
+ * backward with random weights and inputs (tests/train/test_caffe_databases.c reads data). Images
+ * are as small as a net allows; ARIL_TEST_FULL=1 runs the sizes of the files. */
 #include "aril/aril.h"
 #include "formats/caffe/net.h"
 #include "models/caffe/net.h"

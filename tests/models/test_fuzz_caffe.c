@@ -317,10 +317,10 @@ TEST(deep_and_long_texts)
                         "dim: 2147483647 } } }\n"
                         "layer { name: 'i' type: 'InnerProduct' bottom: 'x' top: 'y' "
                         "inner_product_param { num_output: 2147483647 } }");
-    refused(text, n, "i (InnerProduct)");
+    refused(text, n, "layer 'i' (InnerProduct) at line 2: ");
     n = (size_t)sprintf(text,
                         "layer { name: 'p' type: 'Parameter' top: 'p' parameter_param { shape { "
                         "dim: 1000000000 dim: 1000000000 } } }");
-    refused(text, n, "p (Parameter)");
+    refused(text, n, "layer 'p' (Parameter) at line 1: ");
     free(text);
 }

@@ -237,7 +237,7 @@ TEST(settings_are_numbers)
         char text[4096], want[64];
         snprintf(text, sizeof text, "net_param { %s } %s lr_policy: 'fixed' max_iter: 2 %s: nan",
                  net, i == 4 ? "" : "base_lr: 0.1", fields[i]);
-        snprintf(want, sizeof want, "solver: %s must be ", fields[i]);
+        snprintf(want, sizeof want, ": %s must be ", fields[i]);
         CHECK(!aril_caffe_solver_parse(text, strlen(text), NULL, (aril_caffe_solver_opts){ 0 }));
         CHECK_MSG(strstr(aril_error(), want), "%s", aril_error());
         aril_clear_error();

@@ -32,7 +32,6 @@ typedef struct arrays {
     aril__texts file;
     int64_t *rows; /* of each file */
     int64_t size;
-    const char *layer;
     int tops;
     char *name[ARIL__CAFFE_TOPS];
     pthread_mutex_t lock;
@@ -149,14 +148,14 @@ static aril_status read_list(arrays *a, const char *path, const char *root)
     }
     aril__bytes_free(&b);
     if (status == ARIL_OK && a->file.n == 0)
-        status = aril__fail(ARIL_ERR_FORMAT, "layer '%s': %s lists no files", a->layer, path);
+        status = aril__fail(ARIL_ERR_FORMAT, "%s lists no files", path);
     return status;
 }
 
 static aril_status count_rows(arrays *a)
 {
     a->rows = aril__calloc((size_t)a->file.n * sizeof *a->rows);
-    if (!a->rows) return aril__fail(ARIL_ERR_MEMORY, "layer '%s': out of memory", a->layer);
+    if (!a->rows) return aril__fail(ARIL_ERR_MEMORY, "out of memory");
     aril_shape first[ARIL__CAFFE_TOPS];
     for (int64_t f = 0; f < a->file.n; f++)
         for (int k = 0; k < a->tops; k++) {
@@ -167,19 +166,17 @@ static aril_status count_rows(arrays *a)
             if (f == 0) first[k] = s;
             if (s.ndim < 1 || (k > 0 && s.dim[0] != a->rows[f]))
                 return aril__fail(ARIL_ERR_SHAPE,
-                                  "layer '%s': the arrays of %s do not have the same number of "
+                                  "the arrays of %s do not have the same number of "
                                   "rows: '%s' is %s",
-                                  a->layer, a->file.at[f], a->name[k],
-                                  aril__shape_text(text, s.ndim, s.dim));
+                                  a->file.at[f], a->name[k], aril__shape_text(text, s.ndim, s.dim));
             if (!aril__same_dims(s.ndim - 1, s.dim + 1, first[k].ndim - 1, first[k].dim + 1))
-                return aril__fail(ARIL_ERR_SHAPE, "layer '%s': '%s' is %s in %s, but %s in %s",
-                                  a->layer, a->name[k], aril__shape_text(text, s.ndim, s.dim),
-                                  a->file.at[f],
+                return aril__fail(ARIL_ERR_SHAPE, "'%s' is %s in %s, but %s in %s", a->name[k],
+                                  aril__shape_text(text, s.ndim, s.dim), a->file.at[f],
                                   aril__shape_text(want, first[k].ndim, first[k].dim),
                                   a->file.at[0]);
             a->rows[f] = s.dim[0];
             if (k == 0 && __builtin_add_overflow(a->size, s.dim[0], &a->size))
-                return aril__fail(ARIL_ERR_FORMAT, "layer '%s': too many rows", a->layer);
+                return aril__fail(ARIL_ERR_FORMAT, "too many rows");
         }
     return ARIL_OK;
 }
@@ -188,25 +185,22 @@ aril_status aril__caffe_open_hdf5(const aril__message *layer, const aril__caffe_
                                   aril__caffe_source *s)
 {
     const aril__message *p = aril__message_sub(layer, "hdf5_data_param");
-    s->batch = aril__caffe_batch_size(layer, p);
+    s->batch = aril__caffe_batch_size(p);
     if (s->batch < 0) return (aril_status)s->batch;
     s->dataset = aril_dataset_make(&arrays_class);
     if (!s->dataset) return aril__latest_status();
     arrays *a = aril_dataset_data(s->dataset);
     for (int i = 0; i < LOADED; i++) a->cache[i].file = -1;
-    a->layer = aril__message_text(layer, "name");
     a->tops = (int)aril__message_count(layer, "top");
     if (aril__message_has(layer, "transform_param"))
-        return aril__fail(ARIL_ERR_ARG,
-                          "layer '%s': HDF5Data has no transform_param; transform the data when "
-                          "they are written",
-                          a->layer);
+        return aril__fail(ARIL_ERR_ARG, "HDF5Data has no transform_param; transform the data when "
+                                        "they are written");
     if (pthread_mutex_init(&a->lock, NULL) != 0)
-        return aril__fail(ARIL_ERR_MEMORY, "layer '%s': out of memory", a->layer);
+        return aril__fail(ARIL_ERR_MEMORY, "out of memory");
     a->has_lock = true;
     for (int k = 0; k < a->tops; k++)
         if (!(a->name[k] = aril__strdup(aril__message_text_at(layer, "top", (size_t)k))))
-            return aril__fail(ARIL_ERR_MEMORY, "layer '%s': out of memory", a->layer);
+            return aril__fail(ARIL_ERR_MEMORY, "out of memory");
     char *path = aril__caffe_source_path(opts->root, aril__message_text(p, "source"));
     if (!path) return ARIL_ERR_MEMORY;
     aril_status status = read_list(a, path, opts->root);

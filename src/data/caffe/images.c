@@ -70,7 +70,7 @@ aril_status aril__caffe_open_images(const aril__message *layer, const aril__caff
                                     aril__caffe_source *s)
 {
     const aril__message *p = aril__message_sub(layer, "image_data_param");
-    s->batch = aril__caffe_batch_size(layer, p);
+    s->batch = aril__caffe_batch_size(p);
     if (s->batch < 0) return (aril_status)s->batch;
     s->skip_below = aril__message_int(p, "rand_skip");
     s->shuffle = aril__message_int(p, "shuffle") != 0;
@@ -82,9 +82,7 @@ aril_status aril__caffe_open_images(const aril__message *layer, const aril__caff
     m->channels = aril__message_int(p, "is_color") ? 3 : 1;
     m->tops = (int)aril__message_count(layer, "top");
     if ((m->height == 0) != (m->width == 0))
-        return aril__fail(ARIL_ERR_ARG,
-                          "layer '%s': new_height and new_width must both be set, or neither",
-                          aril__message_text(layer, "name"));
+        return aril__fail(ARIL_ERR_ARG, "new_height and new_width must both be set, or neither");
     aril_status status = aril__caffe_transform_read(layer, opts->train, opts->root, &m->t);
     if (status != ARIL_OK) return status;
     char *path = aril__caffe_source_path(opts->root, aril__message_text(p, "source"));

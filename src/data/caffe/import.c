@@ -29,6 +29,7 @@ typedef struct importing {
     aril__message *datum;
     aril__bytes record, encoded;
     aril_shape first;
+    int64_t n;          /* samples written */
     bool jpeg, reverse; /* reverse: channels R, G, B are stored as B, G, R */
 } importing;
 
@@ -100,10 +101,10 @@ static aril_status put_values(importing *m, const char *name, aril_tensor *x)
     return ARIL_OK;
 }
 
-static aril_status check_shape(importing *m, const char *name, aril_tensor *x, int64_t i)
+static aril_status check_shape(importing *m, const char *name, aril_tensor *x)
 {
     aril_shape s = aril_shape_of(x);
-    if (i == 0) m->first = s;
+    if (m->n == 0) m->first = s;
     if (!m->opts.same_shape || memcmp(s.dim, m->first.dim, 3 * sizeof *s.dim) == 0) return ARIL_OK;
     return aril__fail(ARIL_ERR_SHAPE,
                       "%s is [%lld,%lld,%lld], the first sample [%lld,%lld,%lld]; resize them",
@@ -112,20 +113,37 @@ static aril_status check_shape(importing *m, const char *name, aril_tensor *x, i
                       (long long)m->first.dim[2]);
 }
 
+/* Sample i; *left_out if it cannot be read and may be skipped. */
+static aril_status read_sample(const importing *m, aril_dataset *d, int64_t i, aril_sample *s,
+                               bool *left_out)
+{
+    aril__saved_errors before = aril__errors_begin_quiet();
+    aril_status status = aril_dataset_get(d, i, s);
+    aril__error *e = aril__errors_end(&before);
+    *left_out = status != ARIL_OK && status != ARIL_ERR_MEMORY && m->opts.skipped && e;
+    if (*left_out)
+        m->opts.skipped(e->message, m->opts.ctx);
+    else if (e)
+        aril__raise_error(e);
+    aril__error_release(e);
+    return *left_out ? ARIL_OK : status;
+}
+
 static aril_status import_sample(importing *m, aril_dataset *d, int64_t i)
 {
     ARIL_SCOPE;
     aril_sample s = { 0 };
     char name[64], key[600];
     int64_t label;
-    aril_status status = aril_dataset_get(d, i, &s);
-    if (status != ARIL_OK) return status;
+    bool left_out;
+    aril_status status = read_sample(m, d, i, &s, &left_out);
+    if (status != ARIL_OK || left_out) return status;
     snprintf(name, sizeof name, "sample %lld", (long long)i);
     const char *called = s.name ? s.name : name;
     aril_tensor *x = image_of(called, s.x);
     status = aril_tensor_status(x);
     if (status == ARIL_OK) status = label_of(called, &s, &label);
-    if (status == ARIL_OK) status = check_shape(m, called, x, i);
+    if (status == ARIL_OK) status = check_shape(m, called, x);
     if (status != ARIL_OK) return status;
     aril__message_reset(m->datum);
     status = m->opts.encoded ? encode(m, called, x) : put_values(m, called, x);
@@ -139,6 +157,7 @@ static aril_status import_sample(importing *m, aril_dataset *d, int64_t i)
                  (long long)i, m->opts.name_keys && s.name ? "_" : "",
                  m->opts.name_keys && s.name ? s.name : "");
     if (length > 511) length = 511; /* the number makes it unique */
+    m->n++;
     return aril__lmdb_add(m->to, key, (size_t)length, m->record.at, m->record.n);
 }
 
@@ -177,6 +196,9 @@ int64_t aril_caffe_import(aril_dataset *d, const char *folder, aril_caffe_import
     if (!m.datum) status = aril__latest_status();
     int64_t n = aril_dataset_size(d);
     for (int64_t i = 0; i < n && status == ARIL_OK; i++) status = import_sample(&m, d, i);
+    if (status == ARIL_OK && n && !m.n)
+        status = aril__fail(ARIL_ERR_FORMAT, "caffe_import: none of the %lld samples can be read",
+                            (long long)n);
     if (status == ARIL_OK)
         status = aril__lmdb_commit(m.to);
     else
@@ -185,7 +207,7 @@ int64_t aril_caffe_import(aril_dataset *d, const char *folder, aril_caffe_import
     aril__message_free(m.datum);
     aril__bytes_free(&m.record);
     aril__bytes_free(&m.encoded);
-    return status == ARIL_OK ? n : status;
+    return status == ARIL_OK ? m.n : status;
 }
 
 /* ---- mean ---- */

@@ -1,6 +1,7 @@
 /* Opens data layers by their type. */
 #include "aril/scope.h"
 #include "core/error.h"
+#include "core/tensor.h"
 #include "data/caffe/source.h"
 #include "data/dataset.h"
 
@@ -57,23 +58,39 @@ void aril__caffe_source_set(aril_sample *s, int k, aril_tensor *t)
 static aril_status open_source(const aril__message *layer, const aril__caffe_source_opts *opts,
                                aril__caffe_source *s)
 {
-    const char *type = aril__message_text(layer, "type"), *name = aril__message_text(layer, "name");
     if (aril__message_count(layer, "top") > ARIL__CAFFE_TOPS)
-        return aril__fail(ARIL_ERR_UNSUPPORTED, "layer '%s' (%s): at most %d tops, got %zu", name,
-                          type, ARIL__CAFFE_TOPS, aril__message_count(layer, "top"));
-    int k = find(type);
+        return aril__fail(ARIL_ERR_UNSUPPORTED, "at most %d tops, got %zu", ARIL__CAFFE_TOPS,
+                          aril__message_count(layer, "top"));
+    int k = find(aril__message_text(layer, "type"));
     if (k >= 0) return layers[k].open(layer, opts, s);
     return aril__fail(ARIL_ERR_UNSUPPORTED,
-                      "layer '%s' (%s): its data are not read from files; give them to the net as "
-                      "inputs",
-                      name, type);
+                      "its data are not read from files; give them to the net as inputs");
+}
+
+/* "net.prototxt: layer 'data' (Data) at line 3": what errors begin with. */
+static void put_where(const aril__message *layer, const char *file, char *text, size_t size)
+{
+    char place[40];
+    snprintf(text, size, "%.300s%slayer '%.100s' (%.60s) at %s", file ? file : "", file ? ": " : "",
+             aril__message_text(layer, "name"), aril__message_text(layer, "type"),
+             aril__message_place(layer, place, sizeof place));
 }
 
 aril_loader *aril__caffe_source_open(const aril__message *layer, aril__caffe_source_opts opts)
 {
+    char where[600];
     aril__caffe_source s = { 0 };
+    aril__thread *th = aril__self();
+    put_where(layer, opts.file, where, sizeof where);
+    aril__frame frame = { .up = th->frame, .text = where };
+    th->frame = &frame;
     aril_status status = open_source(layer, &opts, &s);
     aril_sampler *order = status == ARIL_OK ? aril__caffe_order(&s) : NULL;
+    if (order && aril__dataset_set_label(s.dataset, where) != ARIL_OK) {
+        aril_sampler_free(order);
+        order = NULL;
+    }
+    th->frame = frame.up;
     if (!order) {
         aril_dataset_release(s.dataset);
         return NULL;

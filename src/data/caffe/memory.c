@@ -69,21 +69,20 @@ static aril_status check(const memory *m, const aril__message *p, int64_t batch,
         fits =
             crop ? want[k] == crop && aril_size(x, k + 1) >= crop : want[k] == aril_size(x, k + 1);
     if (!fits)
-        return aril__fail(ARIL_ERR_SHAPE,
-                          "layer '%s' (MemoryData): expected samples [n,%lld,%lld,%lld]%s, got %s",
-                          m->t.layer, (long long)want[0], (long long)want[1], (long long)want[2],
+        return aril__fail(ARIL_ERR_SHAPE, "expected samples [n,%lld,%lld,%lld]%s, got %s",
+                          (long long)want[0], (long long)want[1], (long long)want[2],
                           crop ? " after crop_size" : "", aril__text(have, x));
     int64_t n = aril_size(x, 0);
     if (n < 1 || n % batch != 0)
         return aril__fail(ARIL_ERR_SHAPE,
-                          "layer '%s' (MemoryData): the number of samples must be a multiple of "
+                          "the number of samples must be a multiple of "
                           "batch_size %lld, got %lld",
-                          m->t.layer, (long long)batch, (long long)n);
+                          (long long)batch, (long long)n);
     if (y && aril_numel(y) != n)
         return aril__fail(ARIL_ERR_SHAPE,
-                          "layer '%s' (MemoryData): expected %lld labels, one for each sample, got "
+                          "expected %lld labels, one for each sample, got "
                           "%s",
-                          m->t.layer, (long long)n, aril__text(have, y));
+                          (long long)n, aril__text(have, y));
     return ARIL_OK;
 }
 
@@ -103,10 +102,9 @@ aril_status aril__caffe_open_memory(const aril__message *layer, const aril__caff
     const aril__message *p = aril__message_sub(layer, "memory_data_param");
     if (!opts->x)
         return aril__fail(ARIL_ERR_STATE,
-                          "layer '%s' (MemoryData) has no data; set them with "
-                          "aril_caffe_feed_set, or on the command line with --memory",
-                          aril__message_text(layer, "name"));
-    s->batch = aril__caffe_batch_size(layer, p);
+                          "no data; set them with "
+                          "aril_caffe_feed_set, or on the command line with --memory");
+    s->batch = aril__caffe_batch_size(p);
     if (s->batch < 0) return (aril_status)s->batch;
     s->dataset = aril_dataset_make(&memory_class);
     if (!s->dataset) return aril__latest_status();

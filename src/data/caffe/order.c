@@ -116,14 +116,11 @@ aril_sampler *aril__caffe_order(const aril__caffe_source *s)
     return sampler;
 }
 
-int64_t aril__caffe_batch_size(const aril__message *layer, const aril__message *param)
+int64_t aril__caffe_batch_size(const aril__message *param)
 {
     enum { LARGEST = 1 << 24 };
     int64_t n = aril__message_int(param, "batch_size");
     if (n >= 1 && n <= LARGEST) return n;
-    char place[48];
-    return aril__fail(ARIL_ERR_ARG,
-                      "layer '%s' (%s, %s): expected a batch_size from 1 to %d, got %lld",
-                      aril__message_text(layer, "name"), aril__message_text(layer, "type"),
-                      aril__message_place(layer, place, sizeof place), LARGEST, (long long)n);
+    return aril__fail(ARIL_ERR_ARG, "expected a batch_size from 1 to %d, got %lld", LARGEST,
+                      (long long)n);
 }

@@ -86,11 +86,10 @@ static aril_status read_pair(const records *r, int64_t i, aril_generator *g, flo
         if (status == ARIL_OK &&
             (v.channels != r->channels || height != r->height || width != r->width))
             status = aril__fail(ARIL_ERR_SHAPE,
-                                "layer '%s': %s has the shape [%lld,%lld,%lld], the first image "
+                                "%s has the shape [%lld,%lld,%lld], the first image "
                                 "[%lld,%lld,%lld]; use crop_size, or import the images in one size",
-                                r->t.layer, name, (long long)v.channels, (long long)height,
-                                (long long)width, (long long)r->channels, (long long)r->height,
-                                (long long)r->width);
+                                name, (long long)v.channels, (long long)height, (long long)width,
+                                (long long)r->channels, (long long)r->height, (long long)r->width);
     }
     if (status == ARIL_OK) status = aril__caffe_transform_apply(&r->t, name, &v, g, to);
     *label = (float)d.label;
@@ -154,16 +153,16 @@ static const aril_dataset_class records_class = {
 };
 
 /* A path that ends with _leveldb may have an LMDB beside it, as Caffe's scripts name them. */
-static aril__lmdb *open_file(const aril__message *layer, const aril__message *p, const char *root)
+static aril__lmdb *open_file(const aril__message *p, const char *root)
 {
     char folder[PATH_MAX], file[PATH_MAX + 16];
-    const char *source = aril__message_text(p, "source"), *name = aril__message_text(layer, "name");
+    const char *source = aril__message_text(p, "source");
     static const char level[] = "leveldb";
     size_t n = strlen(source);
     bool is_level = n > sizeof level && strcmp(source + n - (sizeof level - 1), level) == 0;
     struct stat st;
     if (n >= sizeof folder) {
-        aril__fail(ARIL_ERR_ARG, "layer '%s': the source '%.80s...' is too long", name, source);
+        aril__fail(ARIL_ERR_ARG, "the source '%.80s...' is too long", source);
         return NULL;
     }
     memcpy(folder, source, n + 1);
@@ -176,12 +175,12 @@ static aril__lmdb *open_file(const aril__message *layer, const aril__message *p,
              stat(folder, &st) == 0 && S_ISDIR(st.st_mode) ? "/data.mdb" : "");
     if (stat(file, &st) != 0) {
         aril__fail(ARIL_ERR_IO,
-                   is_level ? "layer '%s': %s is a LevelDB, which Aril does not read, "
+                   is_level ? "%s is a LevelDB, which Aril does not read, "
                               "and there is no LMDB %s; make one with `aril data "
                               "import`"
-                            : "layer '%s': there is no LMDB %s (%s); make one with "
+                            : "there is no LMDB %s (%s); make one with "
                               "`aril data import`",
-                   name, is_level ? source : folder, is_level ? folder : source);
+                   is_level ? source : folder, is_level ? folder : source);
         return NULL;
     }
     aril__source from;
@@ -198,7 +197,7 @@ static aril_status look(records *r, const char *source)
     aril__caffe_image v;
     float *copy = NULL;
     if (aril__lmdb_count(r->file) == 0)
-        return aril__fail(ARIL_ERR_FORMAT, "layer '%s': the LMDB %s is empty", r->t.layer, source);
+        return aril__fail(ARIL_ERR_FORMAT, "the LMDB %s is empty", source);
     aril_status status = image_of(r, 0, &raw, &d, &v, &copy);
     if (status == ARIL_OK) {
         r->channels = v.channels;
@@ -215,7 +214,7 @@ aril_status aril__caffe_open_data(const aril__message *layer, const aril__caffe_
                                   aril__caffe_source *s)
 {
     const aril__message *p = aril__message_sub(layer, "data_param");
-    s->batch = aril__caffe_batch_size(layer, p);
+    s->batch = aril__caffe_batch_size(p);
     if (s->batch < 0) return (aril_status)s->batch;
     s->skip_below = aril__message_int(p, "rand_skip");
     s->shuffle = aril__message_int(p, "shuffle") != 0;
@@ -225,7 +224,6 @@ aril_status aril__caffe_open_data(const aril__message *layer, const aril__caffe_
     r->tops = (int)aril__message_count(layer, "top");
     aril_status status = aril__caffe_transform_read(layer, opts->train, opts->root, &r->t);
     if (status == ARIL_OK && aril__message_int(p, "force_encoded_color")) r->t.color = true;
-    if (status == ARIL_OK && !(r->file = open_file(layer, p, opts->root)))
-        status = aril__latest_status();
+    if (status == ARIL_OK && !(r->file = open_file(p, opts->root))) status = aril__latest_status();
     return status == ARIL_OK ? look(r, aril__message_text(p, "source")) : status;
 }

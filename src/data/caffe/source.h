@@ -8,6 +8,7 @@
 /* How to open a data layer. */
 typedef struct aril__caffe_source_opts {
     bool train;
+    const char *file; /* of the net, for errors; NULL: none */
     const char *root; /* where paths start that are not in the current folder; NULL: none */
     uint64_t seed;    /* of order, crops and mirrors */
     int workers;      /* threads that load batches ahead */
@@ -55,6 +56,6 @@ aril__caffe_open_fn aril__caffe_open_data, aril__caffe_open_images, aril__caffe_
 aril_sampler *aril__caffe_order(const aril__caffe_source *s);
 
 /* batch_size of a layer's parameters, or a negative status with an error. */
-int64_t aril__caffe_batch_size(const aril__message *layer, const aril__message *param);
+int64_t aril__caffe_batch_size(const aril__message *param);
 
 #endif

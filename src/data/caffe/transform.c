@@ -56,9 +56,8 @@ static aril_status read_mean(const char *root, const char *file, aril__caffe_tra
     struct stat st;
     if (!path) return ARIL_ERR_MEMORY;
     if (stat(path, &st) != 0) {
-        aril__fail(ARIL_ERR_IO,
-                   "layer '%s': there is no mean file %s (%s); make one with `aril data mean`",
-                   t->layer, path, file);
+        aril__fail(ARIL_ERR_IO, "there is no mean file %s (%s); make one with `aril data mean`",
+                   path, file);
         free(path);
         return ARIL_ERR_IO;
     }
@@ -68,9 +67,9 @@ static aril_status read_mean(const char *root, const char *file, aril__caffe_tra
         mean = aril_squeeze(mean, ARIL_AXES(0));
     if (status == ARIL_OK && aril_ndim(mean) != 3)
         status = aril__fail(ARIL_ERR_FORMAT,
-                            "layer '%s': the mean in %s has %d dimensions; expected channels, "
+                            "the mean in %s has %d dimensions; expected channels, "
                             "height and width",
-                            t->layer, path, aril_ndim(mean));
+                            path, aril_ndim(mean));
     free(path);
     if (status != ARIL_OK) return status;
     mean = aril_contiguous(aril_cast(mean, ARIL_F32));
@@ -84,7 +83,6 @@ aril_status aril__caffe_transform_read(const aril__message *layer, bool train, c
 {
     const aril__message *p = aril__message_sub(layer, "transform_param");
     *t = (aril__caffe_transform){
-        .layer = aril__message_text(layer, "name"),
         .train = train,
         .mirror = aril__message_int(p, "mirror") != 0,
         .color = aril__message_int(p, "force_color") != 0,
@@ -94,17 +92,14 @@ aril_status aril__caffe_transform_read(const aril__message *layer, bool train, c
     };
     size_t n = aril__message_count(p, "mean_value");
     if (t->color && t->gray)
-        return aril__fail(ARIL_ERR_ARG,
-                          "layer '%s': transform_param has both force_color and force_gray; keep "
-                          "one",
-                          t->layer);
+        return aril__fail(ARIL_ERR_ARG, "transform_param has both force_color and force_gray; keep "
+                                        "one");
     if (n > 0 && aril__message_has(p, "mean_file"))
         return aril__fail(ARIL_ERR_ARG,
-                          "layer '%s': transform_param has both mean_file and mean_value; keep one",
-                          t->layer);
+                          "transform_param has both mean_file and mean_value; keep one");
     if (n > ARIL__CAFFE_MEAN_VALUES)
-        return aril__fail(ARIL_ERR_UNSUPPORTED, "layer '%s': at most %d mean values, got %zu",
-                          t->layer, ARIL__CAFFE_MEAN_VALUES, n);
+        return aril__fail(ARIL_ERR_UNSUPPORTED, "at most %d mean values, got %zu",
+                          ARIL__CAFFE_MEAN_VALUES, n);
     t->n_values = (int)n;
     for (size_t i = 0; i < n; i++) t->value[i] = (float)aril__message_number_at(p, "mean_value", i);
     return aril__message_has(p, "mean_file")
@@ -149,10 +144,8 @@ aril_status aril__caffe_transform_size(const aril__caffe_transform *t, const cha
     *height = t->crop ? t->crop : from->height;
     *width = t->crop ? t->crop : from->width;
     if (t->crop <= from->height && t->crop <= from->width) return ARIL_OK;
-    return aril__fail(ARIL_ERR_SHAPE,
-                      "layer '%s': crop_size %lld is larger than the image %s of %lld x %lld",
-                      t->layer, (long long)t->crop, name, (long long)from->width,
-                      (long long)from->height);
+    return aril__fail(ARIL_ERR_SHAPE, "crop_size %lld is larger than the image %s of %lld x %lld",
+                      (long long)t->crop, name, (long long)from->width, (long long)from->height);
 }
 
 static aril_status check(const aril__caffe_transform *t, const char *name,
@@ -160,17 +153,16 @@ static aril_status check(const aril__caffe_transform *t, const char *name,
 {
     if (t->n_values > 1 && t->n_values != v->channels)
         return aril__fail(ARIL_ERR_SHAPE,
-                          "layer '%s': %d values of mean_value for the %lld channels of %s; give "
+                          "%d values of mean_value for the %lld channels of %s; give "
                           "one, or one for each channel",
-                          t->layer, t->n_values, (long long)v->channels, name);
+                          t->n_values, (long long)v->channels, name);
     const aril_tensor *m = t->mean;
     if (m && (m->dim[0] != v->channels || m->dim[1] != v->height || m->dim[2] != v->width))
         return aril__fail(ARIL_ERR_SHAPE,
-                          "layer '%s': the mean has the shape [%lld,%lld,%lld], the image %s "
+                          "the mean has the shape [%lld,%lld,%lld], the image %s "
                           "[%lld,%lld,%lld]",
-                          t->layer, (long long)m->dim[0], (long long)m->dim[1],
-                          (long long)m->dim[2], name, (long long)v->channels, (long long)v->height,
-                          (long long)v->width);
+                          (long long)m->dim[0], (long long)m->dim[1], (long long)m->dim[2], name,
+                          (long long)v->channels, (long long)v->height, (long long)v->width);
     return ARIL_OK;
 }
 

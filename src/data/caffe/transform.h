@@ -9,8 +9,7 @@
 enum { ARIL__CAFFE_MEAN_VALUES = 64 };
 
 typedef struct aril__caffe_transform {
-    const char *layer; /* name of the layer, for messages; belongs to its message */
-    bool train;        /* crops are random, else in the center */
+    bool train; /* crops are random, else in the center */
     bool mirror, color, gray;
     float scale;
     int64_t crop; /* 0: none */

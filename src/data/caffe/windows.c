@@ -79,9 +79,9 @@ static char *word(reader *r)
 
 static aril_status expected(const reader *r, const char *what, const char *got)
 {
-    return aril__fail(ARIL_ERR_FORMAT, "layer '%s': %s, line %lld: expected %s, got %s%.40s%s",
-                      r->layer, r->path, (long long)r->line, what, got ? "'" : "",
-                      got ? got : "the end of the file", got ? "'" : "");
+    return aril__fail(ARIL_ERR_FORMAT, "%s, line %lld: expected %s, got %s%.40s%s", r->path,
+                      (long long)r->line, what, got ? "'" : "", got ? got : "the end of the file",
+                      got ? "'" : "");
 }
 
 static aril_status integer(reader *r, const char *what, int64_t low, int64_t high, int64_t *to)
@@ -121,15 +121,14 @@ static aril_status read_window(reader *r, int64_t image, window_layer *m)
         status = integer(r, "a coordinate of a window", -FARTHEST, FARTHEST, &corner[i]);
     if (status != ARIL_OK) return status;
     if (corner[2] < corner[0] || corner[3] < corner[1])
-        return aril__fail(ARIL_ERR_FORMAT,
-                          "layer '%s': %s, line %lld: the window ends before it begins", r->layer,
+        return aril__fail(ARIL_ERR_FORMAT, "%s, line %lld: the window ends before it begins",
                           r->path, (long long)r->line);
     bool object = overlap >= m->fg_from;
     if (object && label <= 0)
         return aril__fail(ARIL_ERR_FORMAT,
-                          "layer '%s': %s, line %lld: a window with the overlap %g, which is an "
+                          "%s, line %lld: a window with the overlap %g, which is an "
                           "object, has the label %lld; expected at least 1",
-                          r->layer, r->path, (long long)r->line, (double)overlap, (long long)label);
+                          r->path, (long long)r->line, (double)overlap, (long long)label);
     if (!object && overlap >= m->bg_below) return ARIL_OK;
     window w = { .image = (int32_t)image,
                  .label = object ? (int32_t)label : 0,
@@ -157,10 +156,9 @@ static aril_status read_image(reader *r, window_layer *m)
     aril_status status = integer(r, "the index of an image", 0, INT32_MAX, &index);
     if (status == ARIL_OK && index != m->path.n)
         status = aril__fail(ARIL_ERR_FORMAT,
-                            "layer '%s': %s, line %lld: the image has the index %lld, but is "
+                            "%s, line %lld: the image has the index %lld, but is "
                             "number %lld; expected indices from 0 in ascending order",
-                            r->layer, r->path, (long long)r->line, (long long)index,
-                            (long long)m->path.n);
+                            r->path, (long long)r->line, (long long)index, (long long)m->path.n);
     if (status == ARIL_OK) status = read_path(r, m);
     for (int i = 0; i < 3 && status == ARIL_OK; i++)
         status = integer(r, "channels, height and width of the image", 1, INT32_MAX, &size);
@@ -180,12 +178,10 @@ static aril_status read_text(reader *r, window_layer *m)
     static const char *const names[] = { "background", "foreground" };
     for (int k = 0; k < 2; k++)
         if (m->all[k].n == 0 && (k ? m->n_background < m->batch : m->n_background > 0))
-            return aril__fail(ARIL_ERR_FORMAT, "layer '%s': %s has no %s windows (%s %g)",
-                              m->t.layer, r->path, names[k], k ? "overlap from" : "overlap below",
+            return aril__fail(ARIL_ERR_FORMAT, "%s has no %s windows (%s %g)", r->path, names[k],
+                              k ? "overlap from" : "overlap below",
                               (double)(k ? m->fg_from : m->bg_below));
-    return m->path.n
-               ? ARIL_OK
-               : aril__fail(ARIL_ERR_FORMAT, "layer '%s': %s lists no images", m->t.layer, r->path);
+    return m->path.n ? ARIL_OK : aril__fail(ARIL_ERR_FORMAT, "%s lists no images", r->path);
 }
 
 static aril_status read_windows(reader *r, window_layer *m)
@@ -206,7 +202,7 @@ static aril_status read_windows(reader *r, window_layer *m)
 static aril_status read_files(window_layer *m)
 {
     m->file = aril__calloc((size_t)m->path.n * sizeof *m->file);
-    if (!m->file) return aril__fail(ARIL_ERR_MEMORY, "layer '%s': out of memory", m->t.layer);
+    if (!m->file) return aril__fail(ARIL_ERR_MEMORY, "out of memory");
     aril_status status = ARIL_OK;
     for (int64_t i = 0; i < m->path.n && status == ARIL_OK; i++)
         status = aril__read_file("image", m->path.at[i], 0, &m->file[i]);
@@ -325,10 +321,10 @@ static aril_status crop_window(const window_layer *m, const window *w, bool mirr
     if (p.x < 0 || p.y < 0 || p.width < 1 || p.height < 1 || p.x + p.width > v.width ||
         p.y + p.height > v.height)
         return aril__fail(ARIL_ERR_SHAPE,
-                          "layer '%s': the window (%d, %d) to (%d, %d) is not inside of the image "
+                          "the window (%d, %d) to (%d, %d) is not inside of the image "
                           "%s of %lld x %lld",
-                          m->t.layer, w->x1, w->y1, w->x2, w->y2, m->path.at[w->image],
-                          (long long)v.width, (long long)v.height);
+                          w->x1, w->y1, w->x2, w->y2, m->path.at[w->image], (long long)v.width,
+                          (long long)v.height);
     memset(to, 0, (size_t)(COLORS * m->crop * m->crop) * sizeof *to);
     if (p.to_width < 1 || p.to_height < 1) return ARIL_OK; /* all of it is padding */
     aril_tensor *part =
@@ -398,17 +394,17 @@ static aril_status check_mean(const window_layer *m)
     const aril_tensor *mean = m->t.mean;
     if (m->t.n_values > 1 && m->t.n_values != COLORS)
         return aril__fail(ARIL_ERR_ARG,
-                          "layer '%s': %d values of mean_value for %d channels; give one, or one "
+                          "%d values of mean_value for %d channels; give one, or one "
                           "for each channel",
-                          m->t.layer, m->t.n_values, COLORS);
+                          m->t.n_values, COLORS);
     if (!mean || (mean->dim[0] == COLORS && mean->dim[1] >= m->crop && mean->dim[2] >= m->crop &&
                   (mean->dim[2] - m->crop) / 2 + m->crop <= mean->dim[1]))
         return ARIL_OK;
     return aril__fail(ARIL_ERR_SHAPE,
-                      "layer '%s': the mean has the shape [%lld,%lld,%lld]; expected %d channels "
+                      "the mean has the shape [%lld,%lld,%lld]; expected %d channels "
                       "and at least the crop_size, %lld",
-                      m->t.layer, (long long)mean->dim[0], (long long)mean->dim[1],
-                      (long long)mean->dim[2], COLORS, (long long)m->crop);
+                      (long long)mean->dim[0], (long long)mean->dim[1], (long long)mean->dim[2],
+                      COLORS, (long long)m->crop);
 }
 
 static aril_status read_settings(const aril__message *p, window_layer *m)
@@ -425,20 +421,17 @@ static aril_status read_settings(const aril__message *p, window_layer *m)
     m->square = strcmp(mode, "square") == 0;
     if (m->crop < 1 || m->crop > LARGEST)
         return aril__fail(ARIL_ERR_ARG,
-                          "layer '%s' (WindowData): expected a crop_size from 1 to %d in "
+                          "expected a crop_size from 1 to %d in "
                           "transform_param, got %lld",
-                          m->t.layer, LARGEST, (long long)m->crop);
+                          LARGEST, (long long)m->crop);
     if (!m->square && strcmp(mode, "warp") != 0)
-        return aril__fail(ARIL_ERR_ARG,
-                          "layer '%s': unknown crop_mode '%s'; expected warp or square", m->t.layer,
-                          mode);
+        return aril__fail(ARIL_ERR_ARG, "unknown crop_mode '%s'; expected warp or square", mode);
     if (2 * m->pad >= m->crop)
-        return aril__fail(ARIL_ERR_ARG,
-                          "layer '%s': context_pad %lld leaves nothing of crop_size %lld",
-                          m->t.layer, (long long)m->pad, (long long)m->crop);
+        return aril__fail(ARIL_ERR_ARG, "context_pad %lld leaves nothing of crop_size %lld",
+                          (long long)m->pad, (long long)m->crop);
     if (!(fraction >= 0 && fraction <= 1))
-        return aril__fail(ARIL_ERR_ARG, "layer '%s': fg_fraction must be from 0 to 1, got %g",
-                          m->t.layer, (double)fraction);
+        return aril__fail(ARIL_ERR_ARG, "fg_fraction must be from 0 to 1, got %g",
+                          (double)fraction);
     m->n_background = m->batch - (int64_t)((float)m->batch * fraction);
     return check_mean(m);
 }
@@ -447,7 +440,7 @@ aril_status aril__caffe_open_windows(const aril__message *layer,
                                      const aril__caffe_source_opts *opts, aril__caffe_source *s)
 {
     const aril__message *p = aril__message_sub(layer, "window_data_param");
-    s->batch = aril__caffe_batch_size(layer, p);
+    s->batch = aril__caffe_batch_size(p);
     if (s->batch < 0) return (aril_status)s->batch;
     s->dataset = aril_dataset_make(&windows_class);
     if (!s->dataset) return aril__latest_status();
@@ -458,11 +451,9 @@ aril_status aril__caffe_open_windows(const aril__message *layer,
     if (status != ARIL_OK) return status;
     char *path = aril__caffe_source_path(opts->root, aril__message_text(p, "source"));
     if (!path) return aril__latest_status();
-    reader r = { .path = path,
-                 .layer = m->t.layer,
-                 .root = opts->root,
-                 .folder = aril__message_text(p, "root_folder"),
-                 .line = 1 };
+    reader r = {
+        .path = path, .root = opts->root, .folder = aril__message_text(p, "root_folder"), .line = 1
+    };
     status = read_windows(&r, m);
     free(path);
     return status == ARIL_OK && aril__message_int(p, "cache_images") ? read_files(m) : status;

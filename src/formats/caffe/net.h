@@ -8,6 +8,12 @@
  * .binaryproto, and upgrades it. NULL with an error. The caller frees it. */
 aril__message *aril__caffe_net_load(const char *path);
 
+/* Reads a SolverParameter from a file in text form, as it is. NULL with an error. */
+aril__message *aril__caffe_solver_load(const char *path);
+
+/* Whether a file is a solver, and not a net. */
+bool aril__caffe_is_solver(const char *path);
+
 /* Whether a file of that name is in wire form. */
 bool aril__caffe_is_binary(const char *path);
 

@@ -36,16 +36,28 @@ const char *aril__caffe_closest(const char *type)
 
 /* ---- errors ---- */
 
+static void put_where(const caffe_layer *l, char *text, size_t size)
+{
+    char place[40];
+    snprintf(text, size, "%.300s: layer '%.100s' (%s) at %s: ", l->file,
+             aril__message_text(l->message, "name"), l->row->layer.base.type,
+             aril__message_place(l->message, place, sizeof place));
+}
+
+void aril__caffe_where(const aril_module *self, char *text, size_t size)
+{
+    put_where(aril_module_data(self), text, size);
+}
+
 aril_status aril__caffe_bad(const caffe_layer *l, aril_status code, const char *format, ...)
 {
-    char text[512], place[40];
+    char text[512], where[512];
     va_list args;
     va_start(args, format);
     vsnprintf(text, sizeof text, format, args);
     va_end(args);
-    return aril__fail(code, "%s: layer '%s' (%s) at %s: %s", l->file,
-                      aril__message_text(l->message, "name"), l->row->layer.base.type,
-                      aril__message_place(l->message, place, sizeof place), text);
+    put_where(l, where, sizeof where);
+    return aril__fail(code, "%s%s", where, text);
 }
 
 void aril__caffe_failed(const caffe_layer *l, aril_tensor **out)

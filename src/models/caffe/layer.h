@@ -68,6 +68,9 @@ struct caffe_row {
     aril_activation (*activation)(const caffe_layer *l);
 };
 
+/* How errors name a layer: "net.prototxt: layer 'conv1' (Convolution) at line 12: ". */
+void aril__caffe_where(const aril_module *self, char *text, size_t size);
+
 /* The beginning of a row: the name of the type and of the struct of its data. */
 #define CAFFE_ROW(name, data)                         \
     .layer.base = { .type = name,                     \
@@ -78,7 +81,8 @@ struct caffe_row {
                     .reset = aril__caffe_reset_layer, \
                     .inputs = -1,                     \
                     .outputs = -1,                    \
-                    .inputless = true }
+                    .inputless = true },              \
+    .layer.where = aril__caffe_where
 #define CAFFE_WEIGHT_AND_BIAS(weight_axes) \
     .blob = { { "weight", .axes = (weight_axes) }, { "bias", .axes = 1, .optional = true } }
 #define CAFFE_COUNTS(b0, b1, t0, t1) \

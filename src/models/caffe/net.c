@@ -268,6 +268,7 @@ static aril_status copy_shapes(caffe_net *net, const aril_caffe_opts *opts)
 static aril_status fill(aril_module *self, caffe_net *net, const char *name,
                         const aril_caffe_opts *opts)
 {
+    net->train = opts->phase == ARIL_CAFFE_TRAIN;
     aril_status s = copy_text(name, &net->file);
     if (s == ARIL_OK) s = copy_text(opts->root, &net->root);
     if (s == ARIL_OK) s = copy_text(opts->weights, &net->pending);

@@ -13,6 +13,9 @@ aril_module *aril__caffe_net_from(const aril__message *net, const char *name, ar
  * data_param, transform_param and so on. NULL if there is none. */
 const aril__message *aril__caffe_layer_message(const aril_module *net, int i);
 
+/* The name of the net's file, for errors. */
+const char *aril__caffe_net_file(const aril_module *net);
+
 /* The state of the net: `force_backward`, `debug_info`. The upgraded NetParameter after filters,
  * which belongs to the net. */
 const aril__message *aril__caffe_net_message(const aril_module *net);

@@ -18,6 +18,12 @@ const aril__message *aril__caffe_net_message(const aril_module *m)
     return net ? net->message : NULL;
 }
 
+const char *aril__caffe_net_file(const aril_module *m)
+{
+    const caffe_net *net = aril__caffe_data("caffe_net_file", m);
+    return net ? net->file : NULL;
+}
+
 const aril__message *aril__caffe_layer_message(const aril_module *m, int i)
 {
     const caffe_net *net = aril__caffe_data("caffe_layer_message", m);
@@ -182,10 +188,25 @@ aril_status aril_caffe_print(const aril_module *m, FILE *to)
     return s;
 }
 
+static aril_status upgrade_solver(const char *from, const char *to)
+{
+    aril__bytes text = { 0 };
+    aril__message *solver = aril__caffe_solver_load(from);
+    if (!solver) return aril__latest_status();
+    aril_status s = aril__caffe_solver_upgrade(solver, from);
+    if (s == ARIL_OK) s = aril__message_print(solver, &text);
+    if (s == ARIL_OK) s = aril__file_replace(to, text.at, text.n);
+    aril__bytes_free(&text);
+    aril__message_free(solver);
+    return s;
+}
+
 aril_status aril_caffe_upgrade(const char *from, const char *to, bool binary)
 {
     aril__bytes text = { 0 };
     if (!to) return aril__fail(ARIL_ERR_ARG, "caffe_upgrade: the path is NULL");
+    if (!binary && !aril__ends_with(to, ".h5") && aril__caffe_is_solver(from))
+        return upgrade_solver(from, to);
     aril__message *net = aril__caffe_net_load(from);
     if (!net) return aril__latest_status();
     aril_status s = ARIL_OK;

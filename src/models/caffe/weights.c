@@ -47,11 +47,11 @@ aril_status aril__caffe_build(aril_module *self, caffe_net *net, const aril_shap
 {
     extern _Thread_local bool aril__building __attribute__((tls_model("initial-exec")));
     aril__thread *th = aril__self();
-    aril__frame frame = { .up = th->frame, .what = self }; /* messages name the layer */
-    bool before = aril__building, outer = !th->frame || th->frame->what != self;
+    aril__frame frame = { .up = th->frame, .what = self, .text = net->file };
+    bool before = aril__building;
     aril_status s;
     aril__building = true;
-    if (outer) th->frame = &frame;
+    th->frame = &frame;    /* errors name the file, or the layer */
     if (net->has_python) { /* a function may read values */
         aril__saved_errors saved = aril__errors_begin_quiet();
         s = run_symbolic(net, shapes);
@@ -60,10 +60,10 @@ aril_status aril__caffe_build(aril_module *self, caffe_net *net, const aril_shap
     } else {
         s = run_symbolic(net, shapes);
     }
-    if (outer) th->frame = frame.up;
     aril__building = before;
     if (s == ARIL_OK) s = aril__caffe_bind_weights(net);
     if (s == ARIL_OK && net->pending) s = aril__caffe_weights_from(net, net->pending);
+    th->frame = frame.up;
     return s;
 }
 

@@ -134,15 +134,15 @@ static int n_set(const aril__message *m, const char *const *names, int n)
     return k;
 }
 
-static aril_status train_source(const aril__message *m, net_source *from)
+static aril_status train_source(const aril__message *m, const char *file, net_source *from)
 {
     static const char *const names[] = { "net", "net_param", "train_net", "train_net_param" };
     int n = n_set(m, names, 4);
     if (n != 1)
-        return aril__fail(ARIL_ERR_ARG,
-                          "solver: expected one of net, net_param, train_net and "
-                          "train_net_param, got %d of them",
-                          n);
+        return aril__caffe_solver_bad(m, file, "net",
+                                      "expected one of net, net_param, train_net and "
+                                      "train_net_param, got %d of them",
+                                      n);
     *from = (net_source){ 0 };
     if (aril__message_has(m, "net_param")) from->message = aril__message_sub(m, "net_param");
     if (aril__message_has(m, "train_net_param"))
@@ -180,21 +180,25 @@ static aril_status count_tests(const aril__message *m, const aril__caffe_setting
     bool generic = aril__message_has(m, "net") || aril__message_has(m, "net_param");
     *n = 0;
     if (iters > 256 || iters < own || (!generic && iters != own))
-        return aril__fail(ARIL_ERR_ARG,
-                          "solver: test_iter must be given once for each test net: there are %zu "
-                          "nets and %zu test_iter",
-                          own, iters);
+        return aril__caffe_solver_bad(
+            m, c->file, "test_iter",
+            "test_iter must be given once for each test net: there are %zu "
+            "nets and %zu test_iter",
+            own, iters);
     if (states && states != iters)
-        return aril__fail(ARIL_ERR_ARG,
-                          "solver: test_state must be given for each of the %zu test nets, or for "
-                          "none; got %zu",
-                          iters, states);
+        return aril__caffe_solver_bad(
+            m, c->file, "test_state",
+            "test_state must be given for each of the %zu test nets, or for "
+            "none; got %zu",
+            iters, states);
     if (iters && c->test_interval == 0)
-        return aril__fail(ARIL_ERR_ARG, "solver: test_iter needs a test_interval");
+        return aril__caffe_solver_bad(m, c->file, "test_interval",
+                                      "test_iter needs a test_interval");
     for (size_t i = 0; i < iters; i++)
         if (aril__message_int_at(m, "test_iter", i) < 1)
-            return aril__fail(ARIL_ERR_ARG, "solver: test_iter must be at least 1, got %lld",
-                              (long long)aril__message_int_at(m, "test_iter", i));
+            return aril__caffe_solver_bad(m, c->file, "test_iter",
+                                          "test_iter must be at least 1, got %lld",
+                                          (long long)aril__message_int_at(m, "test_iter", i));
     *n = (int)iters;
     return ARIL_OK;
 }
@@ -327,19 +331,16 @@ static aril_status find_prefix(aril_caffe_solver *s, const char *path)
     return prefix ? ARIL_OK : no_memory();
 }
 
-static void choose_device(aril_caffe_solver *s)
+/* Returns whether there is no GPU where the solver asks for one. */
+static bool choose_device(aril_caffe_solver *s)
 {
     s->device = s->opts.has_device ? s->opts.device : aril_cpu();
-    if (s->opts.has_device || !s->settings.gpu) return;
+    if (s->opts.has_device || !s->settings.gpu) return false;
     int index = s->settings.device;
     bool possible = index >= 0 && index < INT16_MAX; /* others are an error of aril_cuda */
-    if (possible && aril_device_available(aril_cuda(index)))
-        s->device = aril_cuda(index);
-    else
-        aril__caffe_log(s,
-                        "warning: solver_mode is GPU, but there is no GPU %d: training on the "
-                        "CPU",
-                        index);
+    bool found = possible && aril_device_available(aril_cuda(index));
+    if (found) s->device = aril_cuda(index);
+    return !found && s->settings.says_gpu;
 }
 
 /* Loads caffemodels, whose names are separated by commas. */
@@ -382,8 +383,8 @@ static aril_status set_up(aril_caffe_solver *s, const char *path)
 {
     net_source from;
     aril_status status = aril__caffe_solver_upgrade(s->message, path ? path : "the solver");
-    if (status == ARIL_OK) status = aril__caffe_settings_read(s->message, &s->settings);
-    if (status == ARIL_OK) status = train_source(s->message, &from);
+    if (status == ARIL_OK) status = aril__caffe_settings_read(s->message, path, &s->settings);
+    if (status == ARIL_OK) status = train_source(s->message, path, &from);
     if (status == ARIL_OK && path) status = find_root(s, path, &from);
     if (status == ARIL_OK) status = find_prefix(s, path);
     if (status != ARIL_OK) return status;
@@ -395,13 +396,18 @@ static aril_status set_up(aril_caffe_solver *s, const char *path)
                         "makes a NaN");
     if (s->settings.snapshot_diff)
         aril__caffe_log(s, "note: snapshot_diff has no effect: snapshots have no gradients");
-    choose_device(s);
+    bool no_gpu = choose_device(s);
     if (s->settings.seed >= 0) aril_seed((uint64_t)s->settings.seed);
     status = open_part(s, &s->train, &from, true);
     if (status == ARIL_OK) aril_module_train(s->train.net);
     if (status == ARIL_OK) status = aril__caffe_optimizer(s);
     if (status == ARIL_OK) status = open_tests(s);
-    return status == ARIL_OK ? initial_weights(s) : status;
+    if (status == ARIL_OK) status = initial_weights(s);
+    if (status == ARIL_OK && no_gpu)
+        aril__caffe_log(s,
+                        "warning: solver_mode is GPU, but there is no GPU %d: training on the CPU",
+                        s->settings.device);
+    return status;
 }
 
 static aril_caffe_solver *open_message(aril__message *m, const char *path, const char *root,
@@ -419,6 +425,7 @@ static aril_caffe_solver *open_message(aril__message *m, const char *path, const
     if (root && !(s->root = aril__strdup(root))) status = no_memory();
     if (status == ARIL_OK) status = set_up(s, path);
     s->opts.weights = s->opts.snapshot = NULL; /* borrowed during this call */
+    s->settings.file = NULL;
     if (status == ARIL_OK) return s;
     aril_caffe_solver_free(s);
     return NULL;
@@ -430,8 +437,7 @@ aril_caffe_solver *aril_caffe_solver_open(const char *path, aril_caffe_solver_op
         aril__fail(ARIL_ERR_ARG, "caffe_solver_open: the path is NULL");
         return NULL;
     }
-    return open_message(aril__message_load_text(&aril__caffe_SolverParameter, path), path, NULL,
-                        opts);
+    return open_message(aril__caffe_solver_load(path), path, NULL, opts);
 }
 
 aril_caffe_solver *aril_caffe_solver_parse(const char *text, size_t size, const char *root,

@@ -32,13 +32,21 @@ typedef struct aril__caffe_settings {
     int64_t warmup;
     double warmup_lr;
     size_t n_steps;
-    const aril__message *message; /* for step values */
+    const aril__message *message; /* for step values, and for errors */
+    const char *file;
+    bool says_gpu; /* solver_mode is written; its default is GPU */
     bool l1, gpu, test_initialization, test_compute_loss, snapshot_after_train, hdf5, snapshot_diff;
     int64_t seed; /* negative: none */
     int device;
 } aril__caffe_settings;
 
-aril_status aril__caffe_settings_read(const aril__message *m, aril__caffe_settings *to);
+/* `file` (NULL: none) is named by errors, and belongs to the caller. */
+aril_status aril__caffe_settings_read(const aril__message *m, const char *file,
+                                      aril__caffe_settings *to);
+
+/* An error in a field of a SolverParameter: "solver.prototxt: solver at line 7: ...". */
+aril_status aril__caffe_solver_bad(const aril__message *m, const char *file, const char *field,
+                                   const char *format, ...) __attribute__((format(printf, 4, 5)));
 
 /* The learning rate of an iteration; the step that a snapshot stores. */
 double aril__caffe_rate(const aril__caffe_settings *c, int64_t iter);
