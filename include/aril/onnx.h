@@ -79,8 +79,8 @@ typedef struct aril_export_opts {
     bool external_data;
 } aril_export_opts;
 
-/* Writes a module in evaluation mode. The inputs give sizes and dtypes; their values don't
- * matter. */
+/* Writes a module in evaluation mode. The inputs give sizes and dtypes; their values don't matter:
+ * branches and loops of a loaded model that depend on them are written as such. */
 ARIL_API aril_status aril_module_export(aril_module *m, aril_list inputs, const char *path,
                                         aril_export_opts opts);
 

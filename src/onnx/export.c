@@ -272,6 +272,9 @@ static void export_it(const aril__graph *of, void *ctx)
     export_graph g = { .model = &m, .to = &m.main, .g = &named };
     g.value = aril__onnx_alloc(&m.arena, (size_t)of->n_values + 1, sizeof *g.value);
     if (!named.states || !g.value) m.status = ARIL_ERR_MEMORY;
+    if (m.status == ARIL_OK && !of->n_outputs && !of->n_effects)
+        m.status = aril__fail(ARIL_ERR_STATE, "%s: there is nothing to write: %s has no results",
+                              j->what, j->name);
     if (m.status == ARIL_OK) {
         if (of->n_states) memcpy(named.states, of->states, of->n_states * sizeof *of->states);
         name_states(&named, &m, j->state);

@@ -3,6 +3,7 @@
 #define ARIL_ONNX_RULES_H
 
 #include "core/tensor.h"
+#include "graph/control.h"
 #include "onnx/onnx.h"
 #include "ops/table/apply.h"
 
@@ -71,6 +72,19 @@ void aril__onnx_quantize_dynamic(onnx_call *c, aril_tensor *x, aril_tensor **to)
 /* rules_nn.c: the attributes of Conv with that many spatial dimensions. */
 struct conv_attrs;
 aril_status aril__onnx_conv_attrs(onnx_call *c, int spatial, struct conv_attrs *to);
+
+/* control_trace.c: If, Loop and Scan as nodes of a trace that does not know how they go on.
+ * `states`: how many values a loop carries. Axes and directions are those of the scanned inputs and
+ * outputs of a Scan. */
+typedef struct onnx_scan_axes {
+    int in[ARIL__CONTROL_ARGS], out[ARIL__CONTROL_ARGS];
+    bool in_reverse[ARIL__CONTROL_ARGS], out_reverse[ARIL__CONTROL_ARGS];
+} onnx_scan_axes;
+
+aril_status aril__onnx_traced_if(onnx_call *c);
+aril_status aril__onnx_traced_loop(onnx_call *c, const onnx_body *body, int states);
+aril_status aril__onnx_traced_scan(onnx_call *c, const onnx_body *body, int states,
+                                   const onnx_scan_axes *axes);
 
 /* Rows of a table. */
 #define RULE(name_, from_, fn)                 \
