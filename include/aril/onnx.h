@@ -73,7 +73,9 @@ typedef struct aril_export_opts {
     int n_sizes;
     const char *const *size_names;
     int n_size_names;
-    bool batch; /* instead: the first size of every input is left open, and called "batch" */
+    /* Instead: the first size of every input is left open, and called "batch". An error if the model
+     * does not hold for other numbers of samples. */
+    bool batch;
     /* Parameters lie in a file PATH.data beside the model; also without this if they take more than
      * 2 GB, which is the limit of a model's file. */
     bool external_data;

@@ -98,3 +98,25 @@ TEST(pools_that_round_up)
     CHECK(n && attribute_of(n, "ceil_mode"));
     aril__message_free(m);
 }
+
+/* ---- sizes ---- */
+
+/* A model that is made for one sample, as its Reshape says, whatever the inputs declare. */
+TEST(a_batch_that_is_fixed_inside)
+{
+    ARIL_SCOPE;
+    aril_program *p =
+        load_text(OPSET(18), "node { op_type: 'Reshape' input: ['x', 'to'] output: 'y' } "
+                             "initializer { name: 'to' dims: 2 data_type: 7 int64_data: [1, 6] } "
+                             "input " ANY("x") "output " ANY("y"));
+    aril_tensor *one = normal(ARIL_SHAPE(1, 2, 3));
+    const char *path = temp_path("batch.onnx");
+    aril_export_opts opts = { .batch = true };
+    CHECK(aril_program_export(p, ARIL_LIST(one), path, opts) < 0);
+    CHECK_MSG(strstr(aril_error(), "[2,2,3] does not have as many elements as [1,6]"), "%s",
+              aril_error());
+    aril_clear_error();
+    CHECK(fopen(path, "r") == NULL);
+    CHECK_INT(aril_program_export(p, ARIL_LIST(one), path, (aril_export_opts){ 0 }), ARIL_OK);
+    aril_program_free(p);
+}
