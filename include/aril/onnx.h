@@ -12,6 +12,7 @@
 
 #include "aril/graph.h"
 #include "aril/module.h"
+#include "aril/value.h"
 
 ARIL_C_BEGIN
 
@@ -40,6 +41,15 @@ ARIL_API const char *aril_program_output_name(const aril_program *p, int i);
  * none. And its dtype. */
 ARIL_API aril_shape aril_program_input_shape(const aril_program *p, int i);
 ARIL_API aril_dtype aril_program_input_dtype(const aril_program *p, int i);
+
+/* The name that the model gives to open size d of an input, such as "batch"; NULL: it has none, or
+ * the size is known. Belongs to the program. */
+ARIL_API const char *aril_program_input_size_name(const aril_program *p, int i, int d);
+
+/* What an input takes and an output returns: a tensor, or what only aril_program_run_values takes
+ * (strings, a sequence, a map, an optional). */
+ARIL_API aril_value_kind aril_program_input_kind(const aril_program *p, int i);
+ARIL_API aril_value_kind aril_program_output_kind(const aril_program *p, int i);
 
 /* ---- modules ---- */
 

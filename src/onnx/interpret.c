@@ -169,7 +169,7 @@ static aril_status convert(onnx_call *c)
         c->out[i].known = known;
         c->out[i].sizes = known && open && s == ARIL_OK && holds_sizes(c, &c->out[i]);
         if (known && open && s == ARIL_OK && c->out[i].kind == ONNX_TENSOR &&
-            aril_dtype_of(c->out[i].tensor) != ARIL_I64)
+            !(rule->flags & ONNX_TELLS) && aril_dtype_of(c->out[i].tensor) != ARIL_I64)
             s = ARIL__ONNX_DYNAMIC; /* the numbers that stand for sizes need 64 bits */
     }
     return s;

@@ -213,6 +213,37 @@ aril_shape aril_program_input_shape(const aril_program *p, int i)
     return shape;
 }
 
+const char *aril_program_input_size_name(const aril_program *p, int i, int d)
+{
+    const aril__message *type = input_type(p, i);
+    const aril__message *sizes = type ? aril__message_sub(type, "shape") : NULL;
+    if (!sizes || d < 0 || (size_t)d >= aril__message_count(sizes, "dim")) return NULL;
+    const aril__message *dim = aril__message_sub_at(sizes, "dim", (size_t)d);
+    const char *name = aril__message_text(dim, "dim_param");
+    return aril__message_has(dim, "dim_value") || !*name ? NULL : name;
+}
+
+static aril_value_kind kind_of(const aril__message *type)
+{
+    return aril__message_has(type, "sequence_type")   ? ARIL_VALUE_SEQUENCE
+           : aril__message_has(type, "map_type")      ? ARIL_VALUE_MAP
+           : aril__message_has(type, "optional_type") ? ARIL_VALUE_OPTIONAL
+           : is_other_type(type)                      ? ARIL_VALUE_TEXT
+                                                      : ARIL_VALUE_TENSOR;
+}
+
+aril_value_kind aril_program_input_kind(const aril_program *p, int i)
+{
+    const onnx_model *m = model_of(p);
+    return m && i >= 0 && i < m->n_required ? kind_of(m->in[i].type) : ARIL_VALUE_TENSOR;
+}
+
+aril_value_kind aril_program_output_kind(const aril_program *p, int i)
+{
+    const onnx_model *m = model_of(p);
+    return m && i >= 0 && i < m->n_out ? kind_of(m->out[i].type) : ARIL_VALUE_TENSOR;
+}
+
 aril_dtype aril_program_input_dtype(const aril_program *p, int i)
 {
     aril_dtype dtype = ARIL_F32;

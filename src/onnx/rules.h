@@ -34,6 +34,8 @@ enum {
     /* Integers of input i may stand for unknown sizes, and the result has these. */
     ONNX_SHAPE_0 = 256,
     ONNX_SHAPE_1 = 512,
+    /* What it tells of integers that stand for unknown sizes holds in all runs. */
+    ONNX_TELLS = 1024,
 };
 
 typedef struct onnx_rule {
@@ -58,6 +60,13 @@ const onnx_rule *aril__onnx_rules(int table);
 /* Computes another operator of the default domain on the same node's attributes: its output 0. */
 aril_status aril__onnx_apply(onnx_call *c, const char *name, int version, int n_in,
                              const onnx_value *in, aril_tensor **out);
+
+/* open_sizes.c: whether integers among the inputs stand for unknown sizes; and Mul, Div and Equal
+ * of such: ARIL__ONNX_DYNAMIC where the result is not a size that a trace can name. */
+bool aril__onnx_has_open_sizes(const onnx_call *c);
+aril_status aril__onnx_size_product(onnx_call *c);
+aril_status aril__onnx_size_quotient(onnx_call *c);
+aril_status aril__onnx_size_equal(onnx_call *c);
 
 /* rules_text.c: runs a rule that moves elements on the positions of strings, and takes these. */
 aril_status aril__onnx_move_texts(onnx_call *c);

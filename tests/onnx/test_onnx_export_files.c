@@ -120,3 +120,76 @@ TEST(a_batch_that_is_fixed_inside)
     CHECK_INT(aril_program_export(p, ARIL_LIST(one), path, (aril_export_opts){ 0 }), ARIL_OK);
     aril_program_free(p);
 }
+
+/* x [b,t,2] as [b * t, 2] and back, by Mul and Div; and expanded as PyTorch's exporter does, which
+ * asks whether a size is -1. */
+static const char computed[] =
+    "node { op_type: 'Shape' input: 'x' output: 's' } "
+    "node { op_type: 'Gather' input: ['s', 'zero'] output: 'b' } "
+    "node { op_type: 'Gather' input: ['s', 'one'] output: 't' } "
+    "node { op_type: 'Mul' input: ['b', 't'] output: 'bt' } "
+    "node { op_type: 'Concat' input: ['bt', 'two'] output: 'flat' "
+    "       attribute { name: 'axis' i: 0 type: INT } } "
+    "node { op_type: 'Reshape' input: ['x', 'flat'] output: 'r' } "
+    "node { op_type: 'Div' input: ['bt', 't'] output: 'q' } "
+    "node { op_type: 'Concat' input: ['q', 't', 'two'] output: 'back' "
+    "       attribute { name: 'axis' i: 0 type: INT } } "
+    "node { op_type: 'Reshape' input: ['r', 'back'] output: 'again' } "
+    "node { op_type: 'Equal' input: ['back', 'less'] output: 'is' } "
+    "node { op_type: 'Where' input: ['is', 'one', 'back'] output: 'to' } "
+    "node { op_type: 'Expand' input: ['row', 'to'] output: 'e' } "
+    "node { op_type: 'Add' input: ['again', 'e'] output: 'y' } "
+    "initializer { name: 'zero' dims: 1 data_type: 7 int64_data: 0 } "
+    "initializer { name: 'one' dims: 1 data_type: 7 int64_data: 1 } "
+    "initializer { name: 'two' dims: 1 data_type: 7 int64_data: 2 } "
+    "initializer { name: 'less' dims: 1 data_type: 7 int64_data: -1 } "
+    "initializer { name: 'row' dims: 2 data_type: 1 float_data: [1, 2] } "
+    "input { name: 'x' type { tensor_type { elem_type: 1 shape { dim { dim_param: 'b' } "
+    "        dim { dim_param: 't' } dim { dim_value: 2 } } } } } output " ANY("y");
+
+TEST(several_open_sizes)
+{
+    ARIL_SCOPE;
+    aril_program *p = load_text(OPSET(18), computed);
+    CHECK_MSG(p != NULL, "%s", aril_error());
+    CHECK_STR(aril_program_input_size_name(p, 0, 0), "b");
+    CHECK_STR(aril_program_input_size_name(p, 0, 1), "t");
+    CHECK(!aril_program_input_size_name(p, 0, 2));
+    CHECK(!aril_program_input_size_name(p, 0, 3));
+    CHECK(!aril_program_input_size_name(p, 1, 0));
+    const char *const names[] = { "b", "t" }, *path = case_path("sizes_several");
+    const aril_shape sizes[] = { ARIL_SHAPE(-2, -3, 2) };
+    aril_export_opts opts = {
+        .sizes = sizes, .n_sizes = 1, .size_names = names, .n_size_names = 2
+    };
+    aril_tensor *small = normal(ARIL_SHAPE(1, 1, 2)), *large = normal(ARIL_SHAPE(3, 4, 2)), *y,
+                *want;
+    CHECK_MSG(aril_program_export(p, ARIL_LIST(small), path, opts) == ARIL_OK, "%s", aril_error());
+    aril_program *q = aril_program_load(path, (aril_load_opts){ 0 });
+    CHECK_STR(aril_program_input_size_name(q, 0, 1), "t");
+    aril_program_run(p, ARIL_LIST(large), &want);
+    aril_program_run(q, ARIL_LIST(large), &y);
+    CHECK_MSG(aril_ok(), "%s", aril_error());
+    char *why = test_difference_in_value(y, want, 1e-6, 1e-6);
+    CHECK_MSG(!why, "%s", why);
+    if (!test_failed()) keep_case("sizes_several", 0, 1, &large, 1, &want);
+    aril_program_free(q);
+    aril_program_free(p);
+}
+
+TEST(kinds_of_inputs_and_outputs)
+{
+    aril_program *p =
+        load_text(OPSET(18), "node { op_type: 'StringNormalizer' input: 's' output: 'y' } "
+                             "node { op_type: 'SequenceConstruct' input: 'x' output: 'q' } "
+                             "input " TYPED("s", 8) "input " ANY("x") "output " TYPED(
+                                 "y", 8) "output { name: 'q' type { sequence_type { elem_type { "
+                                         "tensor_type { elem_type: 1 } } } } }");
+    CHECK_MSG(p != NULL, "%s", aril_error());
+    CHECK_INT(aril_program_input_kind(p, 0), ARIL_VALUE_TEXT);
+    CHECK_INT(aril_program_input_kind(p, 1), ARIL_VALUE_TENSOR);
+    CHECK_INT(aril_program_output_kind(p, 0), ARIL_VALUE_TEXT);
+    CHECK_INT(aril_program_output_kind(p, 1), ARIL_VALUE_SEQUENCE);
+    CHECK_INT(aril_program_input_kind(p, 2), ARIL_VALUE_TENSOR);
+    aril_program_free(p);
+}
