@@ -182,6 +182,7 @@ typedef struct onnx_types {
 
 typedef struct onnx_model {
     aril__message *file;
+    aril__message *cut; /* the type of a value that was made the output; NULL: the file has it */
     char *path, *folder;
     onnx_files files;
     onnx_arena arena;

@@ -138,7 +138,7 @@ TEST(another_head)
     ARIL_SCOPE;
     aril_module *body = load("features");
     CHECK(body != NULL);
-    CHECK_INT(aril_parameters(body)->n, 5); /* initializers behind it stay */
+    CHECK_INT(aril_parameters(body)->n, 4); /* without those behind it */
     aril_module *net = aril_nn_sequential(body, aril_nn_linear(2, 4));
     aril_tensor *y = aril_forward(net, image(2));
     CHECK_INT(aril_ndim(y), 2);
@@ -149,4 +149,47 @@ TEST(another_head)
     aril_clear_error();
     CHECK(aril_module_load(NULL, (aril_load_opts){ 0 }) == NULL);
     aril_clear_error();
+}
+
+/* ---- a model that is cut ---- */
+
+TEST(a_cut_model_has_the_name_of_its_output)
+{
+    ARIL_SCOPE;
+    const char *path = temp_path("cut.onnx");
+    aril_program *p = aril_program_load(save_model(network), (aril_load_opts){ .output = "p" });
+    CHECK_MSG(p != NULL, "%s", aril_error());
+    CHECK_INT(aril_program_outputs(p), 1);
+    CHECK_STR(aril_program_output_name(p, 0), "p");
+    CHECK_INT(aril_program_output_kind(p, 0), ARIL_VALUE_TENSOR);
+    CHECK_INT(aril_program_export(p, ARIL_LIST(image(1)), path, (aril_export_opts){ 0 }), ARIL_OK);
+    aril_program_free(p);
+    p = aril_program_load(path, (aril_load_opts){ 0 });
+    CHECK_STR(aril_program_output_name(p, 0), "p");
+    aril_program_free(p);
+}
+
+/* Not of the part that was left out, of which nothing is saved either. */
+TEST(a_cut_model_has_the_parameters_of_what_is_left)
+{
+    ARIL_SCOPE;
+    aril_module *m = load("features");
+    CHECK_MSG(m != NULL, "%s", aril_error());
+    const aril_named *p = aril_parameters(m);
+    CHECK_INT(p->n, 4);
+    for (int i = 0; i < p->n; i++) CHECK_MSG(!strstr(p->name[i], "head"), "%s", p->name[i]);
+    CHECK_INT(aril_size(aril_forward(m, image(3)), 1), 2);
+    aril_module_release(m);
+}
+
+TEST(a_cast_is_refused)
+{
+    ARIL_SCOPE;
+    aril_module *m = load(NULL), *net = aril_nn_sequential(m, aril_nn_relu());
+    CHECK(aril_module_cast(net, ARIL_F64) < 0);
+    CHECK_MSG(strstr(aril_error(), "ARIL_AUTOCAST"), "%s", aril_error());
+    aril_clear_error();
+    CHECK_INT(aril_module_cast(net, ARIL_F32), ARIL_OK);
+    CHECK_NEAR(aril_item(aril_forward(net, image(3))), 3.5, 1e-4);
+    aril_module_release(net);
 }
