@@ -72,8 +72,9 @@ ARIL_API aril_module *aril_module_load(const char *path, aril_load_opts opts);
 
 typedef struct aril_export_opts {
     int opset;        /* version of the operator set, 13 to 28; default 18 */
-    const char *name; /* of the graph; default: that of the program, or the module's type */
-    /* Names of inputs and results, one for each; default those of a loaded program or a graph's
+    /* Of the graph; default: that of a loaded model, of the program, or the module's type. */
+    const char *name;
+    /* Names of inputs and results, one for each; default those of a loaded model or a graph's
      * placeholders, otherwise "input" and "output", numbered if there are several. */
     const char *const *inputs, *const *outputs;
     /* Sizes that are left open, as in aril_jit_opts: negative numbers in one shape for each input.

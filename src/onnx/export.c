@@ -4,6 +4,7 @@
 #include "autograd/node.h"
 #include "formats/atomic_file.h"
 #include "graph/program.h"
+#include "onnx/program.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -17,9 +18,10 @@ typedef struct job {
     const char *what, *path, *name;
     const aril_export_opts *opts;
     const aril_program *program;
-    const aril_named *state; /* names of parameters, or NULL */
-    const uint32_t *inputs;  /* of a defined graph: which inputs, n_in of them; NULL: all */
-    aril_list given;         /* what the sizes of the inputs are taken from */
+    const onnx_model *source; /* that it was loaded from, or NULL */
+    const aril_named *state;  /* names of parameters, or NULL */
+    const uint32_t *inputs;   /* of a defined graph: which inputs, n_in of them; NULL: all */
+    aril_list given;          /* what the sizes of the inputs are taken from */
     int n_in;
     aril_status status;
 } job;
@@ -101,7 +103,7 @@ static export_value *add_input(export_graph *g, aril__value_id v, const char *na
 
 static const char *input_name(export_graph *g, const job *j, int i, uint32_t input)
 {
-    const char *own = aril_program_input_name(j->program, i);
+    const char *own = j->source && i < j->source->n_in ? j->source->in[i].name : NULL;
     if (j->opts->inputs) return j->opts->inputs[i];
     if (own) return own;
     if (g->g->inputs[input].name) return g->g->inputs[input].name;
@@ -178,7 +180,8 @@ static void add_outputs(export_graph *g, const job *j)
 {
     export_model *m = g->model;
     for (uint32_t i = 0; i < g->g->n_outputs; i++) {
-        const char *own = aril_program_output_name(j->program, (int)i);
+        bool named = j->source && (int)i < j->source->n_out;
+        const char *own = named ? j->source->out[i].name : NULL;
         const char *name = j->opts->outputs       ? j->opts->outputs[i]
                            : own                  ? own
                            : g->g->n_outputs == 1 ? "output"
@@ -298,7 +301,9 @@ static void name_states(aril__graph *g, export_model *m, const aril_named *names
 static void export_it(const aril__graph *of, void *ctx)
 {
     job *j = ctx;
-    export_model m = { .opset = j->opts->opset ? j->opts->opset : DEFAULT_OPSET, .what = j->what };
+    export_model m = { .opset = j->opts->opset ? j->opts->opset : DEFAULT_OPSET,
+                       .what = j->what,
+                       .source = j->source ? j->source->file : NULL };
     ARIL_SCOPE;
     ARIL_NO_GRAD;
     m.main.last = &m.main.first;
@@ -390,6 +395,13 @@ static aril_status export_program(job *j, aril_list in)
     return s == ARIL_OK ? j->status : s;
 }
 
+/* The name of the graph that it was loaded from. */
+static const char *own_name(const job *j, const char *otherwise)
+{
+    const char *name = j->source ? j->source->main.name : "";
+    return *name ? name : otherwise;
+}
+
 /* A loaded program has the name of its file. */
 static const char *base_name(const char *path)
 {
@@ -404,9 +416,10 @@ aril_status aril_program_export(const aril_program *p, aril_list inputs, const c
     if (s < 0) return s;
     job j = { .what = "program_export",
               .path = path,
-              .name = opts.name ? opts.name : base_name(aril__program_name(p)),
               .opts = &opts,
-              .program = p };
+              .program = p,
+              .source = aril__onnx_of_program(p) };
+    j.name = opts.name ? opts.name : own_name(&j, base_name(aril__program_name(p)));
     return export_program(&j, inputs);
 }
 
@@ -493,9 +506,10 @@ aril_status aril_module_export(aril_module *m, aril_list inputs, const char *pat
     if (s < 0) return s;
     job j = { .what = "module_export",
               .path = path,
-              .name = opts.name ? opts.name : aril_module_type(m),
               .opts = &opts,
-              .state = aril_state(m) };
+              .state = aril_state(m),
+              .source = aril__onnx_of_module(m) };
+    j.name = opts.name ? opts.name : own_name(&j, aril_module_type(m));
     return j.state ? export_module(&j, m, inputs) : aril__latest_status();
 }
 
