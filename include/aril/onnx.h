@@ -71,7 +71,7 @@ ARIL_API aril_module *aril_module_load(const char *path, aril_load_opts opts);
  * failure. */
 
 typedef struct aril_export_opts {
-    int opset;        /* version of the operator set, 13 to 28; default 18 */
+    int opset; /* version of the operator set, 13 to 28; default 18 */
     /* Of the graph; default: that of a loaded model, of the program, or the module's type. */
     const char *name;
     /* Names of inputs and results, one for each; default those of a loaded model or a graph's
@@ -87,7 +87,8 @@ typedef struct aril_export_opts {
     /* Instead: the first size of every input is left open, and called "batch". An error if the model
      * does not hold for other numbers of samples. */
     bool batch;
-    /* Parameters lie in a file PATH.data beside the model; also without this if they take more than
+    /* Parameters lie in a file PATH.data beside the model, or PATH.data1 if that is the one of the
+     * model that is replaced, which is removed then; also without this if they take more than
      * 2 GB, which is the limit of a model's file. */
     bool external_data;
 } aril_export_opts;

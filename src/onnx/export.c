@@ -179,6 +179,11 @@ static void add_output(export_graph *g, aril__value_id v, const char *name)
 static void add_outputs(export_graph *g, const job *j)
 {
     export_model *m = g->model;
+    for (uint32_t i = 0; i < g->g->n_outputs && j->opts->outputs; i++)
+        if (!j->opts->outputs[i]) {
+            m->status = aril__fail(ARIL_ERR_ARG, "%s: the name of output %u is NULL", j->what, i);
+            return;
+        }
     for (uint32_t i = 0; i < g->g->n_outputs; i++) {
         bool named = j->source && (int)i < j->source->n_out;
         const char *own = named ? j->source->out[i].name : NULL;
@@ -245,36 +250,57 @@ static aril_status write_data(aril__message *graph, aril__file *f, const char *l
     return s;
 }
 
-static aril_status write_both(aril__message *model, aril__file *data, aril__file *f,
-                              const char *location)
+static aril_status write_model(aril__message *model, aril__file *f)
 {
     aril__bytes b = { 0 };
-    aril_status s = write_data(aril__message_set_sub(model, "graph"), data, location);
-    if (s == ARIL_OK) s = aril__message_write(model, &b);
+    aril_status s = aril__message_write(model, &b);
     if (s == ARIL_OK) s = aril__file_write(f, b.at, b.n);
     aril__bytes_free(&b);
     return s;
 }
 
-/* The data come first: a model is never there without them. */
-static aril_status save_beside(export_model *m, aril__message *model, const char *path)
+/* What was written may come from files in place, which must not have changed meanwhile. */
+static aril_status commit(const job *j, aril__file *f, aril_status so_far)
 {
-    const char *beside = aril__export_text(m, "%s.data", path), *slash = strrchr(beside, '/');
-    bool new = access(beside, F_OK) != 0;
-    aril__file *data = aril__file_begin(beside), *f = data ? aril__file_begin(path) : NULL;
-    aril_status s =
-        f ? write_both(model, data, f, slash ? slash + 1 : beside) : aril__latest_status();
+    if (so_far == ARIL_OK && j->source) so_far = aril__onnx_files_check(&j->source->files);
+    if (so_far == ARIL_OK) return aril__file_commit(f);
+    aril__file_abandon(f);
+    return so_far;
+}
+
+enum { DATA_FILES = 8 };
+
+/* Names of the file of data beside a model: a new one for each export. */
+static const char *data_name(export_model *m, const char *path, int k)
+{
+    return k ? aril__export_text(m, "%s.data%d", path, k) : aril__export_text(m, "%s.data", path);
+}
+
+/* The model that is there refers to its data until it is replaced: so these stay until then, and
+ * the new ones have another name. */
+static aril_status save_beside(export_model *m, aril__message *model, const job *j)
+{
+    int k = 0;
+    while (k < DATA_FILES - 1 && access(data_name(m, j->path, k), F_OK) == 0) k++;
+    const char *beside = data_name(m, j->path, k), *slash = strrchr(beside, '/');
+    aril__file *data = aril__file_begin(beside), *f = data ? aril__file_begin(j->path) : NULL;
+    aril_status s = f ? ARIL_OK : aril__latest_status();
     if (s == ARIL_OK)
-        s = aril__file_commit(data);
-    else
-        aril__file_abandon(data);
-    if (s == ARIL_OK) {
-        s = aril__file_commit(f);
-        if (s < 0 && new) unlink(beside);
-    } else {
-        aril__file_abandon(f);
-    }
+        s = write_data(aril__message_set_sub(model, "graph"), data, slash ? slash + 1 : beside);
+    if (s == ARIL_OK) s = write_model(model, f);
+    s = commit(j, data, s);
+    bool written = s == ARIL_OK;
+    s = commit(j, f, s);
+    if (s < 0 && written) unlink(beside);
+    for (int i = 0; i < DATA_FILES && s == ARIL_OK; i++)
+        if (i != k) unlink(data_name(m, j->path, i));
     return s;
+}
+
+static aril_status save_plain(aril__message *model, const job *j)
+{
+    aril__file *f = aril__file_begin(j->path);
+    return f ? commit(j, f, write_model(model, f)) : aril__latest_status();
 }
 
 static aril_status save(export_model *m, const job *j)
@@ -282,7 +308,7 @@ static aril_status save(export_model *m, const job *j)
     aril__message *model = aril__export_message(m, j->name);
     if (!model) return m->status != ARIL_OK ? m->status : aril__latest_status();
     bool beside = j->opts->external_data || weight_bytes(m) > most;
-    aril_status s = beside ? save_beside(m, model, j->path) : aril__message_save(model, j->path);
+    aril_status s = beside ? save_beside(m, model, j) : save_plain(model, j);
     aril__message_free(model);
     return s;
 }
@@ -347,6 +373,9 @@ static aril_status check(const char *what, const void *of, aril_list in, const c
                           !of    ? "module, program or list"
                           : path ? "list"
                                  : "path");
+    for (int i = 0; i < in.n && o->inputs; i++)
+        if (!o->inputs[i])
+            return aril__fail(ARIL_ERR_ARG, "%s: the name of input %d is NULL", what, i);
     if (o->opset && (o->opset < OLDEST || o->opset > NEWEST))
         return aril__fail(ARIL_ERR_ARG, "%s: operator set %d, expected %d to %d", what, o->opset,
                           OLDEST, NEWEST);

@@ -271,10 +271,23 @@ static void keep_metadata(aril__message *to, const aril__message *from)
     }
 }
 
+static bool all_there(const export_body *b)
+{
+    bool all = true;
+    for (int i = 0; i < b->n_in; i++) all = all && b->in[i].value;
+    for (int i = 0; i < b->n_out; i++) all = all && b->out[i].value;
+    return all;
+}
+
 aril__message *aril__export_message(export_model *m, const char *name)
 {
     aril__message *model = m->status == ARIL_OK ? aril__message_new(&aril__onnx_ModelProto) : NULL;
     if (!model) return NULL;
+    if (!all_there(&m->main)) {
+        m->status = aril__fail(ARIL_ERR_MEMORY, "%s: out of memory", m->what);
+        aril__message_free(model);
+        return NULL;
+    }
     forget_uses(&m->main);
     for (export_weight *w = m->weights; w; w = w->next) w->value->used = false;
     for (int i = 0; i < m->main.n_in; i++) m->main.in[i].value->used = true;

@@ -194,6 +194,22 @@ TEST(kinds_of_inputs_and_outputs)
     aril_program_free(p);
 }
 
+TEST(names_that_are_missing)
+{
+    ARIL_SCOPE;
+    const char *const none[] = { NULL }, *path = temp_path("names.onnx");
+    aril_tensor *x = normal(ARIL_SHAPE(2, 5));
+    aril_program *p = aril_jit(largest, NULL, (aril_jit_opts){ 0 });
+    CHECK_INT(aril_program_export(p, ARIL_LIST(x), path, (aril_export_opts){ .inputs = none }),
+              ARIL_ERR_ARG);
+    aril_clear_error();
+    CHECK_INT(aril_program_export(p, ARIL_LIST(x), path, (aril_export_opts){ .outputs = none }),
+              ARIL_ERR_ARG);
+    aril_clear_error();
+    CHECK(fopen(path, "r") == NULL);
+    aril_program_free(p);
+}
+
 /* ---- what a loaded model says of itself ---- */
 
 static void check_metadata(const char *path)
