@@ -21,6 +21,10 @@ typedef struct aril_load_opts {
     /* Instead of the model's outputs, the value of this name: the nodes after it are left out. To
      * put another head on a network. */
     const char *output;
+    /* The first size of every input may be any, also where the model declares it, as models do that
+     * were exported for one sample: to train in batches. A Reshape to the declared number of samples
+     * keeps the given number. Where the model does not hold for another number, runs are errors. */
+    bool open_batch;
 } aril_load_opts;
 
 /* Reads an ONNX model: IR versions 3 to 14, operator sets 1 to 28. NULL with an error when the file

@@ -630,6 +630,16 @@ static onnx_model *new_model(aril__message *file, const char *path, aril_device 
     return NULL;
 }
 
+/* The number of samples that the first input declares; 0: it leaves it open. */
+static int64_t declared_batch(const onnx_model *m)
+{
+    const aril__message *type =
+        m->n_required ? aril__message_sub(m->in[0].type, "tensor_type") : NULL;
+    const aril__message *shape = type ? aril__message_sub(type, "shape") : NULL;
+    if (!shape || !aril__message_count(shape, "dim")) return 0;
+    return aril__message_int(aril__message_sub_at(shape, "dim", 0), "dim_value");
+}
+
 static onnx_model *load(const char *path, aril_load_opts opts, bool parameters, bool outline)
 {
     onnx_model *m =
@@ -640,7 +650,10 @@ static onnx_model *load(const char *path, aril_load_opts opts, bool parameters, 
     m->folder = aril__strdup(slash ? path : ".");
     if (m->folder && slash) m->folder[slash == path ? 1 : slash - path] = '\0';
     m->files = (onnx_files){ .folder = m->folder, .in_place = !parameters };
-    if (m->folder && read_model(m, opts.output) == ARIL_OK) return m;
+    if (m->folder && read_model(m, opts.output) == ARIL_OK) {
+        if (opts.open_batch) m->batch = declared_batch(m);
+        return m;
+    }
     if (!m->folder) no_memory();
     aril__onnx_model_free(m);
     return NULL;

@@ -196,9 +196,10 @@ typedef struct onnx_model {
     const char **name;   /* of each slot, for messages */
     bool *tracked;       /* of each slot: a Gradient node differentiates with respect to it */
     aril_device device;
-    bool outline;         /* large initializers have types and no values */
-    bool parameters;      /* floating-point initializers may change: they are not known */
-    bool *borrowed;       /* of each slot: its initializer belongs to a module; NULL: none do */
+    int64_t batch;   /* the first size that the inputs declare, if runs may have another; or 0 */
+    bool outline;    /* large initializers have types and no values */
+    bool parameters; /* floating-point initializers may change: they are not known */
+    bool *borrowed;  /* of each slot: its initializer belongs to a module; NULL: none do */
     atomic_bool dynamic;  /* some rule needs values: no traces, */
     atomic_bool by_value; /* or traces for values of small inputs */
     int64_t max_trips;    /* of a loop; 0: no limit */
@@ -224,6 +225,7 @@ typedef struct onnx_run {
     bool tracing;
     bool open;     /* there may be sizes that only the runs of the trace know */
     bool whole;    /* a trace for all values of the inputs: what depends on them is an error */
+    int64_t batch; /* the first size of the first input, if model->batch is not it; else 0 */
     bool recorded; /* autograd records what it computes */
 } onnx_run;
 

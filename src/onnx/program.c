@@ -198,6 +198,12 @@ static const aril__message *input_type(const aril_program *p, int i)
     return aril__message_sub(m->in[i].type, "tensor_type");
 }
 
+static bool opens_batch(const aril_program *p, const aril__message *dim)
+{
+    const onnx_model *m = aril__onnx_of_program(p);
+    return m->batch && aril__message_int(dim, "dim_value") == m->batch;
+}
+
 aril_shape aril_program_input_shape(const aril_program *p, int i)
 {
     aril_shape shape = { 0 };
@@ -207,8 +213,8 @@ aril_shape aril_program_input_shape(const aril_program *p, int i)
     size_t n = aril__message_count(sizes, "dim");
     for (size_t d = 0; d < n && n <= ARIL_MAX_DIMS; d++) {
         const aril__message *dim = aril__message_sub_at(sizes, "dim", d);
-        shape.dim[shape.ndim++] =
-            aril__message_has(dim, "dim_value") ? aril__message_int(dim, "dim_value") : -1;
+        bool open = !aril__message_has(dim, "dim_value") || (d == 0 && opens_batch(p, dim));
+        shape.dim[shape.ndim++] = open ? -1 : aril__message_int(dim, "dim_value");
     }
     return shape;
 }
