@@ -22,8 +22,8 @@ typedef struct aril_load_opts {
      * put another head on a network. */
     const char *output;
     /* The first size of every input may be any, also where the model declares it, as models do that
-     * were exported for one sample: to train in batches. A Reshape to the declared number of samples
-     * keeps the given number. Where the model does not hold for another number, runs are errors. */
+     * were exported for one sample: to train in batches. A Reshape to the declared number of
+     * samples keeps the given number. Where the model does not hold for another, runs fail. */
     bool open_batch;
 } aril_load_opts;
 
@@ -88,8 +88,8 @@ typedef struct aril_export_opts {
     int n_sizes;
     const char *const *size_names;
     int n_size_names;
-    /* Instead: the first size of every input is left open, and called "batch". An error if the model
-     * does not hold for other numbers of samples. */
+    /* Instead: the first size of every input is left open, and called "batch". An error if the
+     * model does not hold for other numbers of samples. */
     bool batch;
     /* Parameters lie in a file PATH.data beside the model, or PATH.data1 if that is the one of the
      * model that is replaced, which is removed then; also without this if they take more than
