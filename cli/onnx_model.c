@@ -2,6 +2,7 @@
 #include "caffe.h"
 #include "commands.h"
 #include "model_file.h"
+#include "onnx_sizes.h"
 #include "weights_file.h"
 
 #include <stdlib.h>
@@ -13,8 +14,9 @@
 typedef struct runnable {
     model_file file;       /* of Aril; net is NULL for ONNX */
     aril_program *program; /* NULL until it is needed */
-    aril_tensor *in[16];
+    aril_tensor *in[ONNX_INPUTS];
     int n_in;
+    onnx_sizes sizes; /* of ONNX */
 } runnable;
 
 static void close_runnable(runnable *r)
@@ -36,15 +38,14 @@ static aril_tensor *zeros_for(aril_shape shape, aril_dtype dtype, int64_t batch)
     return aril_zeros(shape, dtype, aril_cpu());
 }
 
-static bool open_onnx(const char *path, int64_t batch, runnable *r)
+static bool open_onnx(const char *path, int64_t batch, const char *sizes, runnable *r)
 {
     r->program = aril_program_load(path, (aril_load_opts){ 0 });
-    r->n_in = r->program ? aril_program_inputs(r->program) : 0;
-    if (r->n_in > 16)
-        return aril_fail(ARIL_ERR_UNSUPPORTED, "%s has more than 16 inputs", path), false;
+    if (!r->program || !onnx_sizes_read(r->program, sizes, batch, &r->sizes)) return false;
+    r->n_in = r->sizes.n;
     for (int i = 0; i < r->n_in; i++)
-        r->in[i] = zeros_for(aril_program_input_shape(r->program, i),
-                             aril_program_input_dtype(r->program, i), batch);
+        r->in[i] =
+            aril_zeros(r->sizes.known[i], aril_program_input_dtype(r->program, i), aril_cpu());
     return aril_ok();
 }
 
@@ -65,15 +66,17 @@ static bool open_aril(const char *path, int64_t batch, runnable *r)
     return aril_ok();
 }
 
-static bool open_runnable(const char *path, int64_t batch, runnable *r)
+static bool open_runnable(const char *path, int64_t batch, const char *sizes, runnable *r)
 {
-    return model_is_onnx(path) ? open_onnx(path, batch, r) : open_aril(path, batch, r);
+    if (model_is_onnx(path)) return open_onnx(path, batch, sizes, r);
+    if (sizes) return aril_fail(ARIL_ERR_ARG, "--size is for models of ONNX"), false;
+    return open_aril(path, batch, r);
 }
 
 /* ---- convert ---- */
 
 typedef struct convert_options {
-    const char *caffemodel;
+    const char *caffemodel, *size;
     int64_t opset;
     bool fixed, external;
     weights_options weights;
@@ -102,16 +105,17 @@ static int run_convert(void *values, int n, char **argument)
         return EXIT_USAGE;
     }
     aril_export_opts opts = { .opset = (int)o->opset, .external_data = o->external };
-    if (open_runnable(argument[0], 1, &r)) {
-        opts.batch = !o->fixed;
+    if (open_runnable(argument[0], 1, o->size, &r)) {
         if (!r.file.net) { /* what the model leaves open stays so */
-            opts.batch = false;
-            for (int i = 0; i < r.n_in && !o->fixed; i++) {
-                aril_shape s = aril_program_input_shape(r.program, i);
-                opts.batch |= s.ndim && s.dim[0] < 0;
+            if (!o->fixed) {
+                opts.sizes = r.sizes.open;
+                opts.n_sizes = r.sizes.n;
+                opts.size_names = r.sizes.names;
+                opts.n_size_names = r.sizes.n_names;
             }
             aril_program_export(r.program, (aril_list){ r.n_in, r.in }, argument[1], opts);
         } else {
+            opts.batch = !o->fixed;
             aril_module_export(r.file.scaled, (aril_list){ r.n_in, r.in }, argument[1], opts);
         }
     }
@@ -129,7 +133,11 @@ static const option convert_table[] = {
       .min = 13,
       .max = 28,
       .help = "version of the operator set" },
-    { .name = "fixed", OPTION_AT(fixed), .help = "a batch of one sample, instead of any size" },
+    { .name = "fixed",
+      OPTION_AT(fixed),
+      .help = "write known sizes: 1 for those that are open and not given by --size" },
+    OPTION_SIZE("sizes that ONNX leaves open, to be written as known: seq=7, or all of an input: "
+                "ids=2x7,mask=2x7"),
     { .name = "external",
       OPTION_AT(external),
       .help = "write the parameters to a file OUT.data beside the model" },
@@ -170,6 +178,7 @@ static const option convert_table[] = {
 static const example convert_examples[] = {
     { "aril convert lenet5-mnist lenet5.onnx", "a trained network, for other programs" },
     { "aril convert old.onnx new.onnx --opset 21", "another operator set" },
+    { "aril convert bert.onnx fixed.onnx --size seq=128", "one open size fixed, the others kept" },
     { "aril convert net.pth net.safetensors", "weights alone" },
     { "aril convert deploy.prototxt net.onnx --weights net.caffemodel", "a net of Caffe" },
     { 0 },
@@ -199,20 +208,24 @@ const command command_convert = {
 
 /* ---- draw ---- */
 
+typedef struct draw_options {
+    const char *size;
+} draw_options;
+
 /* What is drawn: a net of Caffe, by its layers, or a program. */
 typedef struct drawn {
     aril_module *net;
     runnable model;
 } drawn;
 
-static bool open_drawn(const char *name, drawn *d)
+static bool open_drawn(const char *name, const char *size, drawn *d)
 {
     aril_tensor *out[64];
     if (is_caffe(name)) {
         d->net = aril_caffe_net(name, (aril_caffe_opts){ .phase = ARIL_CAFFE_TRAIN });
         return d->net != NULL;
     }
-    if (open_runnable(name, 1, &d->model))
+    if (open_runnable(name, 1, size, &d->model))
         aril_program_run(d->model.program, (aril_list){ d->model.n_in, d->model.in }, out);
     return aril_ok();
 }
@@ -254,11 +267,11 @@ static void draw_by_default(const drawn *d, const char *model)
 
 static int run_draw(void *values, int n, char **argument)
 {
-    (void)values;
+    const draw_options *o = values;
     ARIL_SCOPE;
     ARIL_NO_GRAD;
     drawn d = { 0 };
-    if (open_drawn(argument[0], &d)) {
+    if (open_drawn(argument[0], o->size, &d)) {
         if (n > 1)
             draw_to(&d, argument[1]);
         else
@@ -268,6 +281,14 @@ static int run_draw(void *values, int n, char **argument)
     close_runnable(&d.model);
     return aril_ok() ? EXIT_DONE : report("draw");
 }
+
+#undef OPTION_AT
+#define OPTION_AT(field) .at = offsetof(draw_options, field)
+
+static const option draw_table[] = {
+    OPTION_SIZE("sizes that ONNX leaves open: seq=7, or all of an input: ids=2x7"),
+    { 0 },
+};
 
 static const example draw_examples[] = {
     { "aril draw resnet18 resnet18.svg", "by modules, as it has more than 60 operations" },
@@ -285,7 +306,10 @@ const command command_draw = {
         "Graphviz must be installed. Without OUT it is the name of MODEL with .svg, in the current "
         "folder; .dot without Graphviz. A net of Caffe is drawn by its layers, in the training "
         "phase.",
+    .options = draw_table,
     .examples = draw_examples,
+    .size = sizeof(draw_options),
+    .defaults = &(const draw_options){ 0 },
     .min = 1,
     .max = 2,
     .choices = model_names,
@@ -295,7 +319,7 @@ const command command_draw = {
 /* ---- time ---- */
 
 typedef struct time_options {
-    const char *model, *weights;
+    const char *model, *weights, *size;
     int64_t batch, threads;
     double seconds;
     bool nodes;
@@ -329,8 +353,11 @@ static void time_runs(runnable *r, const time_options *o)
     }
     if (!aril_ok()) return;
     qsort(took, (size_t)n, sizeof *took, by_value);
-    printf("%.3f ms (median of %d runs, fastest %.3f ms), batch %lld\n", took[n / 2] * 1e3, n,
-           took[0] * 1e3, (long long)(o->batch ? o->batch : 1));
+    bool short_run = took[n / 2] < 1e-4;
+    double unit = short_run ? 1e6 : 1e3;
+    const char *name = short_run ? "us" : "ms";
+    printf("%.3f %s (median of %d runs, fastest %.3f %s), batch %lld\n", took[n / 2] * unit, name,
+           n, took[0] * unit, name, (long long)(o->batch ? o->batch : 1));
 }
 
 static int run_time(void *values, int n, char **argument)
@@ -351,7 +378,7 @@ static int run_time(void *values, int n, char **argument)
     ARIL_INFERENCE;
     runnable r = { 0 };
     aril_tensor *out[64];
-    if (open_runnable(name, o->batch ? o->batch : 1, &r))
+    if (open_runnable(name, o->batch ? o->batch : 1, o->size, &r))
         aril_program_run(r.program, (aril_list){ r.n_in, r.in }, out);
     if (aril_ok()) time_runs(&r, o);
     if (aril_ok() && o->nodes) aril_program_costs(r.program, (aril_list){ r.n_in, r.in }, stdout);
@@ -370,6 +397,7 @@ static const option time_table[] = {
       .min = 1,
       .by_default = "1, or that of a Caffe net",
       .help = "batch size, where the model leaves it open" },
+    OPTION_SIZE("sizes that ONNX leaves open: seq=7, or all of an input: ids=2x7"),
     { .name = "seconds",
       .value = "S",
       .kind = OPTION_FLOAT,

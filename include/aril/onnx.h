@@ -12,6 +12,7 @@
 
 #include "aril/graph.h"
 #include "aril/module.h"
+#include "aril/value.h"
 
 ARIL_C_BEGIN
 
@@ -20,6 +21,10 @@ typedef struct aril_load_opts {
     /* Instead of the model's outputs, the value of this name: the nodes after it are left out. To
      * put another head on a network. */
     const char *output;
+    /* The first size of every input may be any, also where the model declares it, as models do that
+     * were exported for one sample: to train in batches. A Reshape to the declared number of
+     * samples keeps the given number. Where the model does not hold for another, runs fail. */
+    bool open_batch;
 } aril_load_opts;
 
 /* Reads an ONNX model: IR versions 3 to 14, operator sets 1 to 28. NULL with an error when the file
@@ -41,6 +46,15 @@ ARIL_API const char *aril_program_output_name(const aril_program *p, int i);
 ARIL_API aril_shape aril_program_input_shape(const aril_program *p, int i);
 ARIL_API aril_dtype aril_program_input_dtype(const aril_program *p, int i);
 
+/* The name that the model gives to open size d of an input, such as "batch"; NULL: it has none, or
+ * the size is known. Belongs to the program. */
+ARIL_API const char *aril_program_input_size_name(const aril_program *p, int i, int d);
+
+/* What an input takes and an output returns: a tensor, or what only aril_program_run_values takes
+ * (strings, a sequence, a map, an optional). */
+ARIL_API aril_value_kind aril_program_input_kind(const aril_program *p, int i);
+ARIL_API aril_value_kind aril_program_output_kind(const aril_program *p, int i);
+
 /* ---- modules ---- */
 
 /* The model as a module, to be trained further: its parameters are the floating-point initializers,
@@ -61,9 +75,10 @@ ARIL_API aril_module *aril_module_load(const char *path, aril_load_opts opts);
  * failure. */
 
 typedef struct aril_export_opts {
-    int opset;        /* version of the operator set, 13 to 28; default 18 */
-    const char *name; /* of the graph; default: that of the program, or the module's type */
-    /* Names of inputs and results, one for each; default those of a loaded program or a graph's
+    int opset; /* version of the operator set, 13 to 28; default 18 */
+    /* Of the graph; default: that of a loaded model, of the program, or the module's type. */
+    const char *name;
+    /* Names of inputs and results, one for each; default those of a loaded model or a graph's
      * placeholders, otherwise "input" and "output", numbered if there are several. */
     const char *const *inputs, *const *outputs;
     /* Sizes that are left open, as in aril_jit_opts: negative numbers in one shape for each input.
@@ -73,14 +88,17 @@ typedef struct aril_export_opts {
     int n_sizes;
     const char *const *size_names;
     int n_size_names;
-    bool batch; /* instead: the first size of every input is left open, and called "batch" */
-    /* Parameters lie in a file PATH.data beside the model; also without this if they take more than
+    /* Instead: the first size of every input is left open, and called "batch". An error if the
+     * model does not hold for other numbers of samples. */
+    bool batch;
+    /* Parameters lie in a file PATH.data beside the model, or PATH.data1 if that is the one of the
+     * model that is replaced, which is removed then; also without this if they take more than
      * 2 GB, which is the limit of a model's file. */
     bool external_data;
 } aril_export_opts;
 
-/* Writes a module in evaluation mode. The inputs give sizes and dtypes; their values don't
- * matter. */
+/* Writes a module in evaluation mode. The inputs give sizes and dtypes; their values don't matter:
+ * branches and loops of a loaded model that depend on them are written as such. */
 ARIL_API aril_status aril_module_export(aril_module *m, aril_list inputs, const char *path,
                                         aril_export_opts opts);
 

@@ -4,6 +4,7 @@
 #include "autograd/node.h"
 #include "formats/atomic_file.h"
 #include "graph/program.h"
+#include "onnx/program.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -17,8 +18,10 @@ typedef struct job {
     const char *what, *path, *name;
     const aril_export_opts *opts;
     const aril_program *program;
-    const aril_named *state; /* names of parameters, or NULL */
-    const uint32_t *inputs;  /* of a defined graph: which inputs, n_in of them; NULL: all */
+    const onnx_model *source; /* that it was loaded from, or NULL */
+    const aril_named *state;  /* names of parameters, or NULL */
+    const uint32_t *inputs;   /* of a defined graph: which inputs, n_in of them; NULL: all */
+    aril_list given;          /* what the sizes of the inputs are taken from */
     int n_in;
     aril_status status;
 } job;
@@ -52,6 +55,41 @@ static void name_sizes(export_model *m, const job *j, const aril__graph *g)
     }
 }
 
+/* What the graph's unknown sizes are for inputs of the sizes that were given, with `times` as many
+ * samples. */
+static void known_sizes(const job *j, const aril__graph *g, int64_t times, int64_t *value)
+{
+    for (size_t k = 0; k < g->sizes->n; k++) value[k] = -1;
+    for (int i = 0; i < j->given.n && i < (int)g->n_inputs; i++) {
+        aril__value_id v = g->inputs[i].value;
+        for (int d = 0; d < g->values[v].ndim; d++) {
+            int64_t u = aril__graph_dims(g, v)[d], size = aril_size(j->given.at[i], d);
+            if (aril__size_is_named(u))
+                value[aril__size_index(u)] = d > 0 ? size : size ? times * size : times;
+        }
+    }
+}
+
+/* Whether the graph holds for another number of samples than the given one. */
+static aril_status check_batch(const job *j, const aril__graph *g)
+{
+    int64_t *value = aril__malloc((g->sizes->n + 1) * sizeof *value);
+    if (!value) return aril__fail(ARIL_ERR_MEMORY, "%s: out of memory", j->what);
+    aril__saved_errors before = aril__errors_begin_quiet();
+    known_sizes(j, g, 1, value);
+    bool held = aril__graph_met(g, value) == ARIL_OK;
+    known_sizes(j, g, 2, value);
+    aril_status s = held ? aril__graph_met(g, value) : ARIL_OK;
+    aril__error *why = aril__errors_end(&before);
+    if (s < 0)
+        aril__fail(s,
+                   "%s: the batch cannot be left open, as the model does not hold for another: %s",
+                   j->what, why ? why->message : aril_status_text(s));
+    aril__error_release(why);
+    free(value);
+    return s;
+}
+
 /* ---- inputs ---- */
 
 static export_value *add_input(export_graph *g, aril__value_id v, const char *name)
@@ -65,7 +103,7 @@ static export_value *add_input(export_graph *g, aril__value_id v, const char *na
 
 static const char *input_name(export_graph *g, const job *j, int i, uint32_t input)
 {
-    const char *own = aril_program_input_name(j->program, i);
+    const char *own = j->source && i < j->source->n_in ? j->source->in[i].name : NULL;
     if (j->opts->inputs) return j->opts->inputs[i];
     if (own) return own;
     if (g->g->inputs[input].name) return g->g->inputs[input].name;
@@ -141,8 +179,14 @@ static void add_output(export_graph *g, aril__value_id v, const char *name)
 static void add_outputs(export_graph *g, const job *j)
 {
     export_model *m = g->model;
+    for (uint32_t i = 0; i < g->g->n_outputs && j->opts->outputs; i++)
+        if (!j->opts->outputs[i]) {
+            m->status = aril__fail(ARIL_ERR_ARG, "%s: the name of output %u is NULL", j->what, i);
+            return;
+        }
     for (uint32_t i = 0; i < g->g->n_outputs; i++) {
-        const char *own = aril_program_output_name(j->program, (int)i);
+        bool named = j->source && (int)i < j->source->n_out;
+        const char *own = named ? j->source->out[i].name : NULL;
         const char *name = j->opts->outputs       ? j->opts->outputs[i]
                            : own                  ? own
                            : g->g->n_outputs == 1 ? "output"
@@ -206,36 +250,57 @@ static aril_status write_data(aril__message *graph, aril__file *f, const char *l
     return s;
 }
 
-static aril_status write_both(aril__message *model, aril__file *data, aril__file *f,
-                              const char *location)
+static aril_status write_model(aril__message *model, aril__file *f)
 {
     aril__bytes b = { 0 };
-    aril_status s = write_data(aril__message_set_sub(model, "graph"), data, location);
-    if (s == ARIL_OK) s = aril__message_write(model, &b);
+    aril_status s = aril__message_write(model, &b);
     if (s == ARIL_OK) s = aril__file_write(f, b.at, b.n);
     aril__bytes_free(&b);
     return s;
 }
 
-/* The data come first: a model is never there without them. */
-static aril_status save_beside(export_model *m, aril__message *model, const char *path)
+/* What was written may come from files in place, which must not have changed meanwhile. */
+static aril_status commit(const job *j, aril__file *f, aril_status so_far)
 {
-    const char *beside = aril__export_text(m, "%s.data", path), *slash = strrchr(beside, '/');
-    bool new = access(beside, F_OK) != 0;
-    aril__file *data = aril__file_begin(beside), *f = data ? aril__file_begin(path) : NULL;
-    aril_status s =
-        f ? write_both(model, data, f, slash ? slash + 1 : beside) : aril__latest_status();
+    if (so_far == ARIL_OK && j->source) so_far = aril__onnx_files_check(&j->source->files);
+    if (so_far == ARIL_OK) return aril__file_commit(f);
+    aril__file_abandon(f);
+    return so_far;
+}
+
+enum { DATA_FILES = 8 };
+
+/* Names of the file of data beside a model: a new one for each export. */
+static const char *data_name(export_model *m, const char *path, int k)
+{
+    return k ? aril__export_text(m, "%s.data%d", path, k) : aril__export_text(m, "%s.data", path);
+}
+
+/* The model that is there refers to its data until it is replaced: so these stay until then, and
+ * the new ones have another name. */
+static aril_status save_beside(export_model *m, aril__message *model, const job *j)
+{
+    int k = 0;
+    while (k < DATA_FILES - 1 && access(data_name(m, j->path, k), F_OK) == 0) k++;
+    const char *beside = data_name(m, j->path, k), *slash = strrchr(beside, '/');
+    aril__file *data = aril__file_begin(beside), *f = data ? aril__file_begin(j->path) : NULL;
+    aril_status s = f ? ARIL_OK : aril__latest_status();
     if (s == ARIL_OK)
-        s = aril__file_commit(data);
-    else
-        aril__file_abandon(data);
-    if (s == ARIL_OK) {
-        s = aril__file_commit(f);
-        if (s < 0 && new) unlink(beside);
-    } else {
-        aril__file_abandon(f);
-    }
+        s = write_data(aril__message_set_sub(model, "graph"), data, slash ? slash + 1 : beside);
+    if (s == ARIL_OK) s = write_model(model, f);
+    s = commit(j, data, s);
+    bool written = s == ARIL_OK;
+    s = commit(j, f, s);
+    if (s < 0 && written) unlink(beside);
+    for (int i = 0; i < DATA_FILES && s == ARIL_OK; i++)
+        if (i != k) unlink(data_name(m, j->path, i));
     return s;
+}
+
+static aril_status save_plain(aril__message *model, const job *j)
+{
+    aril__file *f = aril__file_begin(j->path);
+    return f ? commit(j, f, write_model(model, f)) : aril__latest_status();
 }
 
 static aril_status save(export_model *m, const job *j)
@@ -243,7 +308,7 @@ static aril_status save(export_model *m, const job *j)
     aril__message *model = aril__export_message(m, j->name);
     if (!model) return m->status != ARIL_OK ? m->status : aril__latest_status();
     bool beside = j->opts->external_data || weight_bytes(m) > most;
-    aril_status s = beside ? save_beside(m, model, j->path) : aril__message_save(model, j->path);
+    aril_status s = beside ? save_beside(m, model, j) : save_plain(model, j);
     aril__message_free(model);
     return s;
 }
@@ -262,7 +327,9 @@ static void name_states(aril__graph *g, export_model *m, const aril_named *names
 static void export_it(const aril__graph *of, void *ctx)
 {
     job *j = ctx;
-    export_model m = { .opset = j->opts->opset ? j->opts->opset : DEFAULT_OPSET, .what = j->what };
+    export_model m = { .opset = j->opts->opset ? j->opts->opset : DEFAULT_OPSET,
+                       .what = j->what,
+                       .source = j->source ? j->source->file : NULL };
     ARIL_SCOPE;
     ARIL_NO_GRAD;
     m.main.last = &m.main.first;
@@ -272,6 +339,10 @@ static void export_it(const aril__graph *of, void *ctx)
     export_graph g = { .model = &m, .to = &m.main, .g = &named };
     g.value = aril__onnx_alloc(&m.arena, (size_t)of->n_values + 1, sizeof *g.value);
     if (!named.states || !g.value) m.status = ARIL_ERR_MEMORY;
+    if (m.status == ARIL_OK && !of->n_outputs && !of->n_effects)
+        m.status = aril__fail(ARIL_ERR_STATE, "%s: there is nothing to write: %s has no results",
+                              j->what, j->name);
+    if (m.status == ARIL_OK && j->opts->batch) m.status = check_batch(j, of);
     if (m.status == ARIL_OK) {
         if (of->n_states) memcpy(named.states, of->states, of->n_states * sizeof *of->states);
         name_states(&named, &m, j->state);
@@ -302,6 +373,9 @@ static aril_status check(const char *what, const void *of, aril_list in, const c
                           !of    ? "module, program or list"
                           : path ? "list"
                                  : "path");
+    for (int i = 0; i < in.n && o->inputs; i++)
+        if (!o->inputs[i])
+            return aril__fail(ARIL_ERR_ARG, "%s: the name of input %d is NULL", what, i);
     if (o->opset && (o->opset < OLDEST || o->opset > NEWEST))
         return aril__fail(ARIL_ERR_ARG, "%s: operator set %d, expected %d to %d", what, o->opset,
                           OLDEST, NEWEST);
@@ -341,13 +415,20 @@ static aril_status export_program(job *j, aril_list in)
     aril_shape *batch = o->batch ? open_batch(in) : NULL;
     aril_status s = copy && (batch || !o->batch) ? copy_inputs(j->what, in, copy)
                                                  : aril__fail(ARIL_ERR_MEMORY, "out of memory");
+    j->given = (aril_list){ in.n, copy };
     if (s == ARIL_OK)
-        s = aril__program_look_sized(j->program, (aril_list){ in.n, copy },
-                                     batch ? batch : o->sizes, batch ? in.n : o->n_sizes, export_it,
-                                     j);
+        s = aril__program_look_sized(j->program, j->given, batch ? batch : o->sizes,
+                                     batch ? in.n : o->n_sizes, export_it, j);
     free(copy);
     free(batch);
     return s == ARIL_OK ? j->status : s;
+}
+
+/* The name of the graph that it was loaded from. */
+static const char *own_name(const job *j, const char *otherwise)
+{
+    const char *name = j->source ? j->source->main.name : "";
+    return *name ? name : otherwise;
 }
 
 /* A loaded program has the name of its file. */
@@ -364,9 +445,10 @@ aril_status aril_program_export(const aril_program *p, aril_list inputs, const c
     if (s < 0) return s;
     job j = { .what = "program_export",
               .path = path,
-              .name = opts.name ? opts.name : base_name(aril__program_name(p)),
               .opts = &opts,
-              .program = p };
+              .program = p,
+              .source = aril__onnx_of_program(p) };
+    j.name = opts.name ? opts.name : own_name(&j, base_name(aril__program_name(p)));
     return export_program(&j, inputs);
 }
 
@@ -453,9 +535,10 @@ aril_status aril_module_export(aril_module *m, aril_list inputs, const char *pat
     if (s < 0) return s;
     job j = { .what = "module_export",
               .path = path,
-              .name = opts.name ? opts.name : aril_module_type(m),
               .opts = &opts,
-              .state = aril_state(m) };
+              .state = aril_state(m),
+              .source = aril__onnx_of_module(m) };
+    j.name = opts.name ? opts.name : own_name(&j, aril_module_type(m));
     return j.state ? export_module(&j, m, inputs) : aril__latest_status();
 }
 

@@ -1,6 +1,7 @@
 /* Loaded models as modules: initializers become parameters and buffers of a tree of modules, by
  * their names. */
 #include "core/thread.h"
+#include "onnx/program.h"
 #include "onnx/rules.h"
 
 #include <stdlib.h>
@@ -51,11 +52,7 @@ static void forward(aril_module *self, int n_in, aril_tensor *const *in, int n_o
         if (in[i]) v[i] = (onnx_value){ .kind = ONNX_TENSOR, .tensor = in[i] };
     look_up(l);
     if (n_in && in[0]) use_device(m, aril_device_of(in[0]));
-    aril_status s = aril__onnx_run(m, &arena, (size_t)n_in, v, v + n_in);
-    if (s == ARIL__ONNX_DYNAMIC)
-        s = aril__fail(ARIL_ERR_STATE,
-                       "%s: sizes in this model depend on values, so that it cannot be traced",
-                       m->path);
+    aril_status s = aril__onnx_run(m, &arena, true, (size_t)n_in, v, v + n_in);
     for (int i = 0; i < n_out && i < m->n_out; i++)
         out[i] = s == ARIL_OK && v[n_in + i].kind == ONNX_TENSOR ? v[n_in + i].tensor : NULL;
     if (s == ARIL_OK && n_out && !out[0])
@@ -78,13 +75,24 @@ static void describe(const aril_module *self, char *text, size_t size)
     if (l->model) snprintf(text, size, "%s", l->model->path);
 }
 
+static const char fixed_dtype[] =
+    "a model of ONNX computes in the types that its file says; ARIL_AUTOCAST(ARIL_BF16) lets it "
+    "compute in another";
+
 static const aril_module_class loaded_class = { .type = "Onnx",
                                                 .size = sizeof(loaded_module),
                                                 .forward = forward,
                                                 .describe = describe,
                                                 .destroy = destroy,
                                                 .inputs = -1,
-                                                .outputs = -1 };
+                                                .outputs = -1,
+                                                .fixed_dtype = fixed_dtype };
+
+const onnx_model *aril__onnx_of_module(const aril_module *m)
+{
+    if (aril_module_type(m) != loaded_class.type) return NULL;
+    return ((const loaded_module *)aril_module_data(m))->model;
+}
 
 static void no_forward(aril_module *self, int n_in, aril_tensor *const *in, int n_out,
                        aril_tensor **out)
@@ -94,7 +102,9 @@ static void no_forward(aril_module *self, int n_in, aril_tensor *const *in, int 
     aril__poison_all(n_out, out);
 }
 
-static const aril_module_class part_class = { .type = "Weights", .forward = no_forward };
+static const aril_module_class part_class = { .type = "Weights",
+                                              .forward = no_forward,
+                                              .fixed_dtype = fixed_dtype };
 
 /* ---- which initializers are parameters ---- */
 

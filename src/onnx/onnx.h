@@ -182,6 +182,7 @@ typedef struct onnx_types {
 
 typedef struct onnx_model {
     aril__message *file;
+    aril__message *cut; /* the type of a value that was made the output; NULL: the file has it */
     char *path, *folder;
     onnx_files files;
     onnx_arena arena;
@@ -195,9 +196,10 @@ typedef struct onnx_model {
     const char **name;   /* of each slot, for messages */
     bool *tracked;       /* of each slot: a Gradient node differentiates with respect to it */
     aril_device device;
-    bool outline;         /* large initializers have types and no values */
-    bool parameters;      /* floating-point initializers may change: they are not known */
-    bool *borrowed;       /* of each slot: its initializer belongs to a module; NULL: none do */
+    int64_t batch;   /* the first size that the inputs declare, if runs may have another; or 0 */
+    bool outline;    /* large initializers have types and no values */
+    bool parameters; /* floating-point initializers may change: they are not known */
+    bool *borrowed;  /* of each slot: its initializer belongs to a module; NULL: none do */
     atomic_bool dynamic;  /* some rule needs values: no traces, */
     atomic_bool by_value; /* or traces for values of small inputs */
     int64_t max_trips;    /* of a loop; 0: no limit */
@@ -221,13 +223,17 @@ typedef struct onnx_run {
     onnx_arena arena;
     onnx_value *slot; /* tensors: references */
     bool tracing;
-    bool open; /* inputs have sizes that only the runs of the trace know */
+    bool open;     /* there may be sizes that only the runs of the trace know */
+    bool whole;    /* a trace for all values of the inputs: what depends on them is an error */
+    int64_t batch; /* the first size of the first input, if model->batch is not it; else 0 */
+    bool recorded; /* autograd records what it computes */
 } onnx_run;
 
 /* Computes the outputs from the inputs: n_in values in the order of model->in, of which the last
- * may be missing. Results are owned by the innermost scope and by the arena. */
-aril_status aril__onnx_run(onnx_model *m, onnx_arena *a, size_t n_in, const onnx_value *in,
-                           onnx_value *out);
+ * may be missing. Results are owned by the innermost scope and by the arena. `whole`: a trace holds
+ * for all values of the inputs; then the result is never ARIL__ONNX_DYNAMIC. */
+aril_status aril__onnx_run(onnx_model *m, onnx_arena *a, bool whole, size_t n_in,
+                           const onnx_value *in, onnx_value *out);
 
 /* infer.c: the types of all values, found by a trace on inputs of the declared types; sizes with
  * names stay open. The memory belongs to the model. */
