@@ -125,6 +125,9 @@ static aril_status convert(onnx_call *c)
 {
     const onnx_rule *rule = c->node->rule;
     if (!rule) return call_function(c);
+    for (int i = 0; i < c->n_in; i++) /* a function may have been called without an input */
+        if (c->in[i].kind == ONNX_NONE && aril__onnx_requires(c->node->takes, i))
+            return aril__onnx_fail(c, ARIL_ERR_ARG, "input %d is missing", i);
     bool bodies = rule->flags & ONNX_BODIES, sizes = rule->flags & ONNX_SIZES;
     bool takes, shapes, open = meets_open_sizes(c, &takes, &shapes);
     if (!takes) return ARIL__ONNX_DYNAMIC;

@@ -305,6 +305,8 @@ static aril_status read_operator(loading *l, names *s, const aril__message *node
     if (is_default_domain(domain)) domain = "";
     to->rule = to->version ? aril__onnx_rule(domain, name, to->version, &from, &until) : NULL;
     if (!to->rule) note_missing(l, node, to->version, from, until);
+    aril_status status = to->rule ? aril__onnx_check_node(l->m, to) : ARIL_OK;
+    if (status < 0) return status;
     return read_bodies(l, s, imports, to);
 }
 

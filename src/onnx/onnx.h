@@ -144,6 +144,7 @@ typedef struct onnx_node {
     const aril__message *message;
     const struct onnx_rule *rule; /* NULL: a call of a function, body[0] */
     int version;                  /* of the operator set */
+    const char *takes;            /* a letter for each input: r required, o optional, + or * more */
     onnx_attribute *attribute;
     size_t n_attributes;
     onnx_slot *in, *out;

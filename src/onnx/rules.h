@@ -54,6 +54,12 @@ const onnx_rule *aril__onnx_rule(const char *domain, const char *name, int versi
 /* The tables of rules, each up to a row without a name; NULL beyond the last. */
 const onnx_rule *aril__onnx_rules(int table);
 
+/* signature.c: whether a node has the inputs, outputs and attributes of its rule's operator, each
+ * attribute with a value of its kind. Notes in n->takes which inputs there are. */
+aril_status aril__onnx_check_node(const onnx_model *m, onnx_node *n);
+/* Whether input i is required, by such letters. */
+bool aril__onnx_requires(const char *takes, int i);
+
 /* Computes another operator of the default domain on the same node's attributes: its output 0. */
 aril_status aril__onnx_apply(onnx_call *c, const char *name, int version, int n_in,
                              const onnx_value *in, aril_tensor **out);
