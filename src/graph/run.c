@@ -456,7 +456,7 @@ static void note_written(const aril__exec_state *r, const aril__action *a, aril_
 {
     /* Kernels of the CPU check before they write; others may have stopped midway. */
     if (s < 0 && a->run.device == aril__cpu_device) return;
-    for (int i = 0; i < a->n_written; i++) aril__bump_version(r->n->sources[a->written[i]].t);
+    for (uint32_t i = 0; i < a->n_written; i++) aril__bump_version(r->n->sources[a->written[i]].t);
 }
 
 /* Names the node in the log: the error has the source location of the run. */
