@@ -412,6 +412,50 @@ TEST(malformed_graphs)
     aril_clear_error();
 }
 
+#define SPARSE(indices, dims)                                                                      \
+    "sparse_initializer { values { name: \"w\" dims: 2 data_type: 1 float_data: [5, 7] } indices " \
+    "{ " indices " } dims: [" dims                                                                 \
+    "] } node { op_type: \"Identity\" input: \"w\" output: \"y\" } "                               \
+    "output " ANY("y")
+
+TEST(sparse_tensors)
+{
+    ARIL_SCOPE;
+    CHECK(is(run(OPSET(13), SPARSE("dims: 2 data_type: 7 int64_data: [1, 5]", "2, 3"),
+                 (aril_list){ 0 }),
+             ARIL_SHAPE(2, 3), VALUES(0, 5, 0, 0, 0, 7)));
+    CHECK(is(run(OPSET(13), SPARSE("dims: [2, 2] data_type: 7 int64_data: [0, 1, 1, 2]", "2, 3"),
+                 (aril_list){ 0 }),
+             ARIL_SHAPE(2, 3), VALUES(0, 5, 0, 0, 0, 7)));
+    static const char *const outside[] = {
+        SPARSE("dims: 2 data_type: 7 int64_data: [0, 6]", "2, 3"),
+        SPARSE("dims: 2 data_type: 7 int64_data: [-1, 5]", "2, 3"),
+        SPARSE("dims: [2, 2] data_type: 7 int64_data: [0, 5, 1, 0]", "2, 3"),
+        SPARSE("dims: [2, 2] data_type: 7 int64_data: [0, -1, 1, 0]", "2, 3"),
+        SPARSE("dims: [2, 2] data_type: 7 int64_data: [4611686018427387904, 0, 1, 1]", "4, 4"),
+    };
+    for (size_t i = 0; i < sizeof outside / sizeof *outside; i++)
+        refuses(OPSET(13), outside[i], "tensor w at ");
+    for (size_t i = 0; i < sizeof outside / sizeof *outside; i++)
+        refuses(OPSET(13), outside[i], "an index is outside of its sizes");
+    static const char *const wrong[] = {
+        SPARSE("dims: [2, 1] data_type: 7 int64_data: [0, 1]", "2, 3"),
+        SPARSE("dims: [2, 3] data_type: 7 int64_data: [0, 1, 0, 1, 0, 0]", "2, 3"),
+        SPARSE("dims: 1 data_type: 7 int64_data: 1", "2, 3"),
+        SPARSE("dims: [2, 1, 1] data_type: 7 int64_data: [0, 1]", "2, 3"),
+    };
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
+        refuses(OPSET(13), wrong[i], "its indices do not fit its values and sizes");
+    refuses(OPSET(13), SPARSE("dims: 2 data_type: 7 int64_data: [3, 3]", "2, 3"),
+            "its indices are not in ascending order");
+    refuses(OPSET(13), SPARSE("dims: 2 data_type: 1 float_data: [0, 1]", "2, 3"),
+            "its indices are not of type int64");
+    refuses(OPSET(13), SPARSE("dims: 2 data_type: 7 int64_data: [0, 1]", "-3"),
+            "tensor w at byte ");
+    refuses(OPSET(13), SPARSE("dims: 2 data_type: 7 int64_data: [0, 1]", "4611686018427387904, 4"),
+            "its sizes are too large");
+}
+
 TEST(errors_of_a_run_name_the_node)
 {
     ARIL_SCOPE;
