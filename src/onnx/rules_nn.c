@@ -502,19 +502,9 @@ static aril_status lrn(onnx_call *c)
     aril_tensor *x = in(c, 0);
     int64_t size = aril__onnx_attr_int(c, "size", 1);
     if (size % 2) return give(c, 0, aril_local_response_norm(x, size, o));
-    /* ONNX: from c - floor((size - 1) / 2) to c + ceil((size - 1) / 2) */
-    aril_tensor *sum = NULL, *square = aril_square(x);
-    int64_t n = aril_size(x, 1), before = (size - 1) / 2, after = size - 1 - before;
-    aril_pads pads = { .n = 2 * (aril_ndim(x) - 1) };
-    pads.at[pads.n - 2] = before;
-    pads.at[pads.n - 1] = after;
-    square = aril_pad(square, pads, (aril_pad_opts){ 0 });
-    for (int64_t i = 0; i < size; i++) {
-        aril_tensor *part = aril_narrow(square, 1, i, n);
-        sum = sum ? aril_add(sum, part) : part;
-    }
-    aril_tensor *base = aril_add_scalar(aril_mul_scalar(sum, o.alpha / (double)size), k);
-    return give(c, 0, aril_div(x, aril_pow_scalar(base, o.beta)));
+    /* ONNX: from c - floor((size - 1) / 2) to c + ceil((size - 1) / 2), mirrored */
+    aril_tensor *y = aril_local_response_norm(aril_flip(x, ARIL_AXES(1)), size, o);
+    return give(c, 0, aril_flip(y, ARIL_AXES(1)));
 }
 
 static aril_status mean_variance_norm(onnx_call *c)
