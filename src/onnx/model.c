@@ -33,6 +33,13 @@ typedef struct calling {
     const onnx_node *call;
 } calling;
 
+/* A function, found by its name. */
+typedef struct function_row {
+    const char *domain, *name, *overload;
+    const aril__message *function;
+    size_t index;
+} function_row;
+
 typedef struct loading {
     onnx_model *m;
     size_t cap_slots, n_nodes;
@@ -40,7 +47,9 @@ typedef struct loading {
     aril__bytes missing; /* operators without a rule */
     int n_missing;
     const calling *calls;
-    const char *output; /* of the main graph, instead of its own; NULL: its own */
+    const char *output;      /* of the main graph, instead of its own; NULL: its own */
+    function_row *functions; /* sorted */
+    size_t n_functions;
 } loading;
 
 static aril__cold aril_status no_memory(void)
@@ -208,16 +217,56 @@ static int version_of(const aril__message *imports, const char *domain)
     return 0;
 }
 
+static int by_names(const function_row *a, const function_row *b)
+{
+    int order = strcmp(a->name, b->name);
+    if (!order) order = strcmp(a->domain, b->domain);
+    return order ? order : strcmp(a->overload, b->overload);
+}
+
+static int by_function(const void *a, const void *b)
+{
+    const function_row *x = a, *y = b;
+    int order = by_names(x, y);
+    return order ? order : x->index < y->index ? -1 : x->index > y->index;
+}
+
+static function_row row_of(const aril__message *m, const char *name)
+{
+    const char *domain = aril__message_text(m, "domain");
+    return (function_row){ .domain = is_default_domain(domain) ? "" : domain,
+                           .name = aril__message_text(m, name),
+                           .overload = aril__message_text(m, "overload") };
+}
+
+static aril_status list_functions(loading *l)
+{
+    size_t n = aril__message_count(l->m->file, "functions");
+    if (!(l->functions = alloc(l, n, sizeof *l->functions))) return ARIL_ERR_MEMORY;
+    for (; l->n_functions < n; l->n_functions++) {
+        const aril__message *f = aril__message_sub_at(l->m->file, "functions", l->n_functions);
+        l->functions[l->n_functions] = row_of(f, "name");
+        l->functions[l->n_functions].function = f;
+        l->functions[l->n_functions].index = l->n_functions;
+    }
+    if (n) qsort(l->functions, n, sizeof *l->functions, by_function);
+    return ARIL_OK;
+}
+
+/* The first function of that name in the file; NULL: there is none. */
 static const aril__message *function_of(const loading *l, const aril__message *node)
 {
-    for (size_t i = 0; i < aril__message_count(l->m->file, "functions"); i++) {
-        const aril__message *f = aril__message_sub_at(l->m->file, "functions", i);
-        if (strcmp(aril__message_text(f, "name"), aril__message_text(node, "op_type")) == 0 &&
-            same_domain(aril__message_text(f, "domain"), aril__message_text(node, "domain")) &&
-            strcmp(aril__message_text(f, "overload"), aril__message_text(node, "overload")) == 0)
-            return f;
+    function_row wanted = row_of(node, "op_type");
+    size_t low = 0, high = l->n_functions;
+    while (low < high) {
+        size_t middle = (low + high) / 2;
+        if (by_names(&l->functions[middle], &wanted) < 0)
+            low = middle + 1;
+        else
+            high = middle;
     }
-    return NULL;
+    bool found = low < l->n_functions && by_names(&l->functions[low], &wanted) == 0;
+    return found ? l->functions[low].function : NULL;
 }
 
 static void note_missing(loading *l, const aril__message *node, int version, int from, int to)
@@ -548,6 +597,7 @@ static aril_status read_model(onnx_model *m, const char *output)
     if (!m->n_slots) return ARIL_ERR_MEMORY;
     if (!aril__message_has(m->file, "graph"))
         status = malformed(&l, m->file, "the file has no graph: is it an ONNX model?", "");
+    if (status == ARIL_OK) status = list_functions(&l);
     if (status == ARIL_OK) status = read_graph(&l, NULL, graph, m->file, &m->main);
     if (status == ARIL_OK && l.n_missing) {
         status = aril__fail(ARIL_ERR_UNSUPPORTED, "%s: %d %s not supported: %s%s", m->path,
