@@ -7,6 +7,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 /* ---- slots ---- */
 
@@ -383,11 +384,22 @@ static void note_dynamic(onnx_model *m, size_t n_in, const onnx_value *in)
     atomic_store(small && !known ? &m->by_value : &m->dynamic, true);
 }
 
+/* What a run may hold on the host besides tensor data: a loop without an end must not use up the
+ * memory of the machine. */
+static size_t memory_limit(const onnx_model *m)
+{
+    if (m->max_memory) return m->max_memory;
+    int64_t limit = aril__cpu_device->limit;
+    long pages = sysconf(_SC_PHYS_PAGES), size = sysconf(_SC_PAGE_SIZE);
+    if (limit > 0) return (size_t)limit;
+    return pages > 0 && size > 0 ? (size_t)pages * (size_t)size : 0;
+}
+
 aril_status aril__onnx_run(onnx_model *m, onnx_arena *a, size_t n_in, const onnx_value *in,
                            onnx_value *out)
 {
     onnx_run run = { .model = m, .tracing = aril__self()->tracer != NULL };
-    run.arena.limit = m->max_memory;
+    run.arena.limit = memory_limit(m);
     run.slot = aril__calloc(m->n_slots * sizeof *run.slot);
     if (!run.slot) return aril__fail(ARIL_ERR_MEMORY, "onnx: out of memory");
     if (run.tracing) name_initializers(m);

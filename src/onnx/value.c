@@ -27,6 +27,12 @@ void *aril__onnx_alloc(onnx_arena *a, size_t n, size_t size)
 
 bool aril__onnx_keep(onnx_arena *a, aril_tensor *t)
 {
+    enum { HEADER = 256 }; /* bytes of a small tensor, which limits of tensor data do not count */
+    if (a->limit && a->limit - a->used < HEADER) {
+        aril__fail(ARIL_ERR_MEMORY, "onnx: out of memory: the run keeps %zu tensors", a->n_kept);
+        return false;
+    }
+    a->used += a->limit ? HEADER : 0;
     if (a->n_kept == a->cap_kept) {
         size_t cap = 2 * a->cap_kept + 8;
         aril_tensor **grown = aril__realloc(a->kept, cap * sizeof *grown);
@@ -41,14 +47,25 @@ bool aril__onnx_keep(onnx_arena *a, aril_tensor *t)
     return true;
 }
 
-void aril__onnx_arena_free(onnx_arena *a)
+onnx_mark aril__onnx_mark(const onnx_arena *a)
 {
-    for (size_t i = 0; i < a->n_kept; i++) aril_release(a->kept[i]);
-    free(a->kept);
-    for (onnx_chunk *next; a->chunks; a->chunks = next) {
+    return (onnx_mark){ a->chunks, a->n_kept, a->used };
+}
+
+void aril__onnx_return_to(onnx_arena *a, onnx_mark mark)
+{
+    while (a->n_kept > mark.n_kept) aril_release(a->kept[--a->n_kept]);
+    for (onnx_chunk *next; a->chunks != mark.chunks; a->chunks = next) {
         next = a->chunks->next;
         free(a->chunks);
     }
+    a->used = mark.used;
+}
+
+void aril__onnx_arena_free(onnx_arena *a)
+{
+    aril__onnx_return_to(a, (onnx_mark){ 0 });
+    free(a->kept);
     *a = (onnx_arena){ 0 };
 }
 
