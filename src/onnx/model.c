@@ -1,9 +1,11 @@
 /* Reading a model: names become slots, functions are expanded where they are called, and operators
  * are looked up, so that a run only follows lists. */
+#include "core/device.h"
 #include "formats/schemas.h"
 #include "onnx/rules.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 enum {
@@ -210,11 +212,36 @@ static int version_of(const aril__message *imports, const char *domain)
 {
     for (size_t i = 0; i < aril__message_count(imports, "opset_import"); i++) {
         const aril__message *set = aril__message_sub_at(imports, "opset_import", i);
-        int64_t version = aril__message_int(set, "version");
         if (same_domain(aril__message_text(set, "domain"), domain))
-            return version < 1 || version > INT32_MAX ? 0 : (int)version;
+            return (int)aril__message_int(set, "version");
     }
     return 0;
+}
+
+/* The operator sets of a model or function: each domain once, with a version that exists. */
+static aril_status check_imports(const loading *l, const aril__message *imports)
+{
+    enum { MOST = 100 };
+    size_t n = aril__message_count(imports, "opset_import");
+    if (n > MOST) return malformed(l, imports, "too many operator sets are imported", "");
+    for (size_t i = 0; i < n; i++) {
+        const aril__message *set = aril__message_sub_at(imports, "opset_import", i);
+        const char *domain = aril__message_text(set, "domain");
+        int64_t version = aril__message_int(set, "version");
+        if (version < 1 || version > INT32_MAX) {
+            char text[96];
+            snprintf(text, sizeof text, "%" PRId64 " of the domain %.40s", version,
+                     *domain ? domain : "ai.onnx");
+            return malformed(l, set, "there is no operator set", text);
+        }
+        for (size_t k = 0; k < i; k++)
+            if (same_domain(aril__message_text(aril__message_sub_at(imports, "opset_import", k),
+                                               "domain"),
+                            domain))
+                return malformed(l, set, "two operator sets are imported of the domain",
+                                 *domain ? domain : "ai.onnx");
+    }
+    return ARIL_OK;
 }
 
 static int by_names(const function_row *a, const function_row *b)
@@ -303,6 +330,8 @@ static aril_status read_function(loading *l, const aril__message *function, onnx
         if (c->function == function)
             return malformed(l, function,
                              "a function that calls itself:", aril__message_text(function, "name"));
+    aril_status imports = check_imports(l, function);
+    if (imports < 0) return imports;
     onnx_body *to = call->body = alloc(l, 1, sizeof *to);
     if (!to) return ARIL_ERR_MEMORY;
     size_t n = aril__message_count(function, "input");
@@ -588,6 +617,17 @@ static aril_status list_ports(loading *l, const aril__message *graph)
     return ARIL_OK;
 }
 
+/* Older files than version 3 have no operator sets; newer ones may mean something else. */
+static aril_status check_version(const loading *l)
+{
+    enum { FIRST = 3, LAST = 14 };
+    int64_t version = aril__message_int(l->m->file, "ir_version");
+    char text[96];
+    if (version >= FIRST && version <= LAST) return ARIL_OK;
+    snprintf(text, sizeof text, "%" PRId64 ", expected %d to %d", version, FIRST, LAST);
+    return malformed(l, l->m->file, "the version of the file (ir_version) is", text);
+}
+
 static aril_status read_model(onnx_model *m, const char *output)
 {
     loading l = { .m = m, .output = output };
@@ -597,6 +637,8 @@ static aril_status read_model(onnx_model *m, const char *output)
     if (!m->n_slots) return ARIL_ERR_MEMORY;
     if (!aril__message_has(m->file, "graph"))
         status = malformed(&l, m->file, "the file has no graph: is it an ONNX model?", "");
+    if (status == ARIL_OK) status = check_version(&l);
+    if (status == ARIL_OK) status = check_imports(&l, m->file);
     if (status == ARIL_OK) status = list_functions(&l);
     if (status == ARIL_OK) status = read_graph(&l, NULL, graph, m->file, &m->main);
     if (status == ARIL_OK && l.n_missing) {
@@ -619,7 +661,8 @@ static aril_status read_model(onnx_model *m, const char *output)
 static onnx_model *new_model(aril__message *file, const char *path, aril_device device,
                              bool parameters)
 {
-    onnx_model *m = file ? aril__calloc(sizeof *m) : NULL;
+    bool exists = file && aril__device_find(device);
+    onnx_model *m = exists ? aril__calloc(sizeof *m) : NULL;
     if (m) {
         m->file = file;
         m->device = device;
@@ -627,7 +670,7 @@ static onnx_model *new_model(aril__message *file, const char *path, aril_device 
         m->path = aril__strdup(path);
     }
     if (m && m->path) return m;
-    if (file) no_memory();
+    if (exists) no_memory();
     if (m) m->file = NULL;
     aril__message_free(file);
     aril__onnx_model_free(m);

@@ -74,9 +74,10 @@ aril_tensor *aril__onnx_quantized(aril_tensor *x, aril_tensor *scale, aril_tenso
                                   aril_dtype to);
 void aril__onnx_quantize_dynamic(onnx_call *c, aril_tensor *x, aril_tensor **to);
 
-/* rules_nn.c: the attributes of Conv with that many spatial dimensions. */
+/* rules_nn.c: the attributes of Conv with that many spatial dimensions, and these weights. */
 struct conv_attrs;
-aril_status aril__onnx_conv_attrs(onnx_call *c, int spatial, struct conv_attrs *to);
+aril_status aril__onnx_conv_attrs(onnx_call *c, int spatial, const aril_tensor *w,
+                                  struct conv_attrs *to);
 
 /* Rows of a table. */
 #define RULE(name_, from_, fn)                 \

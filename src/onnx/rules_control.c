@@ -37,7 +37,7 @@ static aril_status both_branches(onnx_call *c)
     onnx_value *out[2];
     aril_status s[2];
     for (int k = 0; k < 2; k++) {
-        if (!body[k] || (int)body[k]->n_out < c->n_out) return ARIL_ERR_FORMAT;
+        if (!body[k]) return ARIL_ERR_FORMAT;
         if (!(out[k] = aril__onnx_alloc(&c->run->arena, body[k]->n_out, sizeof **out)))
             return ARIL_ERR_MEMORY;
         s[k] = aril__onnx_run_body(c->run, body[k], 0, NULL, out[k]);
@@ -51,16 +51,30 @@ static aril_status both_branches(onnx_call *c)
     return ARIL_OK;
 }
 
+/* Both branches take nothing and give what the node does, whichever is run. */
+static aril_status check_branches(onnx_call *c)
+{
+    static const char *const names[] = { "then_branch", "else_branch" };
+    for (int k = 0; k < 2; k++) {
+        const onnx_body *body = aril__onnx_attr_body(c, names[k]);
+        if (!body) return ARIL_ERR_FORMAT;
+        if (body->n_in) return aril__onnx_fail(c, ARIL_ERR_FORMAT, "%s has inputs", names[k]);
+        if ((int)body->n_out != c->n_out)
+            return aril__onnx_fail(c, ARIL_ERR_FORMAT, "%s has %zu outputs, the node %d", names[k],
+                                   body->n_out, c->n_out);
+    }
+    return ARIL_OK;
+}
+
 static aril_status branch(onnx_call *c)
 {
     bool yes;
-    aril_status s = c->n_in ? truth(c, &c->in[0], &yes) : ARIL_ERR_ARG;
+    aril_status s = check_branches(c);
+    if (s == ARIL_OK) s = truth(c, &c->in[0], &yes);
     if (s == ARIL__ONNX_DYNAMIC && c->run->types) return both_branches(c);
     if (s != ARIL_OK) return s;
     const onnx_body *body = aril__onnx_attr_body(c, yes ? "then_branch" : "else_branch");
     if (!body) return ARIL_ERR_FORMAT;
-    if ((int)body->n_out < c->n_out)
-        return aril__onnx_fail(c, ARIL_ERR_FORMAT, "a branch has fewer outputs than the node");
     onnx_value *out = aril__onnx_alloc(&c->run->arena, body->n_out, sizeof *out);
     if (!out) return ARIL_ERR_MEMORY;
     s = aril__onnx_run_body(c->run, body, 0, NULL, out);
@@ -353,6 +367,15 @@ static aril_status scan(onnx_call *c)
         (int)body->n_out < states)
         return aril__onnx_fail(c, ARIL_ERR_FORMAT,
                                "the body's inputs and outputs do not fit the node");
+    static const char *const ways[] = { "directions", "scan_input_directions",
+                                        "scan_output_directions" };
+    for (int k = 0; k < 3; k++) {
+        onnx_ints way = aril__onnx_attr_ints(c, ways[k]);
+        for (int64_t i = 0; i < way.n; i++)
+            if (way.at[i] != 0 && way.at[i] != 1)
+                return aril__onnx_fail(c, ARIL_ERR_ARG, "%s has a %" PRId64 ", expected 0 or 1",
+                                       ways[k], way.at[i]);
+    }
     return first ? scan_batch(c, body, states, inputs) : scan_all(c, body, states, inputs);
 }
 

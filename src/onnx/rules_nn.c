@@ -59,6 +59,17 @@ static aril_status read_windows(onnx_call *c, int n, windows *w)
     return ARIL_OK;
 }
 
+/* Whether kernel_shape is that of the weights. */
+static aril_status check_kernel(onnx_call *c, const windows *k, const aril_tensor *w)
+{
+    for (int i = 0; i < k->n && has_attr(c, "kernel_shape") && aril_ndim(w) == k->n + 2; i++)
+        if (aril_size(w, i + 2) >= 0 && k->kernel[i] != aril_size(w, i + 2))
+            return aril__onnx_fail(c, ARIL_ERR_SHAPE,
+                                   "kernel_shape says %" PRId64 ", the weights have %" PRId64,
+                                   k->kernel[i], aril_size(w, i + 2));
+    return ARIL_OK;
+}
+
 static aril_conv_opts conv_opts(const windows *w)
 {
     aril_conv_opts o = { .mode = w->mode };
@@ -73,10 +84,12 @@ static aril_conv_opts conv_opts(const windows *w)
 
 /* ---- convolution ---- */
 
-aril_status aril__onnx_conv_attrs(onnx_call *c, int spatial, struct conv_attrs *to)
+aril_status aril__onnx_conv_attrs(onnx_call *c, int spatial, const aril_tensor *w,
+                                  struct conv_attrs *to)
 {
     windows k;
     aril_status s = read_windows(c, spatial, &k);
+    if (s == ARIL_OK) s = check_kernel(c, &k, w);
     *to = (struct conv_attrs){ .groups = { aril__onnx_attr_int(c, "group", 1) } };
     for (int i = 0; i < 3; i++) {
         to->stride[i] = i < spatial ? k.stride[i] : 1;
@@ -97,6 +110,7 @@ static aril_status conv(onnx_call *c)
     aril_tensor *x = in(c, 0), *w = in(c, 1), *b = in(c, 2);
     windows k;
     aril_status s = read_windows(c, aril_ndim(x) - 2, &k);
+    if (s == ARIL_OK) s = check_kernel(c, &k, w);
     if (s < 0) return s;
     aril_conv_opts o = conv_opts(&k);
     o.groups = aril__onnx_attr_int(c, "group", 1);
@@ -138,6 +152,7 @@ static aril_status conv_transpose(onnx_call *c)
     if (s == ARIL_OK) s = read_list(c, "output_padding", k.n, extra, 0);
     if (s == ARIL_OK && aril_ndim(w) != k.n + 2)
         s = aril__onnx_fail(c, ARIL_ERR_SHAPE, "the weights do not fit");
+    if (s == ARIL_OK) s = check_kernel(c, &k, w);
     if (s == ARIL_OK) s = transposed_pads(c, &k, x, w, extra);
     if (s < 0) return s;
     /* Computed without padding, then cropped, or enlarged by zeros. */
