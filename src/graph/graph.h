@@ -62,6 +62,7 @@ typedef struct aril__graph_node {
     uint32_t body;
     uint32_t region; /* nodes of a checkpoint that is computed again have a number; 0: others */
     uint32_t scope;  /* g->text + scope: the module that applied it; 0: none */
+    uint32_t label;  /* g->text + label: what errors of a run begin with; 0: nothing */
     uint32_t where;  /* g->frames[where ...]: the stack of the call, ended by NULL; 0: unknown */
 } aril__graph_node;
 

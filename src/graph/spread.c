@@ -147,6 +147,7 @@ static bool add_item(spread *w, const item *x)
     n->has_attrs = old->has_attrs;
     n->sized = old->sized;
     n->scope = old->scope;
+    n->label = old->label;
     n->where = old->where;
     for (int k = 0; k < n_result; k++) {
         aril__value v = g->values[result[k]];

@@ -50,20 +50,24 @@ static bool all_known(const onnx_call *c)
     return true;
 }
 
+/* "model.onnx: node first Conv", for errors. */
+static const char *name_node(const onnx_run *run, const onnx_node *n, char to[400])
+{
+    const char *name = aril__message_text(n->message, "name"), *path = run->model->path;
+    size_t length = strlen(path), most = 200;
+    snprintf(to, 400, "%s: node %.100s%s%.60s", path + (length > most ? length - most : 0), name,
+             *name ? " " : "", aril__message_text(n->message, "op_type"));
+    return to;
+}
+
 /* Names the node in an error, unless there was one before. */
 static aril__cold aril_status blame(const onnx_run *run, const onnx_node *n, aril_status s,
                                     bool was_ok)
 {
-    char text[1001];
-    const char *name = aril__message_text(n->message, "name");
+    char text[400];
     if (!was_ok || aril_ok()) return s;
-    snprintf(text, sizeof text, "%s", aril_error());
-    if (strstr(text, ": node ")) return s; /* of a body */
-    char *at = strstr(text, " at src/onnx/");
-    if (at) *at = '\0';
-    aril_clear_error();
-    return aril__fail(s, "%s: node %s%s%s: %s", run->model->path, *name ? name : "",
-                      *name ? " " : "", aril__message_text(n->message, "op_type"), text);
+    if (strstr(aril_error(), ": node ")) return s; /* of a body */
+    return aril__fail_about(s, name_node(run, n, text));
 }
 
 static aril_status call_function(onnx_call *c)
@@ -178,7 +182,10 @@ static aril_status run_node(onnx_run *run, const onnx_node *n)
                     .out = v + n->n_in };
     for (size_t i = 0; i < n->n_in; i++)
         if (n->in[i]) v[i] = get(run, n->in[i]);
+    char label[400];
+    const char *before = run->tracing ? aril__trace_label(name_node(run, n, label)) : NULL;
     aril_status s = convert(&c);
+    if (run->tracing) aril__trace_label(before);
     for (size_t i = 0; i < n->n_out; i++) {
         if (s == ARIL_OK && n->out[i]) {
             if (c.out[i].kind == ONNX_NONE)

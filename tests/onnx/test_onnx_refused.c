@@ -161,6 +161,26 @@ TEST(branches_that_do_not_fit)
           x, "node Scan: scan_input_directions has a 7");
 }
 
+/* ---- errors of compiled runs ---- */
+
+TEST(errors_of_a_compiled_run_name_the_node)
+{
+    ARIL_SCOPE;
+    aril_tensor *x = aril_from((int32_t[]){ 4, 6 }, ARIL_SHAPE(2), ARIL_I32, aril_cpu()),
+                *zero = aril_from((int32_t[]){ 1, 0 }, ARIL_SHAPE(2), ARIL_I32, aril_cpu()), *y;
+    aril_program *p =
+        load_text(OPSET(13),
+                  "node { name: \"quotient\" op_type: \"Div\" input: [\"x\", \"z\"] output: \"y\" "
+                  "} input " TYPED("x", 6) "input " TYPED("z", 6) "output " TYPED("y", 6));
+    CHECK(p != NULL);
+    CHECK_INT(aril_program_run(p, ARIL_LIST(x, x), &y), ARIL_OK);
+    CHECK_INT(aril_program_run(p, ARIL_LIST(x, zero), &y), ARIL_ERR_NUMBER);
+    CHECK_MSG(strstr(aril_error(), "model.onnx: node quotient Div: "), "%s", aril_error());
+    CHECK_MSG(strstr(aril_error(), "integer division by zero"), "%s", aril_error());
+    aril_clear_error();
+    aril_program_free(p);
+}
+
 /* ---- the file ---- */
 
 #define NEG "node { op_type: \"Neg\" input: \"x\" output: \"y\" } "
