@@ -262,6 +262,7 @@ static aril_status run_nodes(onnx_run *run, const onnx_body *body)
             infer_node(run, n);
         else
             s = run_node(run, n);
+        if (s == ARIL__ONNX_DYNAMIC && !run->dynamic) run->dynamic = n;
         if (s != ARIL_OK) return s;
     }
     return ARIL_OK;
@@ -428,10 +429,11 @@ aril_status aril__onnx_run(onnx_model *m, onnx_arena *a, size_t n_in, const onnx
     for (size_t i = 0; i < run.arena.n_kept && s == ARIL_OK; i++)
         if (!aril__onnx_keep(a, run.arena.kept[i])) s = ARIL_ERR_MEMORY;
     aril__onnx_arena_free(&run.arena);
+    char label[400];
     if (s == ARIL__ONNX_DYNAMIC && run.open)
         return aril__fail(ARIL_ERR_STATE,
                           "%s: computes with sizes that are left open; they must be known",
-                          m->path);
+                          run.dynamic ? name_node(&run, run.dynamic, label) : m->path);
     if (s == ARIL__ONNX_DYNAMIC) note_dynamic(m, n_in, in);
     return s;
 }

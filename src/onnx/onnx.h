@@ -230,7 +230,9 @@ typedef struct onnx_run {
     onnx_arena arena;
     onnx_value *slot; /* tensors: references */
     bool tracing;
-    bool open; /* inputs have sizes that only the runs of the trace know */
+    const struct onnx_node
+        *dynamic; /* the first one that needs values that a trace does not have */
+    bool open;    /* inputs have sizes that only the runs of the trace know */
 } onnx_run;
 
 /* Computes the outputs from the inputs: n_in values in the order of model->in, of which the last

@@ -447,6 +447,15 @@ static aril_status batch_norm(onnx_call *c)
 static aril_status instance_norm(onnx_call *c)
 {
     double eps = aril__onnx_attr_float(c, "epsilon", 1e-5);
+    aril_tensor *x = in(c, 0);
+    aril_shape channels = { .ndim = aril_ndim(x) - 1, .dim = { aril_size(x, 1) } };
+    bool single = aril_ndim(x) > 1;
+    for (int i = 2; i < aril_ndim(x); i++) single = single && aril_size(x, i) == 1;
+    for (int i = 1; i < channels.ndim; i++) channels.dim[i] = 1;
+    if (single && aril_ndim(x) > 2 && channels.dim[0] >= 0) /* equal to their mean */
+        return give(c, 0,
+                    aril_add(aril_mul(aril_sub(x, x), aril_reshape(in(c, 1), channels)),
+                             aril_reshape(in(c, 2), channels)));
     return give(c, 0,
                 aril_instance_norm(in(c, 0), in(c, 1), in(c, 2), NULL, NULL,
                                    (aril_instance_norm_opts){ .eps = eps }));
