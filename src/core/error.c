@@ -183,6 +183,25 @@ aril_status aril__fail(aril_status code, const char *fmt, ...)
     return code;
 }
 
+aril_status aril__fail_about(aril_status code, const char *about)
+{
+    aril__error *old = aril__self()->error;
+    if (!old) return code;
+    size_t size = strlen(about) + 2 + strlen(old->message) + 1;
+    aril__error *e = aril__malloc(sizeof *e + size);
+    if (!e) return code; /* it stays as it was */
+    atomic_init(&e->refs, 1);
+    e->code = old->code;
+    char *message = (char *)(e + 1);
+    e->message = message;
+    snprintf(message, size, "%s: %s", about, old->message);
+    make_printable(message);
+    aril_clear_error();
+    aril__raise_error(e);
+    aril__error_release(e);
+    return code;
+}
+
 aril_status aril_fail(aril_status code, const char *format, ...)
 {
     char text[MESSAGE_MAX];

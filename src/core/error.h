@@ -23,6 +23,10 @@ typedef struct aril__error {
 aril__cold aril_status aril__fail(aril_status code, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
 
+/* Puts what an error is about in front of its message: "about: message". For the thread's first
+ * error, which must be one that was raised just now. Returns `code`. */
+aril__cold aril_status aril__fail_about(aril_status code, const char *about);
+
 /* Makes `e` this thread's latest error, and its first if it has none (poison from elsewhere). */
 aril__cold void aril__adopt_error(aril__error *e);
 

@@ -116,7 +116,7 @@ enum aril__action_kind {
 typedef struct aril__action {
     uint8_t kind;
     bool small; /* one of several in a row that a device records together */
-    uint16_t n_written;
+    uint32_t n_written;
     uint32_t step;
     uint32_t workspace;      /* the place of it; 0: none */
     const uint32_t *written; /* sources that it changes */

@@ -338,6 +338,7 @@ static bool list_group(lister *l, aril__node_id first)
     aril__graph_node *node = &g->nodes[id];
     node->region = l->r.old[members[n - 1]].region;
     node->scope = l->r.old[members[n - 1]].scope;
+    node->label = l->r.old[members[n - 1]].label;
     node->where = l->r.old[members[n - 1]].where;
     for (uint32_t k = 0; k < recipe->n_out; k++) {
         describe_output(g, node->out + k, f.out[k]);

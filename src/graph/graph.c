@@ -5,6 +5,7 @@
 #include "graph/exec.h"
 #include "graph/prepare.h"
 
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -289,15 +290,15 @@ aril__node_id aril__graph_node_add(aril__graph *g, const aril__op *op, int n_in,
     aril__graph_node n = { .op = op,
                            .attrs = g->n_words,
                            .in = g->n_ids,
-                           .n_in = (uint16_t)n_in,
-                           .n_out = (uint16_t)n_out,
+                           .n_in = (unsigned)n_in & INT_MAX,
+                           .n_out = n_out & INT_MAX,
                            .has_attrs = words > 0,
                            .sized = words > 0 && aril__graph_has_unknown(op, attrs) };
     if (n_out && !(n.out = add_values(g, n_out))) return 0;
     for (uint32_t k = 0; k < n_out; k++) {
         aril__value *v = &g->values[n.out + k];
         v->from = id;
-        v->index = (uint16_t)k;
+        v->index = k & INT_MAX;
     }
     if (n_in) memcpy(g->ids + g->n_ids, in, (size_t)n_in * sizeof *in);
     if (words) memcpy(g->words + g->n_words, attrs, words * sizeof *g->words);

@@ -42,7 +42,7 @@ typedef struct aril__value {
     uint8_t dtype, ndim;
     uint8_t flags;
     uint16_t tensor_flags; /* ARIL__WEAK, ARIL__NUMBER: of the tensor that holds it */
-    uint16_t index;
+    unsigned index : 31;   /* of the output of a node */
     uint32_t from;
     uint32_t shape; /* its sizes: g->words[shape ...] */
     aril__device *device;
@@ -55,13 +55,14 @@ typedef struct aril__graph_node {
     /* Outputs are consecutive values: those of the op, then the new values of inputs that the row's
      * `writes` mask names, in the order of inputs. */
     aril__value_id out;
-    uint16_t n_in, n_out;
+    unsigned n_in : 31, n_out : 31; /* an int holds either */
     bool has_attrs;
     bool sized;        /* attributes contain unknown sizes */
     uint16_t n_bodies; /* graphs of a control-flow op: g->bodies[body ...] */
     uint32_t body;
     uint32_t region; /* nodes of a checkpoint that is computed again have a number; 0: others */
     uint32_t scope;  /* g->text + scope: the module that applied it; 0: none */
+    uint32_t label;  /* g->text + label: what errors of a run begin with; 0: nothing */
     uint32_t where;  /* g->frames[where ...]: the stack of the call, ended by NULL; 0: unknown */
 } aril__graph_node;
 

@@ -394,6 +394,7 @@ static aril__value_id add(pass *p, aril__node_id for_node, const aril__op *op, i
     v->flags = p->g->values[like].flags & ARIL__VALUE_LOOSE;
     n->region = from->region;
     n->scope = from->scope;
+    n->label = from->label;
     n->where = from->where;
     aril__value_id out = n->out;
     return aril__graph_sizes(p->g, out, ndim, dim) ? out : 0;

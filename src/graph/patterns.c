@@ -109,6 +109,7 @@ static aril__node_id add_like(pass *p, const aril__graph_node *from, const aril_
     set_type(p, p->g->nodes[id].out, &x, x.shape, x.ndim);
     p->g->nodes[id].region = from->region;
     p->g->nodes[id].scope = from->scope;
+    p->g->nodes[id].label = from->label;
     p->g->nodes[id].where = from->where;
     return id;
 }

@@ -493,7 +493,7 @@ static bool add_reserve(planner *p, call *q, const aril__choice *choice, aril_te
 static bool note_written(planner *p, const call *q)
 {
     uint32_t *list = NULL;
-    uint16_t n = 0;
+    uint32_t n = 0;
     for (int i = 0; i < q->op->n_out; i++) p->n->headers[q->out[i]].form = 0;
     for (int i = 0; i < q->n_in; i++)
         if (aril__changes(q->op, i)) p->n->headers[q->in[i]].form = 0;

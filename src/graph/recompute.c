@@ -250,6 +250,7 @@ static aril__node_id add_clone(work *w, uint32_t step)
     n->has_attrs = old->has_attrs;
     n->sized = old->sized;
     n->scope = old->scope;
+    n->label = old->label;
     n->where = old->where;
     for (uint32_t k = 0; k < n->n_out; k++) {
         aril__value v = g->values[old->out + k];

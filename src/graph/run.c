@@ -456,7 +456,7 @@ static void note_written(const aril__exec_state *r, const aril__action *a, aril_
 {
     /* Kernels of the CPU check before they write; others may have stopped midway. */
     if (s < 0 && a->run.device == aril__cpu_device) return;
-    for (int i = 0; i < a->n_written; i++) aril__bump_version(r->n->sources[a->written[i]].t);
+    for (uint32_t i = 0; i < a->n_written; i++) aril__bump_version(r->n->sources[a->written[i]].t);
 }
 
 /* Names the node in the log: the error has the source location of the run. */
@@ -484,6 +484,7 @@ static aril__cold void drop_packed(aril__exec_state *r, uint32_t action)
 static aril_status run_actions(aril__exec_state *r)
 {
     const aril__instance *n = r->n;
+    bool was_ok = aril_ok();
     bool noted = r->th->mode.anomaly ||
                  aril__log_on(ARIL__LOG_DISPATCH | ARIL__LOG_PROFILE | ARIL__LOG_METER);
     for (uint32_t i = 0; i < n->n_actions; i++) {
@@ -493,7 +494,8 @@ static aril_status run_actions(aril__exec_state *r)
         if (a->n_written) note_written(r, a, s);
         if (aril__unlikely(s < 0)) {
             if (aril__log_on(ARIL__LOG_TRACE)) log_failure(r, a);
-            return s;
+            uint32_t label = r->g->nodes[r->x->steps[a->step].node].label;
+            return label && was_ok ? aril__fail_about(s, r->g->text + label) : s;
         }
         if (aril__unlikely(aril__plan_poisons)) poison_places(n, i, true);
         if (aril__unlikely(r->packs)) drop_packed(r, i);

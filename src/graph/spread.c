@@ -4,6 +4,7 @@
 #include "graph/executor.h"
 #include "ops/update/update.h"
 
+#include <limits.h>
 #include <stdlib.h>
 
 /* One parameter of an update. */
@@ -146,11 +147,12 @@ static bool add_item(spread *w, const item *x)
     n->has_attrs = old->has_attrs;
     n->sized = old->sized;
     n->scope = old->scope;
+    n->label = old->label;
     n->where = old->where;
     for (int k = 0; k < n_result; k++) {
         aril__value v = g->values[result[k]];
         v.from = id;
-        v.index = (uint16_t)k;
+        v.index = (unsigned)k & INT_MAX;
         g->values[n->out + (uint32_t)k] = v;
         aril__rewrite_value(&w->r, result[k], n->out + (uint32_t)k);
     }

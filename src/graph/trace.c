@@ -57,7 +57,10 @@ static void locate(aril__tracing *t, aril__node_id id)
             t->scope = aril__graph_text(g, text);
         }
     }
+    aril__tracer *self = aril__tracing_tracer(t);
+    if (self->label && !self->label_text) self->label_text = aril__graph_text(g, self->label);
     g->nodes[id].scope = t->scope;
+    g->nodes[id].label = self->label_text;
     aril__graph_locate(g, id);
 }
 

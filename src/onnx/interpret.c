@@ -7,6 +7,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 /* ---- slots ---- */
 
@@ -49,20 +50,24 @@ static bool all_known(const onnx_call *c)
     return true;
 }
 
+/* "model.onnx: node first Conv", for errors. */
+static const char *name_node(const onnx_run *run, const onnx_node *n, char to[400])
+{
+    const char *name = aril__message_text(n->message, "name"), *path = run->model->path;
+    size_t length = strlen(path), most = 200;
+    snprintf(to, 400, "%s: node %.100s%s%.60s", path + (length > most ? length - most : 0), name,
+             *name ? " " : "", aril__message_text(n->message, "op_type"));
+    return to;
+}
+
 /* Names the node in an error, unless there was one before. */
 static aril__cold aril_status blame(const onnx_run *run, const onnx_node *n, aril_status s,
                                     bool was_ok)
 {
-    char text[1001];
-    const char *name = aril__message_text(n->message, "name");
+    char text[400];
     if (!was_ok || aril_ok()) return s;
-    snprintf(text, sizeof text, "%s", aril_error());
-    if (strstr(text, ": node ")) return s; /* of a body */
-    char *at = strstr(text, " at src/onnx/");
-    if (at) *at = '\0';
-    aril_clear_error();
-    return aril__fail(s, "%s: node %s%s%s: %s", run->model->path, *name ? name : "",
-                      *name ? " " : "", aril__message_text(n->message, "op_type"), text);
+    if (strstr(aril_error(), ": node ")) return s; /* of a body */
+    return aril__fail_about(s, name_node(run, n, text));
 }
 
 static aril_status call_function(onnx_call *c)
@@ -141,6 +146,9 @@ static aril_status convert(onnx_call *c)
 {
     const onnx_rule *rule = c->node->rule;
     if (!rule) return call_function(c);
+    for (int i = 0; i < c->n_in; i++) /* a function may have been called without an input */
+        if (c->in[i].kind == ONNX_NONE && aril__onnx_requires(c->node->takes, i))
+            return aril__onnx_fail(c, ARIL_ERR_ARG, "input %d is missing", i);
     bool bodies = rule->flags & ONNX_BODIES, sizes = rule->flags & ONNX_SIZES;
     bool takes, shapes, open = meets_open_sizes(c, &takes, &shapes);
     if (!takes) return ARIL__ONNX_DYNAMIC;
@@ -190,7 +198,10 @@ static aril_status run_node(onnx_run *run, const onnx_node *n)
                     .out = v + n->n_in };
     for (size_t i = 0; i < n->n_in; i++)
         if (n->in[i]) v[i] = get(run, n->in[i]);
+    char label[400];
+    const char *before = run->tracing ? aril__trace_label(name_node(run, n, label)) : NULL;
     aril_status s = convert(&c);
+    if (run->tracing) aril__trace_label(before);
     for (size_t i = 0; i < n->n_out; i++) {
         if (s == ARIL_OK && n->out[i]) {
             if (c.out[i].kind == ONNX_NONE)
@@ -416,13 +427,24 @@ static void note_dynamic(onnx_model *m, size_t n_in, const onnx_value *in)
     atomic_store(small && !known ? &m->by_value : &m->dynamic, true);
 }
 
+/* What a run may hold on the host besides tensor data: a loop without an end must not use up the
+ * memory of the machine. */
+static size_t memory_limit(const onnx_model *m)
+{
+    if (m->max_memory) return m->max_memory;
+    int64_t limit = aril__cpu_device->limit;
+    long pages = sysconf(_SC_PHYS_PAGES), size = sysconf(_SC_PAGE_SIZE);
+    if (limit > 0) return (size_t)limit;
+    return pages > 0 && size > 0 ? (size_t)pages * (size_t)size : 0;
+}
+
 aril_status aril__onnx_run(onnx_model *m, onnx_arena *a, bool whole, size_t n_in,
                            const onnx_value *in, onnx_value *out)
 {
     onnx_run run = { .model = m, .tracing = aril__self()->tracer != NULL };
     run.whole = run.open = whole && run.tracing;
     run.recorded = run.whole && is_recorded(m, n_in, in);
-    run.arena.limit = m->max_memory;
+    run.arena.limit = memory_limit(m);
     run.slot = aril__calloc(m->n_slots * sizeof *run.slot);
     if (!run.slot) return aril__fail(ARIL_ERR_MEMORY, "onnx: out of memory");
     if (run.tracing) name_initializers(m);

@@ -1,9 +1,11 @@
 /* Reading a model: names become slots, functions are expanded where they are called, and operators
  * are looked up, so that a run only follows lists. */
+#include "core/device.h"
 #include "formats/schemas.h"
 #include "onnx/rules.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 enum {
@@ -33,6 +35,13 @@ typedef struct calling {
     const onnx_node *call;
 } calling;
 
+/* A function, found by its name. */
+typedef struct function_row {
+    const char *domain, *name, *overload;
+    const aril__message *function;
+    size_t index;
+} function_row;
+
 typedef struct loading {
     onnx_model *m;
     size_t cap_slots, n_nodes;
@@ -40,7 +49,9 @@ typedef struct loading {
     aril__bytes missing; /* operators without a rule */
     int n_missing;
     const calling *calls;
-    const char *output; /* of the main graph, instead of its own; NULL: its own */
+    const char *output;      /* of the main graph, instead of its own; NULL: its own */
+    function_row *functions; /* sorted */
+    size_t n_functions;
 } loading;
 
 static aril__cold aril_status no_memory(void)
@@ -201,23 +212,88 @@ static int version_of(const aril__message *imports, const char *domain)
 {
     for (size_t i = 0; i < aril__message_count(imports, "opset_import"); i++) {
         const aril__message *set = aril__message_sub_at(imports, "opset_import", i);
-        int64_t version = aril__message_int(set, "version");
         if (same_domain(aril__message_text(set, "domain"), domain))
-            return version < 1 || version > INT32_MAX ? 0 : (int)version;
+            return (int)aril__message_int(set, "version");
     }
     return 0;
 }
 
+/* The operator sets of a model or function: each domain once, with a version that exists. */
+static aril_status check_imports(const loading *l, const aril__message *imports)
+{
+    enum { MOST = 100 };
+    size_t n = aril__message_count(imports, "opset_import");
+    if (n > MOST) return malformed(l, imports, "too many operator sets are imported", "");
+    for (size_t i = 0; i < n; i++) {
+        const aril__message *set = aril__message_sub_at(imports, "opset_import", i);
+        const char *domain = aril__message_text(set, "domain");
+        int64_t version = aril__message_int(set, "version");
+        if (version < 1 || version > INT32_MAX) {
+            char text[96];
+            snprintf(text, sizeof text, "%" PRId64 " of the domain %.40s", version,
+                     *domain ? domain : "ai.onnx");
+            return malformed(l, set, "there is no operator set", text);
+        }
+        for (size_t k = 0; k < i; k++)
+            if (same_domain(aril__message_text(aril__message_sub_at(imports, "opset_import", k),
+                                               "domain"),
+                            domain))
+                return malformed(l, set, "two operator sets are imported of the domain",
+                                 *domain ? domain : "ai.onnx");
+    }
+    return ARIL_OK;
+}
+
+static int by_names(const function_row *a, const function_row *b)
+{
+    int order = strcmp(a->name, b->name);
+    if (!order) order = strcmp(a->domain, b->domain);
+    return order ? order : strcmp(a->overload, b->overload);
+}
+
+static int by_function(const void *a, const void *b)
+{
+    const function_row *x = a, *y = b;
+    int order = by_names(x, y);
+    return order ? order : x->index < y->index ? -1 : x->index > y->index;
+}
+
+static function_row row_of(const aril__message *m, const char *name)
+{
+    const char *domain = aril__message_text(m, "domain");
+    return (function_row){ .domain = is_default_domain(domain) ? "" : domain,
+                           .name = aril__message_text(m, name),
+                           .overload = aril__message_text(m, "overload") };
+}
+
+static aril_status list_functions(loading *l)
+{
+    size_t n = aril__message_count(l->m->file, "functions");
+    if (!(l->functions = alloc(l, n, sizeof *l->functions))) return ARIL_ERR_MEMORY;
+    for (; l->n_functions < n; l->n_functions++) {
+        const aril__message *f = aril__message_sub_at(l->m->file, "functions", l->n_functions);
+        l->functions[l->n_functions] = row_of(f, "name");
+        l->functions[l->n_functions].function = f;
+        l->functions[l->n_functions].index = l->n_functions;
+    }
+    if (n) qsort(l->functions, n, sizeof *l->functions, by_function);
+    return ARIL_OK;
+}
+
+/* The first function of that name in the file; NULL: there is none. */
 static const aril__message *function_of(const loading *l, const aril__message *node)
 {
-    for (size_t i = 0; i < aril__message_count(l->m->file, "functions"); i++) {
-        const aril__message *f = aril__message_sub_at(l->m->file, "functions", i);
-        if (strcmp(aril__message_text(f, "name"), aril__message_text(node, "op_type")) == 0 &&
-            same_domain(aril__message_text(f, "domain"), aril__message_text(node, "domain")) &&
-            strcmp(aril__message_text(f, "overload"), aril__message_text(node, "overload")) == 0)
-            return f;
+    function_row wanted = row_of(node, "op_type");
+    size_t low = 0, high = l->n_functions;
+    while (low < high) {
+        size_t middle = (low + high) / 2;
+        if (by_names(&l->functions[middle], &wanted) < 0)
+            low = middle + 1;
+        else
+            high = middle;
     }
-    return NULL;
+    bool found = low < l->n_functions && by_names(&l->functions[low], &wanted) == 0;
+    return found ? l->functions[low].function : NULL;
 }
 
 static void note_missing(loading *l, const aril__message *node, int version, int from, int to)
@@ -254,6 +330,8 @@ static aril_status read_function(loading *l, const aril__message *function, onnx
         if (c->function == function)
             return malformed(l, function,
                              "a function that calls itself:", aril__message_text(function, "name"));
+    aril_status imports = check_imports(l, function);
+    if (imports < 0) return imports;
     onnx_body *to = call->body = alloc(l, 1, sizeof *to);
     if (!to) return ARIL_ERR_MEMORY;
     size_t n = aril__message_count(function, "input");
@@ -305,6 +383,8 @@ static aril_status read_operator(loading *l, names *s, const aril__message *node
     if (is_default_domain(domain)) domain = "";
     to->rule = to->version ? aril__onnx_rule(domain, name, to->version, &from, &until) : NULL;
     if (!to->rule) note_missing(l, node, to->version, from, until);
+    aril_status status = to->rule ? aril__onnx_check_node(l->m, to) : ARIL_OK;
+    if (status < 0) return status;
     return read_bodies(l, s, imports, to);
 }
 
@@ -584,6 +664,17 @@ static aril_status list_ports(loading *l, const aril__message *graph)
     return ARIL_OK;
 }
 
+/* Older files than version 3 have no operator sets; newer ones may mean something else. */
+static aril_status check_version(const loading *l)
+{
+    enum { FIRST = 3, LAST = 14 };
+    int64_t version = aril__message_int(l->m->file, "ir_version");
+    char text[96];
+    if (version >= FIRST && version <= LAST) return ARIL_OK;
+    snprintf(text, sizeof text, "%" PRId64 ", expected %d to %d", version, FIRST, LAST);
+    return malformed(l, l->m->file, "the version of the file (ir_version) is", text);
+}
+
 static aril_status read_model(onnx_model *m, const char *output)
 {
     loading l = { .m = m, .output = output };
@@ -593,6 +684,9 @@ static aril_status read_model(onnx_model *m, const char *output)
     if (!m->n_slots) return ARIL_ERR_MEMORY;
     if (!aril__message_has(m->file, "graph"))
         status = malformed(&l, m->file, "the file has no graph: is it an ONNX model?", "");
+    if (status == ARIL_OK) status = check_version(&l);
+    if (status == ARIL_OK) status = check_imports(&l, m->file);
+    if (status == ARIL_OK) status = list_functions(&l);
     if (status == ARIL_OK) status = read_graph(&l, NULL, graph, m->file, &m->main);
     if (status == ARIL_OK && l.n_missing) {
         status = aril__fail(ARIL_ERR_UNSUPPORTED, "%s: %d %s not supported: %s%s", m->path,
@@ -615,7 +709,8 @@ static aril_status read_model(onnx_model *m, const char *output)
 static onnx_model *new_model(aril__message *file, const char *path, aril_device device,
                              bool parameters)
 {
-    onnx_model *m = file ? aril__calloc(sizeof *m) : NULL;
+    bool exists = file && aril__device_find(device);
+    onnx_model *m = exists ? aril__calloc(sizeof *m) : NULL;
     if (m) {
         m->file = file;
         m->device = device;
@@ -623,7 +718,7 @@ static onnx_model *new_model(aril__message *file, const char *path, aril_device 
         m->path = aril__strdup(path);
     }
     if (m && m->path) return m;
-    if (file) no_memory();
+    if (exists) no_memory();
     if (m) m->file = NULL;
     aril__message_free(file);
     aril__onnx_model_free(m);

@@ -29,10 +29,18 @@ typedef struct onnx_arena {
     size_t limit, used; /* bytes; limit 0: none */
 } onnx_arena;
 
+typedef struct onnx_mark {
+    onnx_chunk *chunks;
+    size_t n_kept, used;
+} onnx_mark;
+
 /* Zeroed; NULL, with an error, when out of memory. */
 void *aril__onnx_alloc(onnx_arena *a, size_t n, size_t size);
-/* Takes a reference that lasts as long as the arena. */
+/* Takes a reference that lasts as long as the arena; it counts as memory. */
 bool aril__onnx_keep(onnx_arena *a, aril_tensor *t);
+/* What an arena holds now, and giving back what was taken since. */
+onnx_mark aril__onnx_mark(const onnx_arena *a);
+void aril__onnx_return_to(onnx_arena *a, onnx_mark mark);
 void aril__onnx_arena_free(onnx_arena *a);
 
 /* ---- values ---- */
@@ -144,6 +152,7 @@ typedef struct onnx_node {
     const aril__message *message;
     const struct onnx_rule *rule; /* NULL: a call of a function, body[0] */
     int version;                  /* of the operator set */
+    const char *takes;            /* a letter for each input: r required, o optional, + or * more */
     onnx_attribute *attribute;
     size_t n_attributes;
     onnx_slot *in, *out;

@@ -57,6 +57,12 @@ const onnx_rule *aril__onnx_rule(const char *domain, const char *name, int versi
 /* The tables of rules, each up to a row without a name; NULL beyond the last. */
 const onnx_rule *aril__onnx_rules(int table);
 
+/* signature.c: whether a node has the inputs, outputs and attributes of its rule's operator, each
+ * attribute with a value of its kind. Notes in n->takes which inputs there are. */
+aril_status aril__onnx_check_node(const onnx_model *m, onnx_node *n);
+/* Whether input i is required, by such letters. */
+bool aril__onnx_requires(const char *takes, int i);
+
 /* Computes another operator of the default domain on the same node's attributes: its output 0. */
 aril_status aril__onnx_apply(onnx_call *c, const char *name, int version, int n_in,
                              const onnx_value *in, aril_tensor **out);
@@ -78,9 +84,10 @@ aril_tensor *aril__onnx_quantized(aril_tensor *x, aril_tensor *scale, aril_tenso
                                   aril_dtype to);
 void aril__onnx_quantize_dynamic(onnx_call *c, aril_tensor *x, aril_tensor **to);
 
-/* rules_nn.c: the attributes of Conv with that many spatial dimensions. */
+/* rules_nn.c: the attributes of Conv with that many spatial dimensions, and these weights. */
 struct conv_attrs;
-aril_status aril__onnx_conv_attrs(onnx_call *c, int spatial, struct conv_attrs *to);
+aril_status aril__onnx_conv_attrs(onnx_call *c, int spatial, const aril_tensor *w,
+                                  struct conv_attrs *to);
 
 /* control_trace.c: If, Loop and Scan as nodes of a trace that does not know how they go on.
  * `states`: how many values a loop carries. Axes and directions are those of the scanned inputs and

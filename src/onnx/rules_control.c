@@ -37,7 +37,7 @@ static aril_status both_branches(onnx_call *c)
     onnx_value *out[2];
     aril_status s[2];
     for (int k = 0; k < 2; k++) {
-        if (!body[k] || (int)body[k]->n_out < c->n_out) return ARIL_ERR_FORMAT;
+        if (!body[k]) return ARIL_ERR_FORMAT;
         if (!(out[k] = aril__onnx_alloc(&c->run->arena, body[k]->n_out, sizeof **out)))
             return ARIL_ERR_MEMORY;
         s[k] = aril__onnx_run_body(c->run, body[k], 0, NULL, out[k]);
@@ -51,17 +51,31 @@ static aril_status both_branches(onnx_call *c)
     return ARIL_OK;
 }
 
+/* Both branches take nothing and give what the node does, whichever is run. */
+static aril_status check_branches(onnx_call *c)
+{
+    static const char *const names[] = { "then_branch", "else_branch" };
+    for (int k = 0; k < 2; k++) {
+        const onnx_body *body = aril__onnx_attr_body(c, names[k]);
+        if (!body) return ARIL_ERR_FORMAT;
+        if (body->n_in) return aril__onnx_fail(c, ARIL_ERR_FORMAT, "%s has inputs", names[k]);
+        if ((int)body->n_out != c->n_out)
+            return aril__onnx_fail(c, ARIL_ERR_FORMAT, "%s has %zu outputs, the node %d", names[k],
+                                   body->n_out, c->n_out);
+    }
+    return ARIL_OK;
+}
+
 static aril_status branch(onnx_call *c)
 {
     bool yes;
-    aril_status s = c->n_in ? truth(c, &c->in[0], &yes) : ARIL_ERR_ARG;
+    aril_status s = check_branches(c);
+    if (s == ARIL_OK) s = truth(c, &c->in[0], &yes);
     if (s == ARIL__ONNX_DYNAMIC && c->run->types) return both_branches(c);
     if (s == ARIL__ONNX_DYNAMIC && c->run->whole) return aril__onnx_traced_if(c);
     if (s != ARIL_OK) return s;
     const onnx_body *body = aril__onnx_attr_body(c, yes ? "then_branch" : "else_branch");
     if (!body) return ARIL_ERR_FORMAT;
-    if ((int)body->n_out < c->n_out)
-        return aril__onnx_fail(c, ARIL_ERR_FORMAT, "a branch has fewer outputs than the node");
     onnx_value *out = aril__onnx_alloc(&c->run->arena, body->n_out, sizeof *out);
     if (!out) return ARIL_ERR_MEMORY;
     s = aril__onnx_run_body(c->run, body, 0, NULL, out);
@@ -89,6 +103,41 @@ static aril_status push(onnx_call *c, stack *s, onnx_value v)
     }
     s->at[s->n++] = v;
     return ARIL_OK;
+}
+
+/* What is kept of a trip, whose results are `out`: new states instead of those of the trip before,
+ * which state[] refers to, and what was pushed. The rest is released, as a loop may have many
+ * trips. */
+static aril_status finish_trip(onnx_call *c, onnx_mark mark, const onnx_value *out, int states,
+                               int scans, aril_tensor **state)
+{
+    onnx_arena *a = &c->run->arena;
+    for (int i = 0; i < states + scans; i++) /* others refer to memory of the arena */
+        if (out[i].kind != ONNX_TENSOR) return ARIL_OK;
+    for (int i = 0; i < states + scans; i++) aril_keep(out[i].tensor);
+    aril__onnx_return_to(a, mark);
+    for (int i = 0; i < states; i++) {
+        if (state[i]) aril_release(state[i]);
+        state[i] = out[i].tensor;
+    }
+    bool fits = true;
+    for (int i = states; i < states + scans; i++) {
+        fits = fits && aril__onnx_keep(a, out[i].tensor);
+        aril_release(out[i].tensor);
+    }
+    return fits ? ARIL_OK : ARIL_ERR_MEMORY;
+}
+
+/* The states of the last trip belong to the run. */
+static aril_status keep_states(onnx_call *c, int states, aril_tensor **state)
+{
+    bool fits = true;
+    for (int i = 0; i < states; i++) {
+        if (!state[i]) continue;
+        fits = fits && aril__onnx_keep(&c->run->arena, state[i]);
+        aril_release(state[i]);
+    }
+    return fits ? ARIL_OK : ARIL_ERR_MEMORY;
 }
 
 /* The trips' results along a new axis. Without a trip, the declared type tells sizes and dtype. */
@@ -139,6 +188,30 @@ static aril_status give_stacked(onnx_call *c, int i, const stack *s, const onnx_
     return give_value(c, i, v);
 }
 
+/* Whether a loop may go on. */
+static aril_status check_trip(onnx_call *c, int64_t t)
+{
+    if (t >= UNROLLED && c->run->tracing) return ARIL__ONNX_DYNAMIC;
+    if (c->run->model->max_trips && t >= c->run->model->max_trips)
+        return aril__onnx_fail(c, ARIL_ERR_STATE, "the loop does not end");
+    return ARIL_OK;
+}
+
+/* The number of the trip, and the condition that let it begin. */
+static aril_status start_trip(onnx_call *c, int64_t t, bool go, onnx_value *args)
+{
+    aril__pause p = aril__onnx_pause(c);
+    args[0] = (onnx_value){ .kind = ONNX_TENSOR,
+                            .known = true,
+                            .tensor = aril_from(&t, ARIL_SHAPE(), ARIL_I64, aril_cpu()) };
+    args[1] = (onnx_value){ .kind = ONNX_TENSOR,
+                            .known = true,
+                            .tensor = aril_from(&go, ARIL_SHAPE(), ARIL_BOOL, aril_cpu()) };
+    aril__onnx_resume(c, p);
+    aril_status s = aril_tensor_status(args[0].tensor);
+    return s == ARIL_OK ? aril_tensor_status(args[1].tensor) : s;
+}
+
 static aril_status loop(onnx_call *c)
 {
     const onnx_body *body = aril__onnx_attr_body(c, "body");
@@ -155,29 +228,24 @@ static aril_status loop(onnx_call *c)
     onnx_value *args = aril__onnx_alloc(&c->run->arena, body->n_in, sizeof *args);
     onnx_value *out = aril__onnx_alloc(&c->run->arena, body->n_out, sizeof *out);
     stack *stacks = aril__onnx_alloc(&c->run->arena, (size_t)scans, sizeof *stacks);
-    if (!args || !out || !stacks) return ARIL_ERR_MEMORY;
+    aril_tensor **state = aril__onnx_alloc(&c->run->arena, (size_t)states, sizeof(aril_tensor *));
+    if (!args || !out || !stacks || !state) return ARIL_ERR_MEMORY;
     for (int i = 0; i < states; i++) args[i + 2] = c->in[i + 2];
     for (int64_t t = 0; t < trips && go && s == ARIL_OK; t++) {
         ARIL_SCOPE;
-        aril__pause p = aril__onnx_pause(c);
-        args[0] = (onnx_value){ .kind = ONNX_TENSOR,
-                                .known = true,
-                                .tensor = aril_from(&t, ARIL_SHAPE(), ARIL_I64, aril_cpu()) };
-        args[1] = (onnx_value){ .kind = ONNX_TENSOR,
-                                .known = true,
-                                .tensor = aril_from(&go, ARIL_SHAPE(), ARIL_BOOL, aril_cpu()) };
-        aril__onnx_resume(c, p);
-        if (t >= UNROLLED && c->run->tracing) s = ARIL__ONNX_DYNAMIC;
-        if (s == ARIL__ONNX_DYNAMIC) break;
-        if (c->run->model->max_trips && t >= c->run->model->max_trips)
-            return aril__onnx_fail(c, ARIL_ERR_STATE, "the loop does not end");
-        s = aril__onnx_run_body(c->run, body, body->n_in, args, out);
-        if (s == ARIL_OK && (s = truth(c, &out[0], &go)) == ARIL__ONNX_DYNAMIC) break;
+        onnx_mark mark = aril__onnx_mark(&c->run->arena);
+        s = check_trip(c, t);
+        if (s == ARIL_OK) s = start_trip(c, t, go, args);
+        if (s == ARIL_OK) s = aril__onnx_run_body(c->run, body, body->n_in, args, out);
+        if (s == ARIL_OK) s = truth(c, &out[0], &go);
+        if (s == ARIL_OK) s = finish_trip(c, mark, out + 1, states, scans, state);
         for (int i = 0; i < states && s == ARIL_OK; i++) args[i + 2] = out[i + 1];
         for (int i = 0; i < scans && s == ARIL_OK; i++)
             s = push(c, &stacks[i], out[1 + states + i]);
     }
+    aril_status kept = keep_states(c, states, state);
     if (s == ARIL__ONNX_DYNAMIC && c->run->whole) return aril__onnx_traced_loop(c, body, states);
+    if (s == ARIL_OK) s = kept;
     for (int i = 0; i < states && s == ARIL_OK; i++) s = give_value(c, i, args[i + 2]);
     for (int i = 0; i < scans && s == ARIL_OK; i++)
         s = give_stacked(c, states + i, &stacks[i], body, (size_t)(1 + states + i), 0, false);
@@ -215,11 +283,13 @@ static aril_status scan_once(onnx_call *c, const onnx_body *body, int states, in
     }
     onnx_value *args = aril__onnx_alloc(&c->run->arena, body->n_in, sizeof *args);
     onnx_value *out = aril__onnx_alloc(&c->run->arena, body->n_out, sizeof *out);
-    if (!args || !out) return ARIL_ERR_MEMORY;
+    aril_tensor **kept = aril__onnx_alloc(&c->run->arena, (size_t)states, sizeof(aril_tensor *));
+    if (!args || !out || !kept) return ARIL_ERR_MEMORY;
     memcpy(state, in, (size_t)states * sizeof *state);
     aril_status s = ARIL_OK;
     for (int64_t t = 0; t < trips && s == ARIL_OK; t++) {
         ARIL_SCOPE;
+        onnx_mark mark = aril__onnx_mark(&c->run->arena);
         for (int i = 0; i < states; i++) args[i] = state[i];
         for (int i = 0; i < inputs; i++) {
             onnx_value v = in[states + i];
@@ -230,10 +300,12 @@ static aril_status scan_once(onnx_call *c, const onnx_body *body, int states, in
             args[states + i] = v;
         }
         s = aril__onnx_run_body(c->run, body, body->n_in, args, out);
+        if (s == ARIL_OK) s = finish_trip(c, mark, out, states, outputs, kept);
         for (int i = 0; i < states && s == ARIL_OK; i++) state[i] = out[i];
         for (int i = 0; i < outputs && s == ARIL_OK; i++) s = push(c, &stacks[i], out[states + i]);
     }
-    return s;
+    aril_status last = keep_states(c, states, kept);
+    return s == ARIL_OK ? last : s;
 }
 
 /* A scan of as many trips as only a run knows. */
@@ -323,6 +395,15 @@ static aril_status scan(onnx_call *c)
         (int)body->n_out < states)
         return aril__onnx_fail(c, ARIL_ERR_FORMAT,
                                "the body's inputs and outputs do not fit the node");
+    static const char *const ways[] = { "directions", "scan_input_directions",
+                                        "scan_output_directions" };
+    for (int k = 0; k < 3; k++) {
+        onnx_ints way = aril__onnx_attr_ints(c, ways[k]);
+        for (int64_t i = 0; i < way.n; i++)
+            if (way.at[i] != 0 && way.at[i] != 1)
+                return aril__onnx_fail(c, ARIL_ERR_ARG, "%s has a %" PRId64 ", expected 0 or 1",
+                                       ways[k], way.at[i]);
+    }
     return first ? scan_batch(c, body, states, inputs) : scan_all(c, body, states, inputs);
 }
 

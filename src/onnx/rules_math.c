@@ -2,6 +2,8 @@
 #include "core/dtype.h"
 #include "onnx/rules.h"
 
+#include <errno.h>
+#include <float.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
@@ -158,7 +160,9 @@ static aril_status hard_sigmoid(onnx_call *c)
 
 static aril_status thresholded_relu(onnx_call *c)
 {
-    return give(c, 0, aril_threshold(in(c, 0), aril__onnx_attr_float(c, "alpha", 1), 0));
+    aril_tensor *x = in(c, 0); /* NaN is not greater: 0 */
+    aril_tensor *above = aril_gt_scalar(x, aril__onnx_attr_float(c, "alpha", 1));
+    return give(c, 0, aril_where(above, x, aril_zeros_like(x)));
 }
 
 static aril_status softplus(onnx_call *c)
@@ -225,10 +229,11 @@ static aril_status is_inf(onnx_call *c)
 static aril_status clip(onnx_call *c)
 {
     aril_tensor *x = in(c, 0), *low = in(c, 1), *high = in(c, 2);
-    if (c->version < 11) {
-        if (has_attr(c, "min")) x = aril_clamp_min(x, aril__onnx_attr_float(c, "min", 0));
-        if (has_attr(c, "max")) x = aril_clamp_max(x, aril__onnx_attr_float(c, "max", 0));
-        return give(c, 0, x);
+    if (c->version < 11) { /* the defaults are numbers since version 6 */
+        double most = c->version < 6 ? INFINITY : FLT_MAX;
+        return give(c, 0,
+                    aril_clamp(x, aril__onnx_attr_float(c, "min", -most),
+                               aril__onnx_attr_float(c, "max", most)));
     }
     if (!low && !high) return give(c, 0, x);
     return give(c, 0, aril_clamp_tensor(x, low, high));
@@ -248,7 +253,8 @@ enum { STRING_TYPE = 8 };
 static aril_status text_of(onnx_call *c, aril_tensor *x)
 {
     const void *at;
-    aril_status s = aril__onnx_host(c, x, ARIL_F64, &at);
+    bool wide = aril_dtype_of(x) == ARIL_U64, real = aril_dtype_is_float(aril_dtype_of(x));
+    aril_status s = aril__onnx_host(c, x, real ? ARIL_F64 : wide ? ARIL_U64 : ARIL_I64, &at);
     if (s != ARIL_OK) return s;
     onnx_text *t = aril__onnx_alloc(&c->run->arena, 1, sizeof *t);
     int64_t n = aril_numel(x);
@@ -257,11 +263,13 @@ static aril_status text_of(onnx_call *c, aril_tensor *x)
     t->shape = aril_shape_of(x);
     t->n = (size_t)n;
     for (int64_t i = 0; i < n; i++) {
-        double v = ((const double *)at)[i];
+        double v = real ? ((const double *)at)[i] : 0;
         char buf[64];
         int size;
-        if (!aril_dtype_is_float(aril_dtype_of(x)))
-            size = snprintf(buf, sizeof buf, "%" PRId64, (int64_t)v);
+        if (wide)
+            size = snprintf(buf, sizeof buf, "%" PRIu64, ((const uint64_t *)at)[i]);
+        else if (!real)
+            size = snprintf(buf, sizeof buf, "%" PRId64, ((const int64_t *)at)[i]);
         else if (isnan(v) || isinf(v))
             size = snprintf(buf, sizeof buf, "%s", isnan(v) ? "NaN" : v > 0 ? "INF" : "-INF");
         else /* the shortest text that reads back as the same number */
@@ -279,19 +287,39 @@ static aril_status text_of(onnx_call *c, aril_tensor *x)
     return give_value(c, 0, (onnx_value){ .kind = ONNX_TEXT, .text = t });
 }
 
+/* An integer of 64 bits; false: no integer, or beyond the type. */
+static bool integer_of(const char *text, bool wide, void *to)
+{
+    char *end;
+    errno = 0;
+    if (wide) {
+        uint64_t v = strtoull(text, &end, 10);
+        memcpy(to, &v, sizeof v);
+    } else {
+        int64_t v = strtoll(text, &end, 10);
+        memcpy(to, &v, sizeof v);
+    }
+    return end != text && !*end && !errno;
+}
+
+/* Integers are read as such, as a double has 53 bits; others, such as "1e3", as floats. */
 static aril_status number_of(onnx_call *c, const onnx_text *t, aril_dtype to)
 {
+    bool wide = to == ARIL_U64, integers = !aril_dtype_is_float(to) && to != ARIL_BOOL;
     double *at = aril__onnx_alloc(&c->run->arena, t->n, sizeof *at);
-    if (!at) return ARIL_ERR_MEMORY;
+    uint64_t *exact = aril__onnx_alloc(&c->run->arena, t->n, sizeof *exact);
+    if (!at || !exact) return ARIL_ERR_MEMORY;
     for (size_t i = 0; i < t->n; i++) {
         char buf[128], *end;
         snprintf(buf, sizeof buf, "%.*s", (int)t->at[i].n, (const char *)t->at[i].at);
         at[i] = strtod(buf, &end);
         if (end == buf || *end)
             return aril__onnx_fail(c, ARIL_ERR_NUMBER, "\"%s\" is not a number", buf);
+        integers = integers && integer_of(buf, wide, &exact[i]);
     }
-    aril_tensor *y = aril_from(t->n ? (const void *)at : "", t->shape, ARIL_F64, aril_cpu());
-    return give(c, 0, aril_cast(y, to));
+    const void *from = !t->n ? (const void *)"" : integers ? (const void *)exact : at;
+    aril_dtype dtype = !integers ? ARIL_F64 : wide ? ARIL_U64 : ARIL_I64;
+    return give(c, 0, aril_cast(aril_from(from, t->shape, dtype, aril_cpu()), to));
 }
 
 /* 2 to the exponent of a positive number, rounded in the given direction. */

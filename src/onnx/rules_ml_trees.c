@@ -66,6 +66,36 @@ static aril_status read_mode(onnx_call *c, aril__slice name, enum mode *to)
     return aril__onnx_fail(c, ARIL_ERR_FORMAT, "a mode of a node is none of ONNX's");
 }
 
+/* The roots: of each tree the one node that is no node's child. Nodes may share a child, but must
+ * not form a cycle. */
+static aril_status find_roots(onnx_call *c, forest *f)
+{
+    int64_t n = f->nodes, done = 0, next = 0;
+    int64_t *parents = aril__onnx_alloc(&c->run->arena, (size_t)n, sizeof *parents);
+    int64_t *queue = aril__onnx_alloc(&c->run->arena, (size_t)n, sizeof *queue);
+    if (!parents || !queue) return ARIL_ERR_MEMORY;
+    for (int64_t i = 0; i < n; i++)
+        if (f->node[i].mode != LEAF) {
+            parents[f->node[i].yes]++;
+            parents[f->node[i].no]++;
+        }
+    for (int64_t i = 0; i < n; i++) {
+        if (parents[i]) continue;
+        if (f->trees && f->node[f->root[f->trees - 1]].tree == f->node[i].tree)
+            return aril__onnx_fail(c, ARIL_ERR_FORMAT, "tree %" PRId64 " has more than one root",
+                                   f->node[i].tree);
+        queue[next++] = f->root[f->trees++] = i;
+    }
+    for (; done < next; done++) {
+        const node *at = &f->node[queue[done]];
+        for (int side = 0; side < 2 && at->mode != LEAF; side++) {
+            int64_t child = side ? at->no : at->yes;
+            if (--parents[child] == 0) queue[next++] = child;
+        }
+    }
+    return done == n ? ARIL_OK : aril__onnx_fail(c, ARIL_ERR_FORMAT, "a tree has a cycle");
+}
+
 /* The nodes in the order of their names, with children by position. */
 static aril_status read_nodes(onnx_call *c, forest *f)
 {
@@ -85,8 +115,7 @@ static aril_status read_nodes(onnx_call *c, forest *f)
         return aril__onnx_fail(c, ARIL_ERR_FORMAT, "the lists of nodes do not fit each other");
     f->node = aril__onnx_alloc(&c->run->arena, (size_t)n, sizeof *f->node);
     f->root = aril__onnx_alloc(&c->run->arena, (size_t)n, sizeof *f->root);
-    bool *child = aril__onnx_alloc(&c->run->arena, (size_t)n, 1);
-    if (!f->node || !f->root || !child) return ARIL_ERR_MEMORY;
+    if (!f->node || !f->root) return ARIL_ERR_MEMORY;
     for (int64_t i = 0; i < n && s == ARIL_OK; i++) {
         f->node[i] = (node){ .tree = tree.at[i],
                              .number = number.at[i],
@@ -106,11 +135,8 @@ static aril_status read_nodes(onnx_call *c, forest *f)
         at->no = find_node(f, at->tree, at->no);
         if (at->yes < 0 || at->no < 0 || at->feature < 0)
             return aril__onnx_fail(c, ARIL_ERR_FORMAT, "a child of a node is missing");
-        child[at->yes] = child[at->no] = true;
     }
-    for (int64_t i = 0; i < n; i++) /* the node of a tree that is no node's child */
-        if (!child[i]) f->root[f->trees++] = i;
-    return ARIL_OK;
+    return find_roots(c, f);
 }
 
 /* The weights in the order of their leaves; `prefix` is "class" or "target". */
@@ -142,7 +168,14 @@ static aril_status read_weights(onnx_call *c, const char *prefix, forest *f)
         if (at < 0) return aril__onnx_fail(c, ARIL_ERR_FORMAT, "a leaf is missing");
         if (!f->node[at].count++) f->node[at].weight = i;
     }
-    return aril__ml_numbers(c, "base_values", &f->base);
+    s = aril__ml_numbers(c, "base_values", &f->base);
+    /* One number may stand for the second of two classes. */
+    if (s == ARIL_OK && f->base.n > 0 && f->base.n != f->targets &&
+        !(f->base.n == 1 && f->targets == 2))
+        return aril__onnx_fail(c, ARIL_ERR_FORMAT,
+                               "%" PRId64 " base_values for %" PRId64 " targets", f->base.n,
+                               f->targets);
+    return s;
 }
 
 static bool goes_true(const node *n, double x)

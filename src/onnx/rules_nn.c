@@ -59,6 +59,17 @@ static aril_status read_windows(onnx_call *c, int n, windows *w)
     return ARIL_OK;
 }
 
+/* Whether kernel_shape is that of the weights. */
+static aril_status check_kernel(onnx_call *c, const windows *k, const aril_tensor *w)
+{
+    for (int i = 0; i < k->n && has_attr(c, "kernel_shape") && aril_ndim(w) == k->n + 2; i++)
+        if (aril_size(w, i + 2) >= 0 && k->kernel[i] != aril_size(w, i + 2))
+            return aril__onnx_fail(c, ARIL_ERR_SHAPE,
+                                   "kernel_shape says %" PRId64 ", the weights have %" PRId64,
+                                   k->kernel[i], aril_size(w, i + 2));
+    return ARIL_OK;
+}
+
 static aril_conv_opts conv_opts(const windows *w)
 {
     aril_conv_opts o = { .mode = w->mode };
@@ -73,10 +84,12 @@ static aril_conv_opts conv_opts(const windows *w)
 
 /* ---- convolution ---- */
 
-aril_status aril__onnx_conv_attrs(onnx_call *c, int spatial, struct conv_attrs *to)
+aril_status aril__onnx_conv_attrs(onnx_call *c, int spatial, const aril_tensor *w,
+                                  struct conv_attrs *to)
 {
     windows k;
     aril_status s = read_windows(c, spatial, &k);
+    if (s == ARIL_OK) s = check_kernel(c, &k, w);
     *to = (struct conv_attrs){ .groups = { aril__onnx_attr_int(c, "group", 1) } };
     for (int i = 0; i < 3; i++) {
         to->stride[i] = i < spatial ? k.stride[i] : 1;
@@ -97,6 +110,7 @@ static aril_status conv(onnx_call *c)
     aril_tensor *x = in(c, 0), *w = in(c, 1), *b = in(c, 2);
     windows k;
     aril_status s = read_windows(c, aril_ndim(x) - 2, &k);
+    if (s == ARIL_OK) s = check_kernel(c, &k, w);
     if (s < 0) return s;
     aril_conv_opts o = conv_opts(&k);
     o.groups = aril__onnx_attr_int(c, "group", 1);
@@ -138,6 +152,7 @@ static aril_status conv_transpose(onnx_call *c)
     if (s == ARIL_OK) s = read_list(c, "output_padding", k.n, extra, 0);
     if (s == ARIL_OK && aril_ndim(w) != k.n + 2)
         s = aril__onnx_fail(c, ARIL_ERR_SHAPE, "the weights do not fit");
+    if (s == ARIL_OK) s = check_kernel(c, &k, w);
     if (s == ARIL_OK) s = transposed_pads(c, &k, x, w, extra);
     if (s < 0) return s;
     /* Computed without padding, then cropped, or enlarged by zeros. */
@@ -432,6 +447,15 @@ static aril_status batch_norm(onnx_call *c)
 static aril_status instance_norm(onnx_call *c)
 {
     double eps = aril__onnx_attr_float(c, "epsilon", 1e-5);
+    aril_tensor *x = in(c, 0);
+    aril_shape channels = { .ndim = aril_ndim(x) - 1, .dim = { aril_size(x, 1) } };
+    bool single = aril_ndim(x) > 1;
+    for (int i = 2; i < aril_ndim(x); i++) single = single && aril_size(x, i) == 1;
+    for (int i = 1; i < channels.ndim; i++) channels.dim[i] = 1;
+    if (single && aril_ndim(x) > 2 && channels.dim[0] >= 0) /* equal to their mean */
+        return give(c, 0,
+                    aril_add(aril_mul(aril_sub(x, x), aril_reshape(in(c, 1), channels)),
+                             aril_reshape(in(c, 2), channels)));
     return give(c, 0,
                 aril_instance_norm(in(c, 0), in(c, 1), in(c, 2), NULL, NULL,
                                    (aril_instance_norm_opts){ .eps = eps }));
@@ -502,19 +526,9 @@ static aril_status lrn(onnx_call *c)
     aril_tensor *x = in(c, 0);
     int64_t size = aril__onnx_attr_int(c, "size", 1);
     if (size % 2) return give(c, 0, aril_local_response_norm(x, size, o));
-    /* ONNX: from c - floor((size - 1) / 2) to c + ceil((size - 1) / 2) */
-    aril_tensor *sum = NULL, *square = aril_square(x);
-    int64_t n = aril_size(x, 1), before = (size - 1) / 2, after = size - 1 - before;
-    aril_pads pads = { .n = 2 * (aril_ndim(x) - 1) };
-    pads.at[pads.n - 2] = before;
-    pads.at[pads.n - 1] = after;
-    square = aril_pad(square, pads, (aril_pad_opts){ 0 });
-    for (int64_t i = 0; i < size; i++) {
-        aril_tensor *part = aril_narrow(square, 1, i, n);
-        sum = sum ? aril_add(sum, part) : part;
-    }
-    aril_tensor *base = aril_add_scalar(aril_mul_scalar(sum, o.alpha / (double)size), k);
-    return give(c, 0, aril_div(x, aril_pow_scalar(base, o.beta)));
+    /* ONNX: from c - floor((size - 1) / 2) to c + ceil((size - 1) / 2), mirrored */
+    aril_tensor *y = aril_local_response_norm(aril_flip(x, ARIL_AXES(1)), size, o);
+    return give(c, 0, aril_flip(y, ARIL_AXES(1)));
 }
 
 static aril_status mean_variance_norm(onnx_call *c)

@@ -309,6 +309,14 @@ static aril_status recurrent(onnx_call *c, int gates)
         return aril__onnx_fail(c, ARIL_ERR_SHAPE,
                                "input and weights must have 3 dimensions, for %d directions",
                                directions);
+    int64_t hidden = aril__onnx_attr_int(c, "hidden_size", aril_size(l.r, 2)),
+            layout = aril__onnx_attr_int(c, "layout", 0);
+    if (aril_size(l.r, 2) >= 0 && hidden != aril_size(l.r, 2))
+        return aril__onnx_fail(c, ARIL_ERR_SHAPE,
+                               "hidden_size is %" PRId64 ", the weights are for %" PRId64, hidden,
+                               aril_size(l.r, 2));
+    if (layout != 0 && layout != 1)
+        return aril__onnx_fail(c, ARIL_ERR_ARG, "layout %" PRId64 ", expected 0 or 1", layout);
     if (batch_first) l.x = swap_first(l.x);
     l.steps = aril_size(l.x, 0);
     l.batch = aril_size(l.x, 1);

@@ -238,7 +238,9 @@ static aril_status einsum(onnx_call *c)
 
 static aril_status det(onnx_call *c)
 {
-    return give(c, 0, aril_det(in(c, 0)));
+    aril_tensor *x = in(c, 0);
+    bool small = aril_dtype_of(x) == ARIL_F16 || aril_dtype_of(x) == ARIL_BF16;
+    return give(c, 0, like(aril_det(small ? aril_cast(x, ARIL_F32) : x), x));
 }
 
 const onnx_rule aril__onnx_reduce_rules[] = {

@@ -2,6 +2,7 @@
 #include "onnx/rules.h"
 
 #include <inttypes.h>
+#include <math.h>
 
 /* ---- constants ---- */
 
@@ -375,6 +376,16 @@ static aril_status pad_axis(onnx_call *c, aril_tensor **x, int axis, int64_t bef
     return ARIL_OK;
 }
 
+/* Integers of 64 bits that no double is equal to are put where padding is. */
+static aril_tensor *padded(onnx_call *c, aril_tensor *x, aril_pads pads, double value)
+{
+    aril_tensor *y = aril_pad(x, pads, (aril_pad_opts){ .value = value });
+    aril_dtype dtype = aril_dtype_of(x);
+    if ((dtype != ARIL_I64 && dtype != ARIL_U64) || fabs(value) < 0x1p53 || !given(c, 2)) return y;
+    aril_tensor *inside = aril_pad(aril_full_like(x, 1), pads, (aril_pad_opts){ 0 });
+    return aril_where(aril_eq_scalar(inside, 1), y, aril_reshape(in(c, 2), ARIL_SHAPE()));
+}
+
 static aril_status pad(onnx_call *c)
 {
     onnx_ints pads, axes;
@@ -402,7 +413,7 @@ static aril_status pad(onnx_call *c)
             to.at[2 * i] = before[aril_ndim(x) - 1 - i];
             to.at[2 * i + 1] = after[aril_ndim(x) - 1 - i];
         }
-        return give(c, 0, to.n ? aril_pad(x, to, (aril_pad_opts){ .value = value }) : x);
+        return give(c, 0, to.n ? padded(c, x, to, value) : x);
     }
     if (strcmp(mode, "reflect") != 0 && strcmp(mode, "edge") != 0 && strcmp(mode, "wrap") != 0)
         return aril__onnx_fail(c, ARIL_ERR_UNSUPPORTED, "mode %s", mode);
@@ -471,10 +482,33 @@ static aril_status space_to_depth(onnx_call *c)
 
 /* ---- ranges and matrices ---- */
 
+/* Integers from start to limit, exactly: a double has 53 bits. */
+static aril_status integer_range(onnx_call *c, aril_dtype dtype)
+{
+    int64_t start, limit, delta, most = INT64_C(1) << 40;
+    aril_status s = aril__onnx_int_in(c, 0, 0, &start);
+    if (s == ARIL_OK) s = aril__onnx_int_in(c, 1, 0, &limit);
+    if (s == ARIL_OK) s = aril__onnx_int_in(c, 2, 1, &delta);
+    if (s != ARIL_OK) return s;
+    bool empty = delta > 0 ? start >= limit : start <= limit;
+    uint64_t span =
+        delta > 0 ? (uint64_t)limit - (uint64_t)start : (uint64_t)start - (uint64_t)limit;
+    uint64_t step = delta > 0 ? (uint64_t)delta : 0 - (uint64_t)delta;
+    if (!delta || (!empty && (span - 1) / step >= (uint64_t)most))
+        return aril__onnx_fail(c, ARIL_ERR_ARG, "the range does not end");
+    aril_device dev = aril__onnx_device(c);
+    if (empty) return give(c, 0, aril_zeros(ARIL_SHAPE(0), dtype, dev));
+    int64_t n = (int64_t)((span - 1) / step) + 1;
+    aril_tensor *count = aril_arange(0, n, 1, ARIL_I64, dev);
+    count = aril_add_scalar(aril_mul_scalar(count, delta), start);
+    return give(c, 0, aril_cast(count, dtype));
+}
+
 static aril_status range(onnx_call *c)
 {
     aril_dtype dtype = aril_dtype_of(in(c, 0));
     double start, limit, delta;
+    if (!aril_dtype_is_float(dtype)) return integer_range(c, dtype);
     aril_status s = aril__onnx_float_in(c, 0, 0, &start);
     if (s == ARIL_OK) s = aril__onnx_float_in(c, 1, 0, &limit);
     if (s == ARIL_OK) s = aril__onnx_float_in(c, 2, 1, &delta);
@@ -483,11 +517,7 @@ static aril_status range(onnx_call *c)
         return aril__onnx_fail(c, ARIL_ERR_ARG, "the range does not end");
     if ((limit - start) / delta <= 0)
         return give(c, 0, aril_zeros(ARIL_SHAPE(0), dtype, aril__onnx_device(c)));
-    if (aril_dtype_is_float(dtype))
-        return give(c, 0, aril_arange(start, limit, delta, dtype, aril__onnx_device(c)));
-    return give(c, 0,
-                aril_arange((int64_t)start, (int64_t)limit, (int64_t)delta, dtype,
-                            aril__onnx_device(c)));
+    return give(c, 0, aril_arange(start, limit, delta, dtype, aril__onnx_device(c)));
 }
 
 static aril_status eye_like(onnx_call *c)

@@ -43,6 +43,7 @@ static aril_status stft(onnx_call *c)
     if (s == ARIL_OK)
         s = aril__onnx_int_in(c, 3, window ? aril_size(window, 0) : aril_size(x, 1), &length);
     if (s != ARIL_OK) return s;
+    if (aril_ndim(x) == 2) x = aril_unsqueeze(x, 2); /* as PyTorch writes it */
     if (aril_ndim(x) != 3 || step < 1 || length < 1)
         return aril__onnx_fail(c, ARIL_ERR_ARG, "expected a signal [N,L,1], a step and a length");
     aril_tensor *frames = aril_unfold_view(x, 1, length, step); /* [N,frames,1 or 2,length] */
@@ -68,6 +69,7 @@ static aril_status window(onnx_call *c, double a, double b, double d)
     double n = (double)(aril__onnx_attr_int(c, "periodic", 1) ? size : size - 1);
     for (int64_t i = 0; i < size; i++)
         w[i] = n == 0 ? 1 : a - b * cos(2 * pi * (double)i / n) + d * cos(4 * pi * (double)i / n);
+    for (int64_t i = 0; i < size && !aril_dtype_is_float(dtype); i++) w[i] = (float)w[i];
     return give(c, 0, aril__onnx_numbers(c, w, size, dtype));
 }
 

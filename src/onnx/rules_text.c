@@ -1,8 +1,8 @@
 /* Strings. */
+#include "onnx/regex.h"
 #include "onnx/rules.h"
 
 #include <ctype.h>
-#include <regex.h>
 #include <stdlib.h>
 #include <strings.h>
 
@@ -190,89 +190,22 @@ static aril_status normalize(onnx_call *c)
 
 /* ---- RegexFullMatch ---- */
 
-/* A class such as \\d as POSIX writes it, inside brackets or by itself; NULL: not a class. */
-static const char *class_of(char letter, bool inside)
-{
-    switch (letter) {
-    case 'd': return inside ? "0-9" : "[0-9]";
-    case 'w': return inside ? "[:alnum:]_" : "[[:alnum:]_]";
-    case 's': return inside ? "[:space:]" : "[[:space:]]";
-    case 'D': return inside ? NULL : "[^0-9]";
-    case 'W': return inside ? NULL : "[^[:alnum:]_]";
-    case 'S': return inside ? NULL : "[^[:space:]]";
-    default: return NULL;
-    }
-}
-
-/* Writes a bracket expression, in which POSIX knows no escapes; returns its end in the pattern. */
-static const char *put_brackets(const char *p, char **to)
-{
-    bool dash = false;
-    *(*to)++ = *p++;
-    if (*p == '^') *(*to)++ = *p++;
-    for (bool first = true; *p && (*p != ']' || first); first = false, p++) {
-        const char *with = *p == '\\' && p[1] ? class_of(p[1], true) : NULL;
-        if (with) {
-            *to = stpcpy(*to, with);
-            p++;
-        } else if (*p == '\\' && p[1]) {
-            p++;
-            if (*p == '-')
-                dash = true;
-            else
-                *(*to)++ = *p;
-        } else {
-            *(*to)++ = *p;
-        }
-    }
-    if (dash) *(*to)++ = '-';
-    return p;
-}
-
-/* The pattern as a POSIX extended expression that matches the whole text. */
-static char *whole_pattern(onnx_call *c, const char *p)
-{
-    char *start = aril__onnx_alloc(&c->run->arena, 16 * strlen(p) + 16, 1), *to = start;
-    if (!start) return NULL;
-    to = stpcpy(to, "^(");
-    for (; *p; p++) {
-        const char *with = *p == '\\' ? class_of(p[1], false) : NULL;
-        if (with) {
-            to = stpcpy(to, with);
-            p++;
-        } else if (strncmp(p, "(?:", 3) == 0) {
-            *to++ = '(';
-            p += 2;
-        } else if (*p == '[') {
-            p = put_brackets(p, &to);
-            if (!*p) break;
-            *to++ = *p;
-        } else {
-            *to++ = *p;
-            if (*p == '\\' && p[1]) *to++ = *++p;
-        }
-    }
-    stpcpy(to, ")$");
-    return start;
-}
-
 static aril_status full_match(onnx_call *c)
 {
     const onnx_text *x = text_in(c, 0);
+    const aril__message *a = aril__onnx_attribute(c, "pattern");
     if (!x) return ARIL_ERR_DTYPE;
-    char *pattern = whole_pattern(c, aril__onnx_attr_text(c, "pattern", ""));
+    if (!a) return aril__onnx_fail(c, ARIL_ERR_FORMAT, "the attribute pattern is missing");
+    aril__slice pattern = aril__message_bytes(a, "s");
+    const char *why;
     bool *match = aril__onnx_alloc(&c->run->arena, x->n, 1);
-    regex_t expression;
-    if (!pattern || !match) return ARIL_ERR_MEMORY;
-    if (regcomp(&expression, pattern, REG_EXTENDED | REG_NOSUB))
-        return aril__onnx_fail(c, ARIL_ERR_FORMAT, "the pattern is not understood");
-    for (size_t i = 0; i < x->n; i++) {
-        char *copy = aril__onnx_alloc(&c->run->arena, x->at[i].n + 1, 1);
-        if (!copy) break;
-        if (x->at[i].n) memcpy(copy, x->at[i].at, x->at[i].n);
-        match[i] = regexec(&expression, copy, 0, NULL, 0) == 0;
-    }
-    regfree(&expression);
+    if (!match) return ARIL_ERR_MEMORY;
+    aril__regex *r = aril__regex_new(pattern.n ? (const char *)pattern.at : "", pattern.n, &why);
+    if (!r && !why) return aril__onnx_fail(c, ARIL_ERR_MEMORY, "out of memory for the pattern");
+    if (!r) return aril__onnx_fail(c, ARIL_ERR_FORMAT, "the pattern is not understood: %s", why);
+    for (size_t i = 0; i < x->n; i++)
+        match[i] = aril__regex_matches(r, (const char *)x->at[i].at, x->at[i].n);
+    aril__regex_free(r);
     return give(c, 0, aril_from(x->n ? (const void *)match : "", x->shape, ARIL_BOOL, aril_cpu()));
 }
 

@@ -194,9 +194,28 @@ static aril_tensor *pooled(onnx_call *c, aril_tensor *x, aril_tensor *rois, cons
     return p->max ? aril_amax(y, ARIL_AXES(3, 5)) : aril_mean(y, ARIL_AXES(3, 5));
 }
 
+/* The images of regions. Their numbers count from the first; negative ones are errors. */
+static aril_status images_of(onnx_call *c, aril_tensor *x, int input, aril_tensor **to)
+{
+    aril_tensor *batch = in(c, input);
+    onnx_ints at;
+    aril_status s = aril__onnx_ints(c, input, &at);
+    if (s < 0) return s;
+    for (int64_t i = 0; i < at.n && s == ARIL_OK; i++)
+        if (at.at[i] < 0)
+            return aril__onnx_fail(c, ARIL_ERR_ARG, "image %" PRId64 " of region %" PRId64,
+                                   at.at[i], i);
+    if (s != ARIL_OK) { /* only a run knows them: beyond any image */
+        aril_tensor *none = aril_full_like(batch, INT32_MAX);
+        batch = aril_where(aril_lt_scalar(batch, 0), none, batch);
+    }
+    *to = aril_index_select(x, batch, 0); /* [R,C,H,W] */
+    return ARIL_OK;
+}
+
 static aril_status roi_align(onnx_call *c)
 {
-    aril_tensor *x = in(c, 0), *rois = in(c, 1), *batch = in(c, 2);
+    aril_tensor *x = in(c, 0), *rois = in(c, 1), *images = NULL;
     int64_t ratio = aril__onnx_attr_int(c, "sampling_ratio", 0), n = aril_size(rois, 0);
     pooling p = { .h = aril__onnx_attr_int(c, "output_height", 1),
                   .w = aril__onnx_attr_int(c, "output_width", 1),
@@ -208,11 +227,12 @@ static aril_status roi_align(onnx_call *c)
                   .max = attr_is(c, "mode", "avg", "max") };
     if (aril_ndim(x) != 4 || aril_ndim(rois) != 2 || p.h < 1 || p.w < 1)
         return aril__onnx_fail(c, ARIL_ERR_SHAPE, "expected [N,C,H,W] and regions [R,4]");
-    aril_tensor *images = aril_index_select(x, batch, 0); /* [R,C,H,W] */
+    aril_status s = images_of(c, x, 2, &images);
+    if (s != ARIL_OK) return s;
     if (ratio > 0) return give(c, 0, pooled(c, images, rois, &p));
     /* As many samples as the region has pixels. */
     onnx_floats box;
-    aril_status s = aril__onnx_floats(c, 1, &box);
+    s = aril__onnx_floats(c, 1, &box);
     aril_tensor **part = aril__onnx_alloc(&c->run->arena, (size_t)n + 1, sizeof *part);
     if (s != ARIL_OK || !part) return s != ARIL_OK ? s : ARIL_ERR_MEMORY;
     for (int64_t i = 0; i < n; i++) {
@@ -262,6 +282,10 @@ static aril_status deform_conv(onnx_call *c)
               dilations = aril__onnx_attr_ints(c, "dilations");
     int64_t groups = aril__onnx_attr_int(c, "group", 1),
             parts = aril__onnx_attr_int(c, "offset_group", 1);
+    onnx_ints shape = aril__onnx_attr_ints(c, "kernel_shape");
+    if (shape.n >= 0 &&
+        (shape.n != 2 || shape.at[0] != aril_size(w, 2) || shape.at[1] != aril_size(w, 3)))
+        return aril__onnx_fail(c, ARIL_ERR_SHAPE, "kernel_shape is not that of the weights");
     int64_t k[2] = { aril_size(w, 2), aril_size(w, 3) },
             o[2] = { aril_size(offset, 2), aril_size(offset, 3) };
     int64_t n = aril_size(x, 0), ch = aril_size(x, 1), out = aril_size(w, 0), kernel = k[0] * k[1],

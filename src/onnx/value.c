@@ -27,6 +27,12 @@ void *aril__onnx_alloc(onnx_arena *a, size_t n, size_t size)
 
 bool aril__onnx_keep(onnx_arena *a, aril_tensor *t)
 {
+    enum { HEADER = 256 }; /* bytes of a small tensor, which limits of tensor data do not count */
+    if (a->limit && a->limit - a->used < HEADER) {
+        aril__fail(ARIL_ERR_MEMORY, "onnx: out of memory: the run keeps %zu tensors", a->n_kept);
+        return false;
+    }
+    a->used += a->limit ? HEADER : 0;
     if (a->n_kept == a->cap_kept) {
         size_t cap = 2 * a->cap_kept + 8;
         aril_tensor **grown = aril__realloc(a->kept, cap * sizeof *grown);
@@ -41,14 +47,25 @@ bool aril__onnx_keep(onnx_arena *a, aril_tensor *t)
     return true;
 }
 
-void aril__onnx_arena_free(onnx_arena *a)
+onnx_mark aril__onnx_mark(const onnx_arena *a)
 {
-    for (size_t i = 0; i < a->n_kept; i++) aril_release(a->kept[i]);
-    free(a->kept);
-    for (onnx_chunk *next; a->chunks; a->chunks = next) {
+    return (onnx_mark){ a->chunks, a->n_kept, a->used };
+}
+
+void aril__onnx_return_to(onnx_arena *a, onnx_mark mark)
+{
+    while (a->n_kept > mark.n_kept) aril_release(a->kept[--a->n_kept]);
+    for (onnx_chunk *next; a->chunks != mark.chunks; a->chunks = next) {
         next = a->chunks->next;
         free(a->chunks);
     }
+    a->used = mark.used;
+}
+
+void aril__onnx_arena_free(onnx_arena *a)
+{
+    aril__onnx_return_to(a, (onnx_mark){ 0 });
+    free(a->kept);
     *a = (onnx_arena){ 0 };
 }
 
@@ -113,6 +130,7 @@ const char *aril__onnx_dtype_name(int64_t number)
 
 const char *aril__onnx_tensor_name(const aril__message *tensor)
 {
+    if (tensor->type == &aril__onnx_SparseTensorProto) tensor = aril__message_sub(tensor, "values");
     const char *name = aril__message_text(tensor, "name");
     return *name ? name : "(unnamed)";
 }
@@ -236,32 +254,59 @@ aril_status aril__onnx_initializer(onnx_arena *a, const aril__message *tensor, o
     return read_tensor(a, tensor, NULL, files, out);
 }
 
+/* ---- sparse tensors ---- */
+
+/* The positions of n values in the dense tensor: [n], or coordinates [n,dimensions]. */
+static aril_status read_positions(const aril__message *sparse, aril_tensor *indices,
+                                  aril_shape shape, int64_t n, int64_t elements, int64_t *to)
+{
+    int64_t columns = aril_ndim(indices) == 2 ? shape.ndim : 1, size = aril_numel(indices);
+    bool fits = aril_ndim(indices) == 1 || aril_ndim(indices) == 2;
+    if (aril_dtype_of(indices) != ARIL_I64)
+        return aril__onnx_malformed(sparse, "its indices are not of type int64");
+    if (!fits || aril_size(indices, 0) != n || size != n * columns)
+        return aril__onnx_malformed(sparse, "its indices do not fit its values and sizes");
+    const int64_t *at = aril_data(indices);
+    if (size && !at) return aril__latest_status();
+    for (int64_t i = 0; i < n; i++) {
+        to[i] = columns == 1 && aril_ndim(indices) == 1 ? at[i] : 0;
+        for (int64_t d = 0; d < columns && aril_ndim(indices) == 2; d++) {
+            int64_t k = at[i * columns + d];
+            if (k < 0 || k >= shape.dim[d])
+                return aril__onnx_malformed(sparse, "an index is outside of its sizes");
+            to[i] = to[i] * shape.dim[d] + k;
+        }
+        if (to[i] < 0 || to[i] >= elements)
+            return aril__onnx_malformed(sparse, "an index is outside of its sizes");
+        if (i && to[i] <= to[i - 1])
+            return aril__onnx_malformed(sparse, "its indices are not in ascending order");
+    }
+    return ARIL_OK;
+}
+
 aril_status aril__onnx_sparse(onnx_arena *a, const aril__message *sparse, const char *folder,
                               onnx_value *out)
 {
     onnx_value values, indices;
-    aril_shape shape;
-    int64_t n;
-    const aril__message *tensor = aril__message_sub(sparse, "values");
-    aril_status s = aril__onnx_tensor(a, tensor, folder, &values);
+    aril_shape shape = { 0 };
+    int64_t elements, *at = NULL;
+    aril_status s = aril__onnx_tensor(a, aril__message_sub(sparse, "values"), folder, &values);
     if (s == ARIL_OK)
         s = aril__onnx_tensor(a, aril__message_sub(sparse, "indices"), folder, &indices);
-    if (s == ARIL_OK) s = read_shape(sparse, &shape, &n);
+    if (s == ARIL_OK) s = read_shape(sparse, &shape, &elements);
     if (s < 0) return s;
     if (values.kind != ONNX_TENSOR || indices.kind != ONNX_TENSOR || aril_ndim(values.tensor) != 1)
-        return aril__onnx_malformed(tensor, "a sparse tensor needs numbers in one dimension");
-    aril_tensor *at = aril_cast(indices.tensor, ARIL_I64);
-    if (aril_ndim(at) == 2) { /* coordinates */
-        int64_t stride = 1;
-        aril_tensor *flat = aril_zeros(ARIL_SHAPE(aril_size(at, 0)), ARIL_I64, aril_cpu());
-        for (int d = shape.ndim - 1; d >= 0 && aril_size(at, 1) == shape.ndim; d--) {
-            flat = aril_add(flat, aril_mul_scalar(aril_select(at, 1, d), stride));
-            stride *= shape.dim[d];
-        }
-        at = flat;
-    }
-    aril_tensor *dense = aril_zeros(ARIL_SHAPE(n), aril_dtype_of(values.tensor), aril_cpu());
-    dense = aril_reshape(aril_index_copy(dense, at, values.tensor, 0), shape);
+        return aril__onnx_malformed(sparse, "a sparse tensor needs numbers in one dimension");
+    int64_t n = aril_size(values.tensor, 0);
+    if (!(at = aril__malloc((size_t)(n + 1) * sizeof *at)))
+        return aril__fail(ARIL_ERR_MEMORY, "onnx: out of memory");
+    s = read_positions(sparse, indices.tensor, shape, n, elements, at);
+    aril_tensor *flat = s == ARIL_OK ? aril_from(at, ARIL_SHAPE(n), ARIL_I64, aril_cpu()) : NULL;
+    free(at);
+    if (s < 0) return s;
+    aril_tensor *dense = aril_zeros(ARIL_SHAPE(elements), aril_dtype_of(values.tensor), aril_cpu());
+    if (n) dense = aril_index_copy(dense, flat, values.tensor, 0);
+    dense = aril_reshape(dense, shape);
     *out = (onnx_value){ .kind = ONNX_TENSOR, .known = true, .tensor = dense };
     return aril_tensor_status(dense);
 }

@@ -4,6 +4,7 @@
 #include "support/device.h"
 #include "support/test.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 static aril_tensor *numbers(int64_t rows, int64_t columns, uint64_t seed)
@@ -162,4 +163,30 @@ TEST(a_training_step_gives_the_bits_of_eager_mode)
 TEST(a_schedule_moves_a_compiled_step)
 {
     compare_training(100, true);
+}
+
+/* ---- many inputs of one node ---- */
+
+enum { MANY = 70000 };
+
+static void repeat_many(void *ctx, aril_tensor *const *in, aril_tensor **out)
+{
+    aril_tensor **list = ctx;
+    for (int i = 0; i < MANY; i++) list[i] = in[i % 2];
+    out[0] = aril_cat((aril_list){ MANY, list }, 0);
+}
+
+TEST(a_node_with_more_inputs_than_16_bits_count)
+{
+    ARIL_SCOPE;
+    aril_tensor **list = malloc(MANY * sizeof(aril_tensor *)), *y;
+    aril_tensor *in[] = { aril_ones(ARIL_SHAPE(1), ARIL_F32, test_device()),
+                          aril_zeros(ARIL_SHAPE(1), ARIL_F32, test_device()) };
+    CHECK(list != NULL);
+    aril_program *p = aril_jit(repeat_many, list, (aril_jit_opts){ 0 });
+    CHECK_INT(aril_program_run(p, (aril_list){ 2, in }, &y), ARIL_OK);
+    CHECK_INT(aril_size(y, 0), MANY);
+    CHECK_INT((int64_t)aril_item(aril_sum(y, ARIL_ALL)), MANY / 2);
+    aril_program_free(p);
+    free(list);
 }

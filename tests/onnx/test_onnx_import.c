@@ -6,6 +6,7 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <unistd.h>
 
 /* Loads and runs a model with one output; the result, or NULL after a failed check. */
@@ -338,6 +339,95 @@ TEST(functions)
     CHECK(is(run(head, LEAK("overload: \"twice\""), ARIL_LIST(x)), ARIL_SHAPE(2), VALUES(-1, 4)));
 }
 
+/* x + 1 in each of that many trips; with `scan`, its values are stacked. */
+static aril_status run_loop(const char *trips, bool scan, float *last)
+{
+    ARIL_SCOPE;
+    char graph[2000];
+    snprintf(
+        graph, sizeof graph,
+        "node { op_type: \"Loop\" input: [\"n\", \"\", \"x\"] output: [\"y\" %s] attribute { name: "
+        "\"body\" type: GRAPH g { node { op_type: \"Identity\" input: \"c\" output: \"d\" } node "
+        "{ op_type: \"Add\" input: [\"a\", \"one\"] output: \"b\" } node { op_type: "
+        "\"Identity\" input: \"b\" output: \"s\" } input %s input %s input %s output %s "
+        "output %s %s } } } initializer { name: \"n\" data_type: 7 int64_data: %s } initializer "
+        "{ name: \"one\" dims: 1 data_type: 1 float_data: 1 } input %s output %s",
+        scan ? ", \"z\"" : "", TYPED("i", 7), TYPED("c", 9), ANY("a"), TYPED("d", 9), ANY("b"),
+        scan ? "output " ANY("s") : "", trips, ANY("x"), scan ? ANY("z") : ANY("y"));
+    aril_program *p = load_text(OPSET(18), graph);
+    aril_tensor *y;
+    if (!p) return aril_error_code();
+    aril_status s =
+        aril_program_run(p, ARIL_LIST(aril_zeros(ARIL_SHAPE(1), ARIL_F32, aril_cpu())), &y);
+    if (s == ARIL_OK && !scan) *last = (float)aril_item(y);
+    aril_program_free(p);
+    return s;
+}
+
+TEST(a_loop_without_an_end_obeys_the_limit_of_memory)
+{
+    float last = 0;
+    aril_memory_set_limit(aril_cpu(), 16 << 20);
+    CHECK_INT(run_loop("4611686018427387904", true, &last), ARIL_ERR_MEMORY);
+    aril_clear_error();
+    /* Many trips of which only the last state is a result need no more memory than one. */
+    CHECK_INT(run_loop("100000", false, &last), ARIL_OK);
+    CHECK_MSG(aril_ok(), "%s", aril_error());
+    CHECK_INT((int)last, 100000);
+    aril_memory_set_limit(aril_cpu(), 0);
+}
+
+TEST(many_functions)
+{
+    enum { FUNCTIONS = 20000 };
+    char *text = NULL;
+    size_t size;
+    FILE *f = open_memstream(&text, &size);
+    fputs("ir_version: 10 opset_import { version: 18 } opset_import { domain: \"my\" version: 1 } ",
+          f);
+    for (int i = 0; i < FUNCTIONS; i++)
+        fprintf(
+            f,
+            "functions { name: \"F%d\" domain: \"my\" opset_import { version: 18 } input: \"a\" "
+            "output: \"b\" node { op_type: \"Neg\" input: \"a\" output: \"b\" } } ",
+            i);
+    fputs("graph { ", f);
+    for (int i = 0; i < FUNCTIONS; i++)
+        fprintf(f, "node { op_type: \"F%d\" domain: \"my\" input: \"v%d\" output: \"v%d\" } ", i, i,
+                i + 1);
+    fprintf(f, "input %s output { name: \"v%d\" type { tensor_type { elem_type: 1 } } } }",
+            ANY("v0"), FUNCTIONS);
+    fclose(f);
+    aril_program *p = aril_program_load(save_model(text), (aril_load_opts){ 0 });
+    CHECK_MSG(p != NULL, "%s", aril_error());
+    aril_program_free(p);
+    free(text);
+}
+
+TEST(lrn_of_a_large_even_size)
+{
+    ARIL_SCOPE;
+    aril_tensor *y;
+    aril_program *p = load_text(
+        OPSET(13),
+        "node { op_type: \"LRN\" input: \"x\" output: \"y\" attribute { name: \"size\" i: "
+        "1099511627776 type: INT } } input " ANY("x") "output " ANY("y"));
+    CHECK(p != NULL);
+    aril_tensor *x = aril_ones(ARIL_SHAPE(1, 2, 2), ARIL_F32, aril_cpu());
+    CHECK(aril_program_run(p, ARIL_LIST(x), &y) < 0);
+    CHECK_MSG(strstr(aril_error(), "node LRN: "), "%s", aril_error());
+    aril_clear_error();
+    aril_program_free(p);
+    /* The window of 2 begins at the channel itself. */
+    aril_tensor *z =
+        run(OPSET(13),
+            "node { op_type: \"LRN\" input: \"x\" output: \"y\" attribute { name: "
+            "\"size\" i: 2 type: INT } attribute { name: \"alpha\" f: 2 type: FLOAT } "
+            "attribute { name: \"beta\" f: 1 type: FLOAT } } input " ANY("x") "output " ANY("y"),
+            ARIL_LIST(floats(ARIL_SHAPE(1, 3, 1), VALUES(1, 2, 3))));
+    CHECK(is(z, ARIL_SHAPE(1, 3, 1), VALUES(1.f / 6, 2.f / 14, 3.f / 10)));
+}
+
 /* ---- padding ---- */
 
 /* The odd element of the padding is at the beginning. */
@@ -410,6 +500,50 @@ TEST(malformed_graphs)
     CHECK(aril_program_load(NULL, (aril_load_opts){ 0 }) == NULL);
     CHECK(aril_program_load(temp_path("none.onnx"), (aril_load_opts){ 0 }) == NULL);
     aril_clear_error();
+}
+
+#define SPARSE(indices, dims)                                                                      \
+    "sparse_initializer { values { name: \"w\" dims: 2 data_type: 1 float_data: [5, 7] } indices " \
+    "{ " indices " } dims: [" dims                                                                 \
+    "] } node { op_type: \"Identity\" input: \"w\" output: \"y\" } "                               \
+    "output " ANY("y")
+
+TEST(sparse_tensors)
+{
+    ARIL_SCOPE;
+    CHECK(is(run(OPSET(13), SPARSE("dims: 2 data_type: 7 int64_data: [1, 5]", "2, 3"),
+                 (aril_list){ 0 }),
+             ARIL_SHAPE(2, 3), VALUES(0, 5, 0, 0, 0, 7)));
+    CHECK(is(run(OPSET(13), SPARSE("dims: [2, 2] data_type: 7 int64_data: [0, 1, 1, 2]", "2, 3"),
+                 (aril_list){ 0 }),
+             ARIL_SHAPE(2, 3), VALUES(0, 5, 0, 0, 0, 7)));
+    static const char *const outside[] = {
+        SPARSE("dims: 2 data_type: 7 int64_data: [0, 6]", "2, 3"),
+        SPARSE("dims: 2 data_type: 7 int64_data: [-1, 5]", "2, 3"),
+        SPARSE("dims: [2, 2] data_type: 7 int64_data: [0, 5, 1, 0]", "2, 3"),
+        SPARSE("dims: [2, 2] data_type: 7 int64_data: [0, -1, 1, 0]", "2, 3"),
+        SPARSE("dims: [2, 2] data_type: 7 int64_data: [4611686018427387904, 0, 1, 1]", "4, 4"),
+    };
+    for (size_t i = 0; i < sizeof outside / sizeof *outside; i++)
+        refuses(OPSET(13), outside[i], "tensor w at ");
+    for (size_t i = 0; i < sizeof outside / sizeof *outside; i++)
+        refuses(OPSET(13), outside[i], "an index is outside of its sizes");
+    static const char *const wrong[] = {
+        SPARSE("dims: [2, 1] data_type: 7 int64_data: [0, 1]", "2, 3"),
+        SPARSE("dims: [2, 3] data_type: 7 int64_data: [0, 1, 0, 1, 0, 0]", "2, 3"),
+        SPARSE("dims: 1 data_type: 7 int64_data: 1", "2, 3"),
+        SPARSE("dims: [2, 1, 1] data_type: 7 int64_data: [0, 1]", "2, 3"),
+    };
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
+        refuses(OPSET(13), wrong[i], "its indices do not fit its values and sizes");
+    refuses(OPSET(13), SPARSE("dims: 2 data_type: 7 int64_data: [3, 3]", "2, 3"),
+            "its indices are not in ascending order");
+    refuses(OPSET(13), SPARSE("dims: 2 data_type: 1 float_data: [0, 1]", "2, 3"),
+            "its indices are not of type int64");
+    refuses(OPSET(13), SPARSE("dims: 2 data_type: 7 int64_data: [0, 1]", "-3"),
+            "tensor w at byte ");
+    refuses(OPSET(13), SPARSE("dims: 2 data_type: 7 int64_data: [0, 1]", "4611686018427387904, 4"),
+            "its sizes are too large");
 }
 
 TEST(errors_of_a_run_name_the_node)

@@ -71,8 +71,10 @@ struct aril__tracer {
                          const void *data, size_t bytes);
     /* What the sizes of a run have to satisfy, besides the shape rules of its ops. */
     aril_status (*require)(aril__tracer *self, const aril__requirement *q);
-    bool drawn_outside; /* random numbers were drawn while the tracer was paused */
-    uint32_t keys;      /* of a defined graph: how many random keys it has */
+    bool drawn_outside;  /* random numbers were drawn while the tracer was paused */
+    uint32_t keys;       /* of a defined graph: how many random keys it has */
+    const char *label;   /* what the nodes of now are about, in errors of runs; or NULL */
+    uint32_t label_text; /* of the tracer: where it has stored the label; 0: not yet */
     /* A generator is about to be put into another state; `seed`: not NULL if it is seeded. */
     void (*set)(aril__tracer *self, aril_generator *g, const uint64_t *seed);
 };
@@ -93,6 +95,9 @@ void aril__trace_resume(aril__pause p);
 aril_status aril__trace_watch(void *at, size_t bytes);
 aril_status aril__trace_depend(const void *at, size_t bytes);
 void aril__trace_name(const aril_tensor *t, const char *name);
+/* Errors of runs of the nodes from now on begin with this label, which is borrowed until the next
+ * call; NULL: with none. Returns the one before. */
+const char *aril__trace_label(const char *label);
 aril_status aril__trace_after(void (*fn)(void *ctx, const void *data), void *ctx, const void *data,
                               size_t bytes);
 

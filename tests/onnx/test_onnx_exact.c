@@ -1,0 +1,132 @@
+/* Results of ONNX's operators at the edges of types: integers that no double is equal to, NaN and
+ * infinities, and single elements. */
+#include "onnx/onnx_text.h"
+
+#include <math.h>
+#include <stdio.h>
+
+/* The output y of nodes without inputs. */
+static aril_tensor *computed(const char *head, const char *nodes)
+{
+    char graph[4000];
+    aril_tensor *y = NULL;
+    snprintf(graph, sizeof graph, "%s output { name: \"y\" }", nodes);
+    aril_program *p = load_text(head, graph);
+    if (!p || aril_program_run(p, (aril_list){ 0 }, &y) < 0) {
+        test_fail(__FILE__, __LINE__, "%s: %s", nodes, aril_error());
+        aril_clear_error();
+        y = NULL;
+    }
+    aril_program_free(p);
+    return y;
+}
+
+static void integers(const char *head, const char *nodes, int n, const int64_t *want)
+{
+    ARIL_SCOPE;
+    aril_tensor *y = computed(head, nodes);
+    int64_t got[8] = { 0 };
+    if (!y) return;
+    CHECK_INT(aril_numel(y), n);
+    CHECK_INT(aril_read(y, got), ARIL_OK);
+    for (int i = 0; i < n; i++) CHECK_INT(got[i], want[i]);
+}
+
+static void floats(const char *head, const char *nodes, int n, const float *want)
+{
+    ARIL_SCOPE;
+    aril_tensor *y = computed(head, nodes);
+    float got[8] = { 0 };
+    if (!y) return;
+    CHECK_INT(aril_numel(y), n);
+    CHECK_INT(aril_read(aril_cast(y, ARIL_F32), got), ARIL_OK);
+    for (int i = 0; i < n; i++)
+        CHECK_MSG(got[i] == want[i] || (isnan(got[i]) && isnan(want[i])), "%d: %g, expected %g", i,
+                  (double)got[i], (double)want[i]);
+}
+
+#define I64(...) ((const int64_t[]){ __VA_ARGS__ })
+#define F32(...) ((const float[]){ __VA_ARGS__ })
+#define CONST(name, dims, type, data) \
+    "initializer { name: \"" name "\" dims: [" dims "] data_type: " #type " " data " } "
+#define INT(name, value) "attribute { name: \"" name "\" i: " #value " type: INT } "
+
+TEST(integers_of_64_bits)
+{
+#define TEXT_AND_BACK(type)                                     \
+    "node { op_type: \"Cast\" input: \"x\" output: \"t\" " INT( \
+        "to", 8) "} node { op_type: \"Cast\" "                  \
+                 "input: \"t\" output: \"y\" " INT("to", type) "} "
+    integers(OPSET(13),
+             CONST("x", "3", 7,
+                   "int64_data: [9007199254740993, -9223372036854775808, 9223372036854775807]")
+                 TEXT_AND_BACK(7),
+             3, I64(9007199254740993, INT64_MIN, INT64_MAX));
+    integers(OPSET(13),
+             CONST("x", "2", 13, "uint64_data: [9223372036854775813, 18446744073709551615]")
+                 TEXT_AND_BACK(13),
+             2, I64(INT64_MIN + 5, -1));
+    integers(OPSET(13),
+             CONST("x", "2", 7, "int64_data: [1, 2]") CONST("p", "2", 7, "int64_data: [1, 1]")
+                 CONST("v", "", 7,
+                       "int64_data: 9007199254740993") "node { op_type: \"Pad\" input: [\"x\", "
+                                                       "\"p\", \"v\"] output: \"y\" } ",
+             4, I64(9007199254740993, 1, 2, 9007199254740993));
+    integers(OPSET(13),
+             CONST("a", "", 7, "int64_data: 9007199254740993")
+                 CONST("b", "", 7, "int64_data: 9007199254740998")
+                     CONST("d", "", 7, "int64_data: 2") "node { op_type: \"Range\" input: [\"a\", "
+                                                        "\"b\", \"d\"] output: \"y\" } ",
+             3, I64(9007199254740993, 9007199254740995, 9007199254740997));
+    integers(OPSET(13),
+             CONST("a", "", 7, "int64_data: 5") CONST("b", "", 7, "int64_data: 0")
+                 CONST("d", "", 7, "int64_data: -3") "node { op_type: \"Range\" input: [\"a\", "
+                                                     "\"b\", \"d\"] output: \"y\" } ",
+             2, I64(5, 2));
+}
+
+TEST(nan_and_infinities)
+{
+    floats(OPSET(13),
+           CONST("x", "3", 1, "float_data: [nan, 2, 0.5]") "node { op_type: \"ThresholdedRelu\" "
+                                                           "input: \"x\" output: \"y\" } ",
+           3, F32(0, 2, 0));
+    floats(OPSET(10),
+           CONST("x", "2", 1,
+                 "float_data: [-inf, 2]") "node { op_type: \"Clip\" input: \"x\" output: "
+                                          "\"y\" attribute { name: \"max\" f: 1 type: "
+                                          "FLOAT } } ",
+           2, F32(-3.40282347e+38f, 1));
+}
+
+TEST(single_elements)
+{
+    floats(OPSET(13),
+           CONST("x", "1, 2, 1", 1, "float_data: [3, 4]") CONST("s", "2", 1, "float_data: [1, 2]")
+               CONST("b", "2", 1,
+                     "float_data: [5, 6]") "node { op_type: \"InstanceNormalization\" input: "
+                                           "[\"x\", \"s\", \"b\"] output: \"y\" } ",
+           2, F32(5, 6));
+    integers(OPSET(17),
+             CONST("n", "", 7, "int64_data: 2") "node { op_type: \"BlackmanWindow\" input: \"n\" "
+                                                "output: \"y\" " INT("output_datatype", 7) "} ",
+             2, I64(0, 1));
+}
+
+TEST(types_and_forms_that_others_take)
+{
+    floats(OPSET(13),
+           CONST("x", "2, 2", 1,
+                 "float_data: [1, 2, 3, 5]") "node { op_type: \"Cast\" input: \"x\" "
+                                             "output: \"h\" " INT(
+                                                 "to", 10) "} node { "
+                                                           "op_type: \"Det\" input: \"h\" output: "
+                                                           "\"y\" } ",
+           1, F32(-1));
+    /* A real signal without its last dimension. */
+    floats(OPSET(17),
+           CONST("x", "1, 4", 1, "float_data: [1, 2, 3, 4]") CONST("s", "", 7, "int64_data: 2")
+               CONST("l", "", 7, "int64_data: 2") "node { op_type: \"STFT\" input: [\"x\", \"s\", "
+                                                  "\"\", \"l\"] output: \"y\" } ",
+           8, F32(3, 0, -1, 0, 7, 0, -1, 0));
+}

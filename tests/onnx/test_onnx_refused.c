@@ -1,0 +1,217 @@
+/* Models whose nodes contradict themselves or their inputs are refused when they are loaded or run,
+ * with a message that says why. */
+#include "onnx/onnx_text.h"
+
+#include <stdio.h>
+
+/* A graph with the input x, an initializer w of ones with the sizes `dims`, and the output y. */
+static aril_program *load(const char *head, const char *dims, int n, const char *nodes)
+{
+    char graph[6000], ones[400] = "";
+    for (int i = 0; i < n; i++) strcat(ones, i ? ", 1" : "1");
+    snprintf(graph, sizeof graph,
+             "%s input %s output %s initializer { name: \"w\" dims: [%s] data_type: 1 float_data: "
+             "[%s] }",
+             nodes, ANY("x"), ANY("y"), dims, ones);
+    return load_text(head, graph);
+}
+
+static void fails(aril_program *p, aril_tensor *x, const char *text)
+{
+    aril_tensor *y;
+    if (p && aril_program_run(p, ARIL_LIST(x), &y) == ARIL_OK)
+        test_fail(__FILE__, __LINE__, "computed; expected \"%s\"", text);
+    else if (!strstr(aril_error(), text))
+        test_fail(__FILE__, __LINE__, "\"%s\" does not contain \"%s\"", aril_error(), text);
+    aril_clear_error();
+    aril_program_free(p);
+}
+
+static aril_tensor *ones(aril_shape shape)
+{
+    return aril_ones(shape, ARIL_F32, aril_cpu());
+}
+
+#define INTS(name, values) "attribute { name: \"" name "\" ints: [" values "] type: INTS } "
+#define INT(name, value)   "attribute { name: \"" name "\" i: " value " type: INT } "
+
+TEST(kernel_shape_of_other_weights)
+{
+    ARIL_SCOPE;
+    aril_tensor *x = ones(ARIL_SHAPE(1, 1, 6, 6));
+#define NODE(op, more) "node { op_type: \"" op "\" input: [\"x\", \"w\"] output: \"y\" " more "} "
+    fails(load(OPSET(13), "1, 1, 3, 3", 9, NODE("Conv", INTS("kernel_shape", "5, 5"))), x,
+          "node Conv: kernel_shape says 5, the weights have 3");
+    fails(load(OPSET(13), "1, 1, 3, 3", 9, NODE("ConvTranspose", INTS("kernel_shape", "3, 2"))), x,
+          "node ConvTranspose: kernel_shape says 2, the weights have 3");
+    fails(load(OPSET(22), "1, 1, 3, 3", 9,
+               "node { op_type: \"Constant\" output: \"shape\" attribute { name: \"value_ints\" "
+               "ints: [1, 18, 4, 4] type: INTS } } node { op_type: \"Expand\" input: [\"one\", "
+               "\"shape\"] output: \"offset\" } node { op_type: \"DeformConv\" input: [\"x\", "
+               "\"w\", \"offset\"] output: \"y\" " INTS(
+                   "kernel_shape", "5, 5") "} initializer { name: "
+                                           "\"one\" data_type: 1 float_data: 1 } "),
+          x, "node DeformConv: kernel_shape is not that of the weights");
+}
+
+TEST(recurrent_layers_of_another_size)
+{
+    ARIL_SCOPE;
+    aril_tensor *x = ones(ARIL_SHAPE(2, 1, 1));
+#define RNN(more)                                                                             \
+    "initializer { name: \"r\" dims: [1, 1, 1] data_type: 1 float_data: 1 } node { op_type: " \
+    "\"RNN\" input: [\"x\", \"w\", \"r\"] output: \"y\" " more "} "
+    fails(load(OPSET(14), "1, 1, 1", 1, RNN(INT("hidden_size", "77"))), x,
+          "node RNN: hidden_size is 77, the weights are for 1");
+    fails(load(OPSET(14), "1, 1, 1", 1, RNN(INT("hidden_size", "1") INT("layout", "9"))), x,
+          "node RNN: layout 9, expected 0 or 1");
+}
+
+TEST(regions_of_an_image_before_the_first)
+{
+    ARIL_SCOPE;
+    aril_tensor *x = ones(ARIL_SHAPE(1, 1, 4, 4));
+#define REGIONS(number)                                                                        \
+    "initializer { name: \"b\" dims: 1 data_type: 7 int64_data: " number " } node { op_type: " \
+    "\"RoiAlign\" input: [\"x\", \"w\", \"b\"] output: \"y\" } "
+    fails(load(OPSET(16), "1, 4", 4, REGIONS("-1")), x, "node RoiAlign: image -1 of region 0");
+    /* Computed in the run, where a trace does not know it. */
+    fails(load(OPSET(16), "1, 4", 4,
+               "node { op_type: \"ReduceSum\" input: \"x\" output: \"s\" " INT(
+                   "keepdims",
+                   "0") "} "
+                        "node { op_type: \"Neg\" input: \"s\" output: \"n\" } node { op_type: "
+                        "\"Cast\" input: "
+                        "\"n\" output: \"i\" " INT(
+                            "to", "7") "} initializer { name: \"one\" dims: 1 data_type: "
+                                       "7 int64_data: 1 } node { op_type: \"Reshape\" input: "
+                                       "[\"i\", \"one\"] output: \"b\" } "
+                                       "node { op_type: \"RoiAlign\" input: [\"x\", \"w\", \"b\"] "
+                                       "output: \"y\" " INT("sampling_ratio", "1") "} "),
+          x, "");
+}
+
+/* ---- trees ---- */
+
+#define TREES                                                                                      \
+    "ir_version: 8 opset_import { version: 18 } opset_import { domain: \"ai.onnx.ml\" version: 3 " \
+    "} "
+#define TREE(modes, yes, no, more)                                                               \
+    "node { op_type: \"TreeEnsembleRegressor\" domain: \"ai.onnx.ml\" input: \"x\" output: "     \
+    "\"y\" " INTS("nodes_treeids", "0, 0, 0") INTS("nodes_nodeids", "0, 1, 2")                   \
+        INTS("nodes_featureids", "0, 0, 0") INTS("nodes_truenodeids", yes)                       \
+            INTS("nodes_falsenodeids",                                                           \
+                 no) "attribute { name: \"nodes_modes\" strings: [" modes                        \
+                     "] type: STRINGS } attribute { name: \"nodes_values\" floats: [0.5, 0.5, "  \
+                     "0.5] type: FLOATS } " INTS("target_ids", "0, 0")                           \
+                         INTS("target_nodeids", "1, 2")                                          \
+                             INTS("target_treeids",                                              \
+                                  "0, 0") "attribute { name: \"target_weights\" floats: [3, 4] " \
+                                          "type: FLOATS } " INT("n_targets", "1") more "} "
+#define LEQ "\"BRANCH_LEQ\""
+#define END "\"LEAF\""
+
+TEST(trees_with_cycles_and_several_roots)
+{
+    ARIL_SCOPE;
+    aril_tensor *x = ones(ARIL_SHAPE(1, 1)), *y;
+    aril_program *p = load(TREES, "1", 1, TREE(LEQ ", " END ", " END, "1, 0, 0", "2, 0, 0", ""));
+    CHECK_MSG(p && aril_program_run(p, ARIL_LIST(x), &y) == ARIL_OK, "%s", aril_error());
+    CHECK_INT((int64_t)aril_item(y), 4);
+    aril_program_free(p);
+    fails(load(TREES, "1", 1, TREE(LEQ ", " END ", " END, "0, 0, 0", "2, 0, 0", "")), x,
+          "node TreeEnsembleRegressor: a tree has a cycle");
+    fails(load(TREES, "1", 1, TREE(LEQ ", " LEQ ", " END, "1, 0, 0", "2, 0, 0", "")), x,
+          "a tree has a cycle");
+    fails(load(TREES, "1", 1, TREE(LEQ ", " END ", " END, "2, 0, 0", "2, 0, 0", "")), x,
+          "tree 0 has more than one root");
+    fails(load(TREES, "1", 1,
+               TREE(LEQ ", " END ", " END, "1, 0, 0", "2, 0, 0",
+                    "attribute { name: \"base_values\" floats: [1, 2, 3] type: FLOATS } ")),
+          x, "3 base_values for 1 targets");
+}
+
+/* ---- control flow ---- */
+
+#define CHOICE(branch)                                                                             \
+    "initializer { name: \"c\" data_type: 9 int32_data: 1 } node { op_type: \"If\" input: \"c\" "  \
+    "output: \"y\" attribute { name: \"then_branch\" type: GRAPH g { node { op_type: \"Neg\" "     \
+    "input: \"x\" output: \"t\" } output " ANY("t") "} } attribute { name: \"else_branch\" type: " \
+                                                    "GRAPH g { " branch " } } } "
+
+TEST(branches_that_do_not_fit)
+{
+    ARIL_SCOPE;
+    aril_tensor *x = ones(ARIL_SHAPE(2));
+    fails(load(OPSET(13), "1", 1,
+               CHOICE("node { op_type: \"Neg\" input: \"i\" output: \"e\" } input " ANY(
+                   "i") "output " ANY("e"))),
+          x, "node If: else_branch has inputs");
+    fails(load(OPSET(13), "1", 1,
+               CHOICE(
+                   "node { op_type: \"Neg\" input: \"x\" output: \"e\" } node { op_type: \"Abs\" "
+                   "input: \"x\" output: \"f\" } output " ANY("e") "output " ANY("f"))),
+          x, "node If: else_branch has 2 outputs, the node 1");
+    fails(load(OPSET(13), "1", 1,
+               "node { op_type: \"Scan\" input: \"x\" output: \"y\" " INT("num_scan_inputs", "1")
+                   INTS("scan_input_directions",
+                        "7") "attribute { name: \"body\" type: GRAPH g { node { "
+                             "op_type: \"Neg\" input: \"i\" output: \"o\" } input " ANY(
+                                 "i") "output " ANY("o") "} } } "),
+          x, "node Scan: scan_input_directions has a 7");
+}
+
+/* ---- errors of compiled runs ---- */
+
+TEST(errors_of_a_compiled_run_name_the_node)
+{
+    ARIL_SCOPE;
+    aril_tensor *x = aril_from((int32_t[]){ 4, 6 }, ARIL_SHAPE(2), ARIL_I32, aril_cpu()),
+                *zero = aril_from((int32_t[]){ 1, 0 }, ARIL_SHAPE(2), ARIL_I32, aril_cpu()), *y;
+    aril_program *p =
+        load_text(OPSET(13),
+                  "node { name: \"quotient\" op_type: \"Div\" input: [\"x\", \"z\"] output: \"y\" "
+                  "} input " TYPED("x", 6) "input " TYPED("z", 6) "output " TYPED("y", 6));
+    CHECK(p != NULL);
+    CHECK_INT(aril_program_run(p, ARIL_LIST(x, x), &y), ARIL_OK);
+    CHECK_INT(aril_program_run(p, ARIL_LIST(x, zero), &y), ARIL_ERR_NUMBER);
+    CHECK_MSG(strstr(aril_error(), "model.onnx: node quotient Div: "), "%s", aril_error());
+    CHECK_MSG(strstr(aril_error(), "integer division by zero"), "%s", aril_error());
+    aril_clear_error();
+    aril_program_free(p);
+}
+
+/* ---- the file ---- */
+
+#define NEG "node { op_type: \"Neg\" input: \"x\" output: \"y\" } "
+
+TEST(versions_that_do_not_exist)
+{
+    ARIL_SCOPE;
+    static const char *const none[] = { "0", "-1", "2", "15", "9223372036854775807" };
+    char head[200], text[200];
+    for (size_t i = 0; i < sizeof none / sizeof *none; i++) {
+        snprintf(head, sizeof head, "ir_version: %s opset_import { version: 13 } ", none[i]);
+        snprintf(text, sizeof text, "(ir_version) is %s, expected 3 to 14", none[i]);
+        fails(load(head, "1", 1, NEG), NULL, text);
+    }
+    fails(load("ir_version: 8 opset_import { version: 0 } ", "1", 1, NEG), NULL,
+          "there is no operator set 0 of the domain ai.onnx");
+    fails(load("ir_version: 8 opset_import { version: -1 } ", "1", 1, NEG), NULL,
+          "there is no operator set -1 of the domain ai.onnx");
+    fails(load("ir_version: 8 opset_import { version: 13 } opset_import { domain: \"ai.onnx\" "
+               "version: 14 } ",
+               "1", 1, NEG),
+          NULL, "two operator sets are imported of the domain ai.onnx");
+}
+
+TEST(a_device_that_does_not_exist)
+{
+    char graph[300];
+    snprintf(graph, sizeof graph, OPSET(13) "graph { " NEG "input %s output %s }", ANY("x"),
+             ANY("y"));
+    aril_load_opts o = { .device = { 99, 0 } };
+    CHECK(aril_program_load(save_model(graph), o) == NULL);
+    CHECK(!aril_ok());
+    aril_clear_error();
+}
