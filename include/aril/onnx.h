@@ -106,7 +106,7 @@ typedef struct aril_onnx_results {
 } aril_onnx_results;
 
 typedef struct aril_onnx_test_opts {
-    double rtol, atol; /* default 1e-3 and 1e-5 */
+    double rtol, atol; /* default 1e-3 and 1e-5; ARIL_ZERO: 0 */
     aril_device device;
     bool verbose; /* also lists what passed */
 } aril_onnx_test_opts;

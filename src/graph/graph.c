@@ -282,6 +282,11 @@ aril__node_id aril__graph_node_add(aril__graph *g, const aril__op *op, int n_in,
                                    const aril__value_id *in, const void *attrs)
 {
     uint32_t words = attrs ? op->attr_size / (uint32_t)sizeof *g->words : 0;
+    if (n_in > UINT16_MAX) {
+        aril__fail(ARIL_ERR_UNSUPPORTED, "%s: %d inputs, at most %d can be traced", op->name, n_in,
+                   UINT16_MAX);
+        return 0;
+    }
     uint32_t n_out = (uint32_t)aril__graph_outputs_of(op, n_in, in);
     if (!ARIL__GROW(g, nodes) || !RESERVE(g, ids, (uint32_t)n_in) || !RESERVE(g, words, words))
         return 0;

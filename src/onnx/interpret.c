@@ -56,10 +56,8 @@ static aril__cold aril_status blame(const onnx_run *run, const onnx_node *n, ari
     char text[1001];
     const char *name = aril__message_text(n->message, "name");
     if (!was_ok || aril_ok()) return s;
-    snprintf(text, sizeof text, "%s", aril_error());
+    aril__error_text(text, sizeof text);
     if (strstr(text, ": node ")) return s; /* of a body */
-    char *at = strstr(text, " at src/onnx/");
-    if (at) *at = '\0';
     aril_clear_error();
     return aril__fail(s, "%s: node %s%s%s: %s", run->model->path, *name ? name : "",
                       *name ? " " : "", aril__message_text(n->message, "op_type"), text);
@@ -159,6 +157,16 @@ static aril_status convert(onnx_call *c)
     return s;
 }
 
+/* The model's nodes have their inputs, but those of a function may depend on an input that a call
+ * leaves out. */
+static aril_status check_required(const onnx_call *c)
+{
+    for (int i = 0; i < c->n_in && i < 32 && c->node->required >> i; i++)
+        if (c->node->required >> i & 1 && c->in[i].kind == ONNX_NONE)
+            return aril__onnx_fail(c, ARIL_ERR_FORMAT, "input %d is missing", i);
+    return ARIL_OK;
+}
+
 static aril_status run_node(onnx_run *run, const onnx_node *n)
 {
     onnx_value few[16] = { 0 }, *v = few;
@@ -174,7 +182,8 @@ static aril_status run_node(onnx_run *run, const onnx_node *n)
                     .out = v + n->n_in };
     for (size_t i = 0; i < n->n_in; i++)
         if (n->in[i]) v[i] = get(run, n->in[i]);
-    aril_status s = convert(&c);
+    aril_status s = check_required(&c);
+    if (s == ARIL_OK) s = convert(&c);
     for (size_t i = 0; i < n->n_out; i++) {
         if (s == ARIL_OK && n->out[i]) {
             if (c.out[i].kind == ONNX_NONE)
@@ -497,6 +506,7 @@ aril_tensor *aril__onnx_in(onnx_call *c, int i)
 aril_status aril__onnx_host(onnx_call *c, aril_tensor *t, aril_dtype as, const void **at)
 {
     *at = NULL;
+    if (!t) return aril__onnx_fail(c, ARIL_ERR_FORMAT, "an input is missing");
     if (is_symbolic(t)) return ARIL__ONNX_DYNAMIC;
     aril_status s = aril_tensor_status(t);
     if (s < 0) return s;

@@ -10,6 +10,8 @@ enum {
     MAX_NODES = 500000, /* with those of functions where they are called */
     MAX_DEPTH = 64,     /* of functions and bodies in each other */
     NEVER = -1,
+    OLDEST_IR = 3, /* of the format */
+    NEWEST_IR = 14,
 };
 
 /* The names of a graph or function, by open addressing. A body sees those of its outer graph. */
@@ -40,6 +42,8 @@ typedef struct loading {
     aril__bytes missing; /* operators without a rule */
     int n_missing;
     const calling *calls;
+    struct function_key *functions; /* sorted */
+    size_t n_functions;
     const char *output; /* of the main graph, instead of its own; NULL: its own */
 } loading;
 
@@ -208,16 +212,73 @@ static int version_of(const aril__message *imports, const char *domain)
     return 0;
 }
 
+/* Versions that cannot be, and a domain in two versions. */
+static aril_status check_imports(const loading *l, const aril__message *of)
+{
+    size_t n = aril__message_count(of, "opset_import");
+    for (size_t i = 0; i < n && n < 1000; i++) {
+        const aril__message *set = aril__message_sub_at(of, "opset_import", i);
+        const char *domain = aril__message_text(set, "domain");
+        int64_t version = aril__message_int(set, "version");
+        if (version < 1 || version > INT32_MAX)
+            return aril__fail(ARIL_ERR_FORMAT,
+                              "%s: there is no version %" PRId64 " of the operators of %s",
+                              l->m->path, version, is_default_domain(domain) ? "ai.onnx" : domain);
+        if (version_of(of, domain) != version)
+            return malformed(l, set, "an operator set is imported in two versions", domain);
+    }
+    return ARIL_OK;
+}
+
+/* ---- functions of the file ---- */
+
+/* A function, or the call of one, by which it is found. */
+typedef struct function_key {
+    const char *domain, *name, *overload;
+    const aril__message *function;
+} function_key;
+
+static function_key key_of(const aril__message *m, const char *name)
+{
+    const char *domain = aril__message_text(m, "domain");
+    return (function_key){ .domain = is_default_domain(domain) ? "" : domain,
+                           .name = aril__message_text(m, name),
+                           .overload = aril__message_text(m, "overload"),
+                           .function = m };
+}
+
+static int by_key(const void *a, const void *b)
+{
+    const function_key *x = a, *y = b;
+    int order = strcmp(x->name, y->name);
+    if (!order) order = strcmp(x->domain, y->domain);
+    return order ? order : strcmp(x->overload, y->overload);
+}
+
+static aril_status list_functions(loading *l)
+{
+    l->n_functions = aril__message_count(l->m->file, "functions");
+    if (!(l->functions = alloc(l, l->n_functions, sizeof *l->functions))) return ARIL_ERR_MEMORY;
+    for (size_t i = 0; i < l->n_functions; i++) {
+        const aril__message *f = aril__message_sub_at(l->m->file, "functions", i);
+        l->functions[i] = key_of(f, "name");
+        aril_status status = check_imports(l, f);
+        if (status < 0) return status;
+    }
+    if (l->n_functions) qsort(l->functions, l->n_functions, sizeof *l->functions, by_key);
+    for (size_t i = 1; i < l->n_functions; i++)
+        if (by_key(&l->functions[i - 1], &l->functions[i]) == 0)
+            return malformed(l, l->functions[i].function, "two functions have the name",
+                             l->functions[i].name);
+    return ARIL_OK;
+}
+
 static const aril__message *function_of(const loading *l, const aril__message *node)
 {
-    for (size_t i = 0; i < aril__message_count(l->m->file, "functions"); i++) {
-        const aril__message *f = aril__message_sub_at(l->m->file, "functions", i);
-        if (strcmp(aril__message_text(f, "name"), aril__message_text(node, "op_type")) == 0 &&
-            same_domain(aril__message_text(f, "domain"), aril__message_text(node, "domain")) &&
-            strcmp(aril__message_text(f, "overload"), aril__message_text(node, "overload")) == 0)
-            return f;
-    }
-    return NULL;
+    function_key key = key_of(node, "op_type");
+    const function_key *found =
+        l->n_functions ? bsearch(&key, l->functions, l->n_functions, sizeof key, by_key) : NULL;
+    return found ? found->function : NULL;
 }
 
 static void note_missing(loading *l, const aril__message *node, int version, int from, int to)
@@ -305,7 +366,8 @@ static aril_status read_operator(loading *l, names *s, const aril__message *node
     if (is_default_domain(domain)) domain = "";
     to->rule = to->version ? aril__onnx_rule(domain, name, to->version, &from, &until) : NULL;
     if (!to->rule) note_missing(l, node, to->version, from, until);
-    return read_bodies(l, s, imports, to);
+    aril_status status = to->rule ? aril__onnx_check_node(l->m, domain, to) : ARIL_OK;
+    return status < 0 ? status : read_bodies(l, s, imports, to);
 }
 
 /* Gradient names the value that it differentiates, which becomes its last input, and those with
@@ -410,6 +472,8 @@ static aril_status read_nodes(loading *l, names *s, const aril__message *graph,
                   : aril__message_text(aril__message_sub_at(graph, "output", to->n_out), "name");
         name_slot *e = find_here(s, name);
         onnx_slot slot = e ? e->slot : use(s, name);
+        if (!slot && cut)
+            return aril__fail(ARIL_ERR_ARG, "%s: the model has no value '%s'", l->m->path, name);
         if (!slot) return malformed(l, graph, "an output is not computed:", name);
         if (e) e->last = NEVER;
         to->out[to->n_out] = slot;
@@ -544,8 +608,15 @@ static aril_status read_model(onnx_model *m, const char *output)
     aril_status status = ARIL_OK;
     new_slot(&l, ""); /* 0 is none */
     if (!m->n_slots) return ARIL_ERR_MEMORY;
+    int64_t ir = aril__message_int(m->file, "ir_version");
     if (!aril__message_has(m->file, "graph"))
         status = malformed(&l, m->file, "the file has no graph: is it an ONNX model?", "");
+    else if (ir < OLDEST_IR || ir > NEWEST_IR)
+        status = aril__fail(ARIL_ERR_UNSUPPORTED,
+                            "%s: IR version %" PRId64 " of the format, %d to %d can be read",
+                            m->path, ir, OLDEST_IR, NEWEST_IR);
+    if (status == ARIL_OK) status = check_imports(&l, m->file);
+    if (status == ARIL_OK) status = list_functions(&l);
     if (status == ARIL_OK) status = read_graph(&l, NULL, graph, m->file, &m->main);
     if (status == ARIL_OK && l.n_missing) {
         status = aril__fail(ARIL_ERR_UNSUPPORTED, "%s: %d %s not supported: %s%s", m->path,

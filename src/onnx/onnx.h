@@ -33,6 +33,8 @@ typedef struct onnx_arena {
 void *aril__onnx_alloc(onnx_arena *a, size_t n, size_t size);
 /* Takes a reference that lasts as long as the arena. */
 bool aril__onnx_keep(onnx_arena *a, aril_tensor *t);
+/* Ends one such reference early, of those that were taken last. */
+void aril__onnx_let_go(onnx_arena *a, aril_tensor *t);
 void aril__onnx_arena_free(onnx_arena *a);
 
 /* ---- values ---- */
@@ -144,6 +146,7 @@ typedef struct onnx_node {
     const aril__message *message;
     const struct onnx_rule *rule; /* NULL: a call of a function, body[0] */
     int version;                  /* of the operator set */
+    uint32_t required;            /* a mask of inputs that must not be missing */
     onnx_attribute *attribute;
     size_t n_attributes;
     onnx_slot *in, *out;

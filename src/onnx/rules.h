@@ -54,6 +54,12 @@ const onnx_rule *aril__onnx_rule(const char *domain, const char *name, int versi
 /* The tables of rules, each up to a row without a name; NULL beyond the last. */
 const onnx_rule *aril__onnx_rules(int table);
 
+/* signature.c: checks inputs, outputs and attributes of a node, whose names are resolved, against
+ * what its operator declares, and notes its required inputs. */
+aril_status aril__onnx_check_node(const onnx_model *m, const char *domain, onnx_node *n);
+/* Whether it has a declaration for that version. */
+bool aril__onnx_has_signature(const char *domain, const char *name, int version);
+
 /* Computes another operator of the default domain on the same node's attributes: its output 0. */
 aril_status aril__onnx_apply(onnx_call *c, const char *name, int version, int n_in,
                              const onnx_value *in, aril_tensor **out);
@@ -71,6 +77,8 @@ void aril__onnx_quantize_dynamic(onnx_call *c, aril_tensor *x, aril_tensor **to)
 /* rules_nn.c: the attributes of Conv with that many spatial dimensions. */
 struct conv_attrs;
 aril_status aril__onnx_conv_attrs(onnx_call *c, int spatial, struct conv_attrs *to);
+/* Fails if the attribute kernel_shape is not what the weights say. */
+aril_status aril__onnx_check_kernel(onnx_call *c, const aril_tensor *w);
 
 /* Rows of a table. */
 #define RULE(name_, from_, fn)                 \

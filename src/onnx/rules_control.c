@@ -37,7 +37,7 @@ static aril_status both_branches(onnx_call *c)
     onnx_value *out[2];
     aril_status s[2];
     for (int k = 0; k < 2; k++) {
-        if (!body[k] || (int)body[k]->n_out < c->n_out) return ARIL_ERR_FORMAT;
+        if (!body[k] || (int)body[k]->n_out != c->n_out) return ARIL_ERR_FORMAT;
         if (!(out[k] = aril__onnx_alloc(&c->run->arena, body[k]->n_out, sizeof **out)))
             return ARIL_ERR_MEMORY;
         s[k] = aril__onnx_run_body(c->run, body[k], 0, NULL, out[k]);
@@ -59,8 +59,12 @@ static aril_status branch(onnx_call *c)
     if (s != ARIL_OK) return s;
     const onnx_body *body = aril__onnx_attr_body(c, yes ? "then_branch" : "else_branch");
     if (!body) return ARIL_ERR_FORMAT;
-    if ((int)body->n_out < c->n_out)
-        return aril__onnx_fail(c, ARIL_ERR_FORMAT, "a branch has fewer outputs than the node");
+    if ((int)body->n_out != c->n_out)
+        return aril__onnx_fail(c, ARIL_ERR_FORMAT, "a branch has %d outputs, but the node has %d",
+                               (int)body->n_out, c->n_out);
+    if (body->n_in)
+        return aril__onnx_fail(c, ARIL_ERR_FORMAT, "a branch takes no inputs, this one has %d",
+                               (int)body->n_in);
     onnx_value *out = aril__onnx_alloc(&c->run->arena, body->n_out, sizeof *out);
     if (!out) return ARIL_ERR_MEMORY;
     s = aril__onnx_run_body(c->run, body, 0, NULL, out);
@@ -73,7 +77,11 @@ static aril_status branch(onnx_call *c)
 typedef struct stack {
     onnx_value *at;
     size_t n, capacity;
+    struct stack *packed; /* tensors of PACKED results each, which come before; NULL: none */
 } stack;
+
+/* Small results of many trips are packed: a tensor of one number takes 100 times its memory. */
+enum { PACKED = 1024 };
 
 static aril_status push(onnx_call *c, stack *s, onnx_value v)
 {
@@ -90,10 +98,54 @@ static aril_status push(onnx_call *c, stack *s, onnx_value v)
     return ARIL_OK;
 }
 
+static void let_go(onnx_call *c, const onnx_value *v)
+{
+    if (v->kind == ONNX_TENSOR) aril__onnx_let_go(&c->run->arena, v->tensor);
+}
+
+/* Joins the results of PACKED trips, outside a trace. */
+static aril_status pack(onnx_call *c, stack *s)
+{
+    onnx_arena *a = &c->run->arena;
+    if (s->n < PACKED || c->run->tracing) return ARIL_OK;
+    aril_tensor *part[PACKED];
+    for (size_t k = 0; k < PACKED; k++) {
+        if (s->at[k].kind != ONNX_TENSOR) return ARIL_OK; /* an error in the end */
+        part[k] = s->at[k].tensor;
+    }
+    if (!s->packed && !(s->packed = aril__onnx_alloc(a, 1, sizeof *s->packed)))
+        return ARIL_ERR_MEMORY;
+    onnx_value all = { .kind = ONNX_TENSOR, .tensor = aril_stack((aril_list){ PACKED, part }, 0) };
+    aril_status status = aril_tensor_status(all.tensor);
+    if (status == ARIL_OK && !aril__onnx_keep(a, all.tensor)) status = ARIL_ERR_MEMORY;
+    if (status == ARIL_OK) status = push(c, s->packed, all);
+    for (size_t k = 0; k < PACKED; k++) let_go(c, &s->at[k]);
+    s->n = 0;
+    return status;
+}
+
+/* The packed results and those after them. */
+static aril_status give_packed(onnx_call *c, int i, const stack *s)
+{
+    size_t n = s->packed->n;
+    aril_tensor **part = aril__onnx_alloc(&c->run->arena, n + s->n + 1, sizeof *part);
+    if (!part) return ARIL_ERR_MEMORY;
+    for (size_t k = 0; k < s->n; k++) {
+        if (s->at[k].kind != ONNX_TENSOR)
+            return aril__onnx_fail(c, ARIL_ERR_UNSUPPORTED, "only tensors can be stacked");
+        part[k] = s->at[k].tensor;
+    }
+    aril_tensor *rest = s->n ? aril_stack((aril_list){ (int)s->n, part }, 0) : NULL;
+    for (size_t k = 0; k < n; k++) part[k] = s->packed->at[k].tensor;
+    if (rest) part[n++] = rest;
+    return give(c, i, aril_cat((aril_list){ (int)n, part }, 0));
+}
+
 /* The trips' results along a new axis. Without a trip, the declared type tells sizes and dtype. */
 static aril_status give_stacked(onnx_call *c, int i, const stack *s, const onnx_body *body,
                                 size_t output, int axis, bool reverse)
 {
+    if (s->packed) return give_packed(c, i, s);
     if (!s->n) {
         aril_shape shape = { .ndim = 1 };
         aril_dtype dtype = ARIL_F32;
@@ -170,9 +222,15 @@ static aril_status loop(onnx_call *c)
             return aril__onnx_fail(c, ARIL_ERR_STATE, "the loop does not end");
         s = aril__onnx_run_body(c->run, body, body->n_in, args, out);
         if (s == ARIL_OK) s = truth(c, &out[0], &go);
-        for (int i = 0; i < states && s == ARIL_OK; i++) args[i + 2] = out[i + 1];
-        for (int i = 0; i < scans && s == ARIL_OK; i++)
+        if (s == ARIL_OK) let_go(c, &out[0]);
+        for (int i = 0; i < states && s == ARIL_OK; i++) {
+            if (t) let_go(c, &args[i + 2]); /* of the trip before */
+            args[i + 2] = out[i + 1];
+        }
+        for (int i = 0; i < scans && s == ARIL_OK; i++) {
             s = push(c, &stacks[i], out[1 + states + i]);
+            if (s == ARIL_OK) s = pack(c, &stacks[i]);
+        }
     }
     for (int i = 0; i < states && s == ARIL_OK; i++) s = give_value(c, i, args[i + 2]);
     for (int i = 0; i < scans && s == ARIL_OK; i++)
@@ -199,6 +257,8 @@ static aril_status scan_once(onnx_call *c, const onnx_body *body, int states, in
     int axis[64];
     for (int i = 0; i < inputs; i++) {
         const onnx_value *v = &in[states + i];
+        if (entry(reverse, i) & ~INT64_C(1))
+            return aril__onnx_fail(c, ARIL_ERR_ARG, "a direction must be 0 or 1");
         if (v->kind != ONNX_TENSOR)
             return aril__onnx_fail(c, ARIL_ERR_ARG, "a scanned input is not a tensor");
         axis[i] = aril__onnx_axis(c, entry(axes, i), aril_ndim(v->tensor));

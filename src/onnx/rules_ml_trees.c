@@ -66,6 +66,36 @@ static aril_status read_mode(onnx_call *c, aril__slice name, enum mode *to)
     return aril__onnx_fail(c, ARIL_ERR_FORMAT, "a mode of a node is none of ONNX's");
 }
 
+/* Each tree has one root, from which its nodes can be reached. */
+static aril_status check_trees(onnx_call *c, const forest *f)
+{
+    bool *seen = aril__onnx_alloc(&c->run->arena, (size_t)f->nodes, 1);
+    int64_t *open = aril__onnx_alloc(&c->run->arena, 2 * (size_t)f->nodes + 2, sizeof *open);
+    if (!seen || !open) return ARIL_ERR_MEMORY;
+    for (int64_t t = 0; t < f->trees; t++) {
+        int64_t n = 0;
+        open[n++] = f->root[t];
+        while (n) {
+            int64_t i = open[--n];
+            if (seen[i]) continue;
+            seen[i] = true;
+            if (f->node[i].mode == LEAF) continue;
+            open[n++] = f->node[i].yes;
+            open[n++] = f->node[i].no;
+        }
+    }
+    for (int64_t i = 0; i < f->nodes; i++)
+        if (!seen[i])
+            return aril__onnx_fail(c, ARIL_ERR_FORMAT,
+                                   "tree %" PRId64 " has a cycle, at node %" PRId64,
+                                   f->node[i].tree, f->node[i].number);
+    for (int64_t t = 1; t < f->trees; t++)
+        if (f->node[f->root[t]].tree == f->node[f->root[t - 1]].tree)
+            return aril__onnx_fail(c, ARIL_ERR_FORMAT, "tree %" PRId64 " has several roots",
+                                   f->node[f->root[t]].tree);
+    return ARIL_OK;
+}
+
 /* The nodes in the order of their names, with children by position. */
 static aril_status read_nodes(onnx_call *c, forest *f)
 {
@@ -110,7 +140,7 @@ static aril_status read_nodes(onnx_call *c, forest *f)
     }
     for (int64_t i = 0; i < n; i++) /* the node of a tree that is no node's child */
         if (!child[i]) f->root[f->trees++] = i;
-    return ARIL_OK;
+    return check_trees(c, f);
 }
 
 /* The weights in the order of their leaves; `prefix` is "class" or "target". */
@@ -142,7 +172,14 @@ static aril_status read_weights(onnx_call *c, const char *prefix, forest *f)
         if (at < 0) return aril__onnx_fail(c, ARIL_ERR_FORMAT, "a leaf is missing");
         if (!f->node[at].count++) f->node[at].weight = i;
     }
-    return aril__ml_numbers(c, "base_values", &f->base);
+    s = aril__ml_numbers(c, "base_values", &f->base);
+    int64_t count = f->base.n;
+    bool two = strcmp(prefix, "class") == 0 && f->targets <= 2 && count <= 2;
+    if (s == ARIL_OK && count > 0 && count != f->targets && !two)
+        return aril__onnx_fail(c, ARIL_ERR_FORMAT,
+                               "%" PRId64 " base values for %" PRId64 " targets", count,
+                               f->targets);
+    return s;
 }
 
 static bool goes_true(const node *n, double x)

@@ -90,6 +90,20 @@ aril_status aril__onnx_conv_attrs(onnx_call *c, int spatial, struct conv_attrs *
     return s;
 }
 
+aril_status aril__onnx_check_kernel(onnx_call *c, const aril_tensor *w)
+{
+    onnx_ints kernel = aril__onnx_attr_ints(c, "kernel_shape");
+    for (int64_t i = 0; i < kernel.n; i++) {
+        int64_t size = i + 2 < aril_ndim(w) ? aril_size(w, (int)i + 2) : -1;
+        if (size >= 0 && size != kernel.at[i])
+            return aril__onnx_fail(c, ARIL_ERR_SHAPE,
+                                   "kernel_shape says %" PRId64
+                                   ", but the weights have size %" PRId64,
+                                   kernel.at[i], size);
+    }
+    return ARIL_OK;
+}
+
 static aril_status conv(onnx_call *c)
 {
     static aril_tensor *(*const fn[])(aril_tensor *, aril_tensor *, aril_tensor *,
@@ -97,6 +111,7 @@ static aril_status conv(onnx_call *c)
     aril_tensor *x = in(c, 0), *w = in(c, 1), *b = in(c, 2);
     windows k;
     aril_status s = read_windows(c, aril_ndim(x) - 2, &k);
+    if (s == ARIL_OK) s = aril__onnx_check_kernel(c, w);
     if (s < 0) return s;
     aril_conv_opts o = conv_opts(&k);
     o.groups = aril__onnx_attr_int(c, "group", 1);
@@ -135,6 +150,7 @@ static aril_status conv_transpose(onnx_call *c)
     windows k;
     int64_t extra[3] = { 0 };
     aril_status s = read_windows(c, aril_ndim(x) - 2, &k);
+    if (s == ARIL_OK) s = aril__onnx_check_kernel(c, w);
     if (s == ARIL_OK) s = read_list(c, "output_padding", k.n, extra, 0);
     if (s == ARIL_OK && aril_ndim(w) != k.n + 2)
         s = aril__onnx_fail(c, ARIL_ERR_SHAPE, "the weights do not fit");
@@ -501,6 +517,13 @@ static aril_status lrn(onnx_call *c)
                         .k = k ? k : ARIL_ZERO };
     aril_tensor *x = in(c, 0);
     int64_t size = aril__onnx_attr_int(c, "size", 1);
+    if (size < 1) return aril__onnx_fail(c, ARIL_ERR_ARG, "size must be positive");
+    if (aril_ndim(x) < 2) return aril__onnx_fail(c, ARIL_ERR_SHAPE, "expected [N,C,...]");
+    /* A window that reaches over all channels from each one: the rest of it is zeros. */
+    int64_t reach = 2 * aril_size(x, 1), counted = size;
+    if (size > reach && reach > 0) size = reach + size % 2;
+    o.alpha *= (double)size / (double)counted;
+    if (size > 4096) return aril__onnx_fail(c, ARIL_ERR_UNSUPPORTED, "a size above 4096");
     if (size % 2) return give(c, 0, aril_local_response_norm(x, size, o));
     /* ONNX: from c - floor((size - 1) / 2) to c + ceil((size - 1) / 2) */
     aril_tensor *sum = NULL, *square = aril_square(x);

@@ -215,6 +215,7 @@ static aril_status convolve(onnx_call *c, aril_tensor *x, aril_tensor *w, aril_t
 {
     struct conv_attrs a;
     aril_status s = aril__onnx_conv_attrs(c, aril_ndim(x) - 2, &a);
+    if (s == ARIL_OK) s = aril__onnx_check_kernel(c, w);
     if (s != ARIL_OK) return s;
     if (!is_byte(x) || !is_byte(w) || !is_flat(rest[0], 1) || !is_flat(rest[1], aril_size(w, 0)))
         return aril__onnx_fail(c, ARIL_ERR_DTYPE,

@@ -288,7 +288,10 @@ static aril_status give_results(onnx_call *c, aril_tensor *y, aril_tensor *h, ar
 
 static aril_status recurrent(onnx_call *c, int gates)
 {
-    bool batch_first = aril__onnx_attr_int(c, "layout", 0) != 0, lstm = gates == 4;
+    int64_t layout = aril__onnx_attr_int(c, "layout", 0);
+    if (layout != 0 && layout != 1)
+        return aril__onnx_fail(c, ARIL_ERR_ARG, "layout must be 0 or 1, got %" PRId64, layout);
+    bool batch_first = layout == 1, lstm = gates == 4;
     const char *way = aril__onnx_attr_text(c, "direction", "forward");
     int directions = strcmp(way, "bidirectional") == 0 ? 2 : 1;
     layer l = { .gates = gates,
@@ -313,6 +316,10 @@ static aril_status recurrent(onnx_call *c, int gates)
     l.steps = aril_size(l.x, 0);
     l.batch = aril_size(l.x, 1);
     l.hidden = aril_size(l.r, 2);
+    if (aril__onnx_attr_int(c, "hidden_size", l.hidden) != l.hidden)
+        return aril__onnx_fail(c, ARIL_ERR_SHAPE,
+                               "hidden_size is %" PRId64 ", but the weights are for %" PRId64,
+                               aril__onnx_attr_int(c, "hidden_size", 0), l.hidden);
     if (l.lengths) l.lengths = aril_cast(l.lengths, ARIL_I64);
     aril_status s = read_activations(c, &l, directions);
     if (s < 0) return s;

@@ -2,6 +2,7 @@
 #include "onnx/rules.h"
 
 #include <ctype.h>
+#include <math.h>
 #include <regex.h>
 #include <stdlib.h>
 #include <strings.h>
@@ -256,6 +257,48 @@ static char *whole_pattern(onnx_call *c, const char *p)
     return start;
 }
 
+/* The C library compiles repetitions by copying, and recurses into groups: patterns that are nested
+ * or repeated beyond reason are refused, and so are references to groups, whose matching may take
+ * forever. */
+static bool is_affordable(const char *p)
+{
+    enum { DEEPEST = 100, LARGEST = 20000 };
+    double sum[DEEPEST + 1] = { 0 }, last[DEEPEST + 1] = { 0 };
+    int depth = 0;
+    for (; *p; p++) {
+        double times = *p == '+' ? 2 : 0;
+        if (*p == '(') {
+            if (++depth > DEEPEST) return false;
+            sum[depth] = last[depth] = 0;
+        } else if (*p == ')' && depth) {
+            depth--;
+            last[depth] = sum[depth + 1] + 1;
+            sum[depth] += last[depth];
+        } else if (*p == '{') {
+            char *end;
+            times = strtod(p + 1, &end);
+            if (*end == ',') times = fmax(times, strtod(end + 1, &end));
+        } else if (!times && !strchr("*?|^$", *p)) {
+            if (*p == '\\' && p[1] >= '1' && p[1] <= '9') return false;
+            if (*p == '\\' && p[1]) p++;
+            if (*p == '[') {
+                p += p[1] == '^' ? 2 : 1;
+                for (p += *p == ']'; *p && *p != ']'; p++)
+                    if (*p == '[' && p[1] == ':' && strstr(p + 2, ":]"))
+                        p = strstr(p + 2, ":]") + 1;
+                if (!*p) return true; /* an error of the compiler */
+            }
+            sum[depth] += last[depth] = 1;
+        }
+        if (times > 1) {
+            sum[depth] += last[depth] * (times - 1);
+            last[depth] *= times;
+        }
+        if (sum[depth] > LARGEST) return false;
+    }
+    return true;
+}
+
 static aril_status full_match(onnx_call *c)
 {
     const onnx_text *x = text_in(c, 0);
@@ -264,6 +307,9 @@ static aril_status full_match(onnx_call *c)
     bool *match = aril__onnx_alloc(&c->run->arena, x->n, 1);
     regex_t expression;
     if (!pattern || !match) return ARIL_ERR_MEMORY;
+    if (!is_affordable(pattern))
+        return aril__onnx_fail(c, ARIL_ERR_UNSUPPORTED,
+                               "the pattern is too large, or refers to groups");
     if (regcomp(&expression, pattern, REG_EXTENDED | REG_NOSUB))
         return aril__onnx_fail(c, ARIL_ERR_FORMAT, "the pattern is not understood");
     for (size_t i = 0; i < x->n; i++) {

@@ -208,6 +208,9 @@ static aril_status roi_align(onnx_call *c)
                   .max = attr_is(c, "mode", "avg", "max") };
     if (aril_ndim(x) != 4 || aril_ndim(rois) != 2 || p.h < 1 || p.w < 1)
         return aril__onnx_fail(c, ARIL_ERR_SHAPE, "expected [N,C,H,W] and regions [R,4]");
+    /* Negative numbers would count from the last image: beyond all of them, they are errors. */
+    batch = aril_cast(batch, ARIL_I64);
+    batch = aril_where(aril_lt_scalar(batch, 0), aril_full_like(batch, INT32_MAX), batch);
     aril_tensor *images = aril_index_select(x, batch, 0); /* [R,C,H,W] */
     if (ratio > 0) return give(c, 0, pooled(c, images, rois, &p));
     /* As many samples as the region has pixels. */
@@ -258,6 +261,8 @@ static aril_status deform_conv(onnx_call *c)
                 *mask = in(c, 4);
     if (aril_ndim(x) != 4 || aril_ndim(w) != 4 || aril_ndim(offset) != 4)
         return aril__onnx_fail(c, ARIL_ERR_UNSUPPORTED, "only 2 spatial dimensions");
+    aril_status fits = aril__onnx_check_kernel(c, w);
+    if (fits < 0) return fits;
     onnx_ints strides = aril__onnx_attr_ints(c, "strides"), pads = aril__onnx_attr_ints(c, "pads"),
               dilations = aril__onnx_attr_ints(c, "dilations");
     int64_t groups = aril__onnx_attr_int(c, "group", 1),

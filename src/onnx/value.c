@@ -41,6 +41,16 @@ bool aril__onnx_keep(onnx_arena *a, aril_tensor *t)
     return true;
 }
 
+void aril__onnx_let_go(onnx_arena *a, aril_tensor *t)
+{
+    for (size_t i = a->n_kept; i-- > 0;)
+        if (a->kept[i] == t) {
+            a->kept[i] = a->kept[--a->n_kept];
+            aril_release(t);
+            return;
+        }
+}
+
 void aril__onnx_arena_free(onnx_arena *a)
 {
     for (size_t i = 0; i < a->n_kept; i++) aril_release(a->kept[i]);
@@ -113,6 +123,7 @@ const char *aril__onnx_dtype_name(int64_t number)
 
 const char *aril__onnx_tensor_name(const aril__message *tensor)
 {
+    if (tensor->type == &aril__onnx_SparseTensorProto) tensor = aril__message_sub(tensor, "values");
     const char *name = aril__message_text(tensor, "name");
     return *name ? name : "(unnamed)";
 }
@@ -236,6 +247,35 @@ aril_status aril__onnx_initializer(onnx_arena *a, const aril__message *tensor, o
     return read_tensor(a, tensor, NULL, files, out);
 }
 
+/* The positions of the nnz values in a tensor of n elements, from positions [nnz] or coordinates
+ * [nnz,ndim]; they ascend. */
+static aril_status sparse_positions(const aril__message *sparse, aril_tensor *indices,
+                                    aril_shape shape, int64_t n, int64_t nnz, int64_t *to)
+{
+    int ndim = aril_ndim(indices);
+    if (aril_dtype_of(indices) != ARIL_I64)
+        return aril__onnx_malformed(sparse, "indices of a sparse tensor must be int64");
+    if (ndim < 1 || ndim > 2 || aril_size(indices, 0) != nnz ||
+        (ndim == 2 && aril_size(indices, 1) != shape.ndim))
+        return aril__onnx_malformed(sparse, "the indices do not fit the values and sizes");
+    const int64_t *at = aril_data(indices);
+    if (nnz && !at) return aril__latest_status();
+    for (int64_t i = 0; i < nnz; i++) {
+        int64_t position = ndim == 1 ? at[i] : 0;
+        bool inside = position >= 0 && position < n;
+        for (int d = 0; d < shape.ndim && ndim == 2; d++) {
+            int64_t k = at[i * shape.ndim + d];
+            inside &= k >= 0 && k < shape.dim[d];
+            if (inside) position = position * shape.dim[d] + k; /* below n, which fits */
+        }
+        if (!inside) return aril__onnx_malformed(sparse, "an index is outside its sizes");
+        if (i && position <= to[i - 1])
+            return aril__onnx_malformed(sparse, "indices do not ascend, or occur twice");
+        to[i] = position;
+    }
+    return ARIL_OK;
+}
+
 aril_status aril__onnx_sparse(onnx_arena *a, const aril__message *sparse, const char *folder,
                               onnx_value *out)
 {
@@ -250,16 +290,12 @@ aril_status aril__onnx_sparse(onnx_arena *a, const aril__message *sparse, const 
     if (s < 0) return s;
     if (values.kind != ONNX_TENSOR || indices.kind != ONNX_TENSOR || aril_ndim(values.tensor) != 1)
         return aril__onnx_malformed(tensor, "a sparse tensor needs numbers in one dimension");
-    aril_tensor *at = aril_cast(indices.tensor, ARIL_I64);
-    if (aril_ndim(at) == 2) { /* coordinates */
-        int64_t stride = 1;
-        aril_tensor *flat = aril_zeros(ARIL_SHAPE(aril_size(at, 0)), ARIL_I64, aril_cpu());
-        for (int d = shape.ndim - 1; d >= 0 && aril_size(at, 1) == shape.ndim; d--) {
-            flat = aril_add(flat, aril_mul_scalar(aril_select(at, 1, d), stride));
-            stride *= shape.dim[d];
-        }
-        at = flat;
-    }
+    int64_t *flat = aril__onnx_alloc(a, (size_t)aril_numel(values.tensor), sizeof *flat);
+    if (!flat) return ARIL_ERR_MEMORY;
+    s = sparse_positions(sparse, indices.tensor, shape, n, aril_numel(values.tensor), flat);
+    if (s < 0) return s;
+    aril_tensor *at = aril_from(aril_numel(values.tensor) ? (const void *)flat : "",
+                                ARIL_SHAPE(aril_numel(values.tensor)), ARIL_I64, aril_cpu());
     aril_tensor *dense = aril_zeros(ARIL_SHAPE(n), aril_dtype_of(values.tensor), aril_cpu());
     dense = aril_reshape(aril_index_copy(dense, at, values.tensor, 0), shape);
     *out = (onnx_value){ .kind = ONNX_TENSOR, .known = true, .tensor = dense };
