@@ -250,30 +250,28 @@ TEST(patterns_beyond_reason)
     free(text);
 }
 
+/* n trips that add 1 to x: its last value, and the largest element after each. */
+static const char count_up[] =
+    "node { op_type: \"Loop\" input: [\"n\", \"\", \"x\"] output: [\"last\", \"all\"] "
+    "attribute { name: \"body\" type: GRAPH g { "
+    "node { op_type: \"Identity\" input: \"c\" output: \"d\" } "
+    "node { op_type: \"Add\" input: [\"v\", \"one\"] output: \"w\" } "
+    "node { op_type: \"ReduceMax\" input: \"w\" output: \"m\" attribute { name: \"keepdims\" "
+    "i: 0 type: INT } } "
+    "initializer { name: \"one\" data_type: 1 float_data: 1 } "
+    "input { name: \"i\" } input { name: \"c\" } input { name: \"v\" } "
+    "output { name: \"d\" } output { name: \"w\" } output { name: \"m\" } } } } "
+    "input { name: \"n\" type { tensor_type { elem_type: 7 } } } "
+    "input { name: \"x\" type { tensor_type { elem_type: 1 } } } "
+    "output { name: \"last\" type { tensor_type { elem_type: 1 } } } "
+    "output { name: \"all\" type { tensor_type { elem_type: 1 } } } ";
+
 /* A loop keeps the values of its last trip, and packs small results of all. */
 TEST(a_long_loop_takes_little_memory)
 {
     ARIL_SCOPE;
     enum { TRIPS = 5000 };
-    aril_program *p =
-        load_text(
-            OPSET(18),
-            "node { op_type: \"Loop\" input: [\"n\", \"\", \"x\"] output: "
-            "[\"last\", \"all\"] attribute "
-            "{ name: \"body\" type: GRAPH g { node { op_type: \"Identity\" "
-            "input: \"c\" output: \"d\" } "
-            "node { op_type: \"Add\" input: [\"v\", \"one\"] output: \"w\" } "
-            "node { op_type: "
-            "\"ReduceMax\" input: \"w\" output: \"m\" attribute { name: "
-            "\"keepdims\" i: 0 type: INT } "
-            "} initializer { name: \"one\" data_type: 1 float_data: 1 } "
-            "input " TYPED("i", 7) "input " TYPED("c", 9) "input " ANY("v") "output " TYPED("d", 9) "output " ANY(
-                "w") "output " ANY("m") "} } } input " TYPED("n",
-                                                             7) "input " ANY("x") "output"
-                                                                                  " " ANY(
-                                                                                      "las"
-                                                                                      "t") "output"
-                                                                                           " " ANY("all"));
+    aril_program *p = load_text(OPSET(18), count_up);
     aril_tensor *n = aril_full(ARIL_SHAPE(), TRIPS, ARIL_I64, aril_cpu()), *out[2];
     aril_tensor *x = aril_zeros(ARIL_SHAPE(1000), ARIL_F32, aril_cpu());
     aril_memory_set_limit(aril_cpu(), aril_memory(aril_cpu()).live + (4 << 20));
@@ -316,8 +314,10 @@ TEST(more_inputs_than_a_node_can_have)
 
 /* ---- trees ---- */
 
-#define NUMBERS(name, ...) "attribute { name: \"" name "\" type: INTS ints: [" #__VA_ARGS__ "] } "
-#define REALS(name, ...)   "attribute { name: \"" name "\" type: FLOATS floats: [" #__VA_ARGS__ "] } "
+#define LIST(name, kind, field, ...) \
+    "attribute { name: \"" name "\" type: " kind " " field ": [" #__VA_ARGS__ "] } "
+#define NUMBERS(name, ...) LIST(name, "INTS", "ints", __VA_ARGS__)
+#define REALS(name, ...)   LIST(name, "FLOATS", "floats", __VA_ARGS__)
 
 /* Three nodes; the children of node 0, and base values. */
 static void refuses_tree(const char *children, const char *why)
