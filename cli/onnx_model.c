@@ -2,6 +2,7 @@
 #include "caffe.h"
 #include "commands.h"
 #include "model_file.h"
+#include "onnx_sizes.h"
 #include "weights_file.h"
 
 #include <stdlib.h>
@@ -12,8 +13,9 @@
 typedef struct runnable {
     model_file file;       /* of Aril; net is NULL for ONNX */
     aril_program *program; /* NULL until it is needed */
-    aril_tensor *in[16];
+    aril_tensor *in[ONNX_INPUTS];
     int n_in;
+    onnx_sizes sizes; /* of ONNX */
 } runnable;
 
 static void close_runnable(runnable *r)
@@ -35,15 +37,14 @@ static aril_tensor *zeros_for(aril_shape shape, aril_dtype dtype, int64_t batch)
     return aril_zeros(shape, dtype, aril_cpu());
 }
 
-static bool open_onnx(const char *path, int64_t batch, runnable *r)
+static bool open_onnx(const char *path, int64_t batch, const char *sizes, runnable *r)
 {
     r->program = aril_program_load(path, (aril_load_opts){ 0 });
-    r->n_in = r->program ? aril_program_inputs(r->program) : 0;
-    if (r->n_in > 16)
-        return aril_fail(ARIL_ERR_UNSUPPORTED, "%s has more than 16 inputs", path), false;
+    if (!r->program || !onnx_sizes_read(r->program, sizes, batch, &r->sizes)) return false;
+    r->n_in = r->sizes.n;
     for (int i = 0; i < r->n_in; i++)
-        r->in[i] = zeros_for(aril_program_input_shape(r->program, i),
-                             aril_program_input_dtype(r->program, i), batch);
+        r->in[i] =
+            aril_zeros(r->sizes.known[i], aril_program_input_dtype(r->program, i), aril_cpu());
     return aril_ok();
 }
 
@@ -64,15 +65,17 @@ static bool open_aril(const char *path, int64_t batch, runnable *r)
     return aril_ok();
 }
 
-static bool open_runnable(const char *path, int64_t batch, runnable *r)
+static bool open_runnable(const char *path, int64_t batch, const char *sizes, runnable *r)
 {
-    return model_is_onnx(path) ? open_onnx(path, batch, r) : open_aril(path, batch, r);
+    if (model_is_onnx(path)) return open_onnx(path, batch, sizes, r);
+    if (sizes) return aril_fail(ARIL_ERR_ARG, "--size is for models of ONNX"), false;
+    return open_aril(path, batch, r);
 }
 
 /* ---- convert ---- */
 
 typedef struct convert_options {
-    const char *caffemodel;
+    const char *caffemodel, *size;
     int64_t opset;
     bool fixed, external;
     weights_options weights;
@@ -101,16 +104,17 @@ static int run_convert(void *values, int n, char **argument)
         return EXIT_USAGE;
     }
     aril_export_opts opts = { .opset = (int)o->opset, .external_data = o->external };
-    if (open_runnable(argument[0], 1, &r)) {
-        opts.batch = !o->fixed;
+    if (open_runnable(argument[0], 1, o->size, &r)) {
         if (!r.file.net) { /* what the model leaves open stays so */
-            opts.batch = false;
-            for (int i = 0; i < r.n_in && !o->fixed; i++) {
-                aril_shape s = aril_program_input_shape(r.program, i);
-                opts.batch |= s.ndim && s.dim[0] < 0;
+            if (!o->fixed) {
+                opts.sizes = r.sizes.open;
+                opts.n_sizes = r.sizes.n;
+                opts.size_names = r.sizes.names;
+                opts.n_size_names = r.sizes.n_names;
             }
             aril_program_export(r.program, (aril_list){ r.n_in, r.in }, argument[1], opts);
         } else {
+            opts.batch = !o->fixed;
             aril_module_export(r.file.scaled, (aril_list){ r.n_in, r.in }, argument[1], opts);
         }
     }
@@ -128,7 +132,11 @@ static const option convert_table[] = {
       .min = 13,
       .max = 28,
       .help = "version of the operator set" },
-    { .name = "fixed", OPTION_AT(fixed), .help = "a batch of one sample, instead of any size" },
+    { .name = "fixed",
+      OPTION_AT(fixed),
+      .help = "write known sizes: 1 for those that are open and not given by --size" },
+    OPTION_SIZE("sizes that ONNX leaves open, to be written as known: seq=7, or all of an input: "
+                "ids=2x7,mask=2x7"),
     { .name = "external",
       OPTION_AT(external),
       .help = "write the parameters to a file OUT.data beside the model" },
@@ -169,6 +177,7 @@ static const option convert_table[] = {
 static const example convert_examples[] = {
     { "aril convert lenet5-mnist lenet5.onnx", "a trained network, for other programs" },
     { "aril convert old.onnx new.onnx --opset 21", "another operator set" },
+    { "aril convert bert.onnx fixed.onnx --size seq=128", "one open size fixed, the others kept" },
     { "aril convert net.pth net.safetensors", "weights alone" },
     { "aril convert deploy.prototxt net.onnx --weights net.caffemodel", "a net of Caffe" },
     { 0 },
@@ -198,21 +207,34 @@ const command command_convert = {
 
 /* ---- draw ---- */
 
+typedef struct draw_options {
+    const char *size;
+} draw_options;
+
 static int run_draw(void *values, int n, char **argument)
 {
-    (void)values, (void)n;
+    (void)n;
+    const draw_options *o = values;
     ARIL_SCOPE;
     ARIL_NO_GRAD;
     runnable r = { 0 };
     aril_tensor *out[64];
     if (is_caffe(argument[0])) return caffe_draw(argument[0], argument[1]);
-    if (open_runnable(argument[0], 1, &r)) {
+    if (open_runnable(argument[0], 1, o->size, &r)) {
         aril_program_run(r.program, (aril_list){ r.n_in, r.in }, out);
         if (aril_ok()) aril_program_draw(r.program, argument[1], (aril_list){ 0 });
     }
     close_runnable(&r);
     return aril_ok() ? EXIT_DONE : report("draw");
 }
+
+#undef OPTION_AT
+#define OPTION_AT(field) .at = offsetof(draw_options, field)
+
+static const option draw_table[] = {
+    OPTION_SIZE("sizes that ONNX leaves open: seq=7, or all of an input: ids=2x7"),
+    { 0 },
+};
 
 static const example draw_examples[] = {
     { "aril draw resnet18 resnet18.svg", "by modules, as it has more than 60 operations" },
@@ -227,7 +249,10 @@ const command command_draw = {
     .about =
         "MODEL is as for `aril convert`. OUT ends in .dot, or in .svg, .png or .pdf, for which "
         "Graphviz must be installed. A net of Caffe is drawn by its layers, in the training phase.",
+    .options = draw_table,
     .examples = draw_examples,
+    .size = sizeof(draw_options),
+    .defaults = &(const draw_options){ 0 },
     .min = 2,
     .max = 2,
     .choices = model_names,
@@ -237,7 +262,7 @@ const command command_draw = {
 /* ---- time ---- */
 
 typedef struct time_options {
-    const char *model, *weights;
+    const char *model, *weights, *size;
     int64_t batch, threads;
     double seconds;
     bool nodes;
@@ -271,8 +296,11 @@ static void time_runs(runnable *r, const time_options *o)
     }
     if (!aril_ok()) return;
     qsort(took, (size_t)n, sizeof *took, by_value);
-    printf("%.3f ms (median of %d runs, fastest %.3f ms), batch %lld\n", took[n / 2] * 1e3, n,
-           took[0] * 1e3, (long long)(o->batch ? o->batch : 1));
+    bool short_run = took[n / 2] < 1e-4;
+    double unit = short_run ? 1e6 : 1e3;
+    const char *name = short_run ? "us" : "ms";
+    printf("%.3f %s (median of %d runs, fastest %.3f %s), batch %lld\n", took[n / 2] * unit, name,
+           n, took[0] * unit, name, (long long)(o->batch ? o->batch : 1));
 }
 
 static int run_time(void *values, int n, char **argument)
@@ -293,7 +321,7 @@ static int run_time(void *values, int n, char **argument)
     ARIL_INFERENCE;
     runnable r = { 0 };
     aril_tensor *out[64];
-    if (open_runnable(name, o->batch ? o->batch : 1, &r))
+    if (open_runnable(name, o->batch ? o->batch : 1, o->size, &r))
         aril_program_run(r.program, (aril_list){ r.n_in, r.in }, out);
     if (aril_ok()) time_runs(&r, o);
     if (aril_ok() && o->nodes) aril_program_costs(r.program, (aril_list){ r.n_in, r.in }, stdout);
@@ -312,6 +340,7 @@ static const option time_table[] = {
       .min = 1,
       .by_default = "1, or that of a Caffe net",
       .help = "batch size, where the model leaves it open" },
+    OPTION_SIZE("sizes that ONNX leaves open: seq=7, or all of an input: ids=2x7"),
     { .name = "seconds",
       .value = "S",
       .kind = OPTION_FLOAT,

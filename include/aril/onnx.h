@@ -12,6 +12,7 @@
 
 #include "aril/graph.h"
 #include "aril/module.h"
+#include "aril/value.h"
 
 ARIL_C_BEGIN
 
@@ -40,6 +41,15 @@ ARIL_API const char *aril_program_output_name(const aril_program *p, int i);
  * none. And its dtype. */
 ARIL_API aril_shape aril_program_input_shape(const aril_program *p, int i);
 ARIL_API aril_dtype aril_program_input_dtype(const aril_program *p, int i);
+
+/* The name that the model gives to open size d of an input, such as "batch"; NULL: it has none, or
+ * the size is known. Belongs to the program. */
+ARIL_API const char *aril_program_input_size_name(const aril_program *p, int i, int d);
+
+/* What an input takes and an output returns: a tensor, or what only aril_program_run_values takes
+ * (strings, a sequence, a map, an optional). */
+ARIL_API aril_value_kind aril_program_input_kind(const aril_program *p, int i);
+ARIL_API aril_value_kind aril_program_output_kind(const aril_program *p, int i);
 
 /* ---- modules ---- */
 
@@ -73,14 +83,16 @@ typedef struct aril_export_opts {
     int n_sizes;
     const char *const *size_names;
     int n_size_names;
-    bool batch; /* instead: the first size of every input is left open, and called "batch" */
+    /* Instead: the first size of every input is left open, and called "batch". An error if the model
+     * does not hold for other numbers of samples. */
+    bool batch;
     /* Parameters lie in a file PATH.data beside the model; also without this if they take more than
      * 2 GB, which is the limit of a model's file. */
     bool external_data;
 } aril_export_opts;
 
-/* Writes a module in evaluation mode. The inputs give sizes and dtypes; their values don't
- * matter. */
+/* Writes a module in evaluation mode. The inputs give sizes and dtypes; their values don't matter:
+ * branches and loops of a loaded model that depend on them are written as such. */
 ARIL_API aril_status aril_module_export(aril_module *m, aril_list inputs, const char *path,
                                         aril_export_opts opts);
 

@@ -1,4 +1,4 @@
-#include "graph/control.h"
+#include "graph/control_gradient.h"
 
 #include "aril/create.h"
 #include "aril/dtype.h"
@@ -382,174 +382,18 @@ aril_status aril__control_same(const char *what, int n, aril_tensor *const *befo
     return s;
 }
 
-/* ---- gradients of bodies ---- */
-
-/* Calls a function again and differentiates it: arguments are its own, then gradients of those
- * results that have one; results are gradients of wanted arguments and captured tensors. */
-typedef struct grad_call {
-    aril_fn *fn[2];
-    void *ctx;
-    int n_args, n_out;
-    int n_captured, n_stops;
-    int64_t draws;           /* of a trip, */
-    aril_rng_state rng[2];   /* and where the trace of each function began with them */
-    bool has[ARIL__MAX_OUT]; /* results with a gradient */
-    bool wants[MAX_ARGS];    /* arguments whose gradient is wanted */
-    aril_tensor **captured;  /* borrowed: of which a gradient is wanted, */
-    aril_tensor **stops;     /* and others, where the way back ends too */
-} grad_call;
-
-/* Tensors from outside while a function is differentiated. The way back ends at them, since the
- * graph around goes on from there: each stands for a copy of itself, whose node no other walk
- * uses. */
-typedef struct borrowed {
-    aril_tensor *tensor;
-    aril__node *node; /* its own: a reference */
-    uint32_t node_out;
-} borrowed;
-
-static aril_status borrow(aril_tensor *t, borrowed *b)
-{
-    ARIL_SCOPE;
-    aril__thread *th = aril__self();
-    aril_tensor *copy = aril__op(&aril__op_copy, t);
-    if (aril_tensor_status(copy) < 0) return aril_tensor_status(copy);
-    *b = (borrowed){ t, t->node ? aril__node_keep(t->node) : NULL, t->node_out };
-    aril__bind(th, t, copy->node, copy->node_out);
-    return ARIL_OK;
-}
-
-static void give_back(borrowed *b)
-{
-    aril__thread *th = aril__self();
-    if (!b->tensor) return;
-    aril__bind(th, b->tensor, b->node, b->node_out);
-    if (b->node) aril__node_release(th, b->node);
-}
-
-/* What run_back needs for each target: arguments, captured tensors and stops. */
-typedef struct targets {
-    int n, n_wanted; /* those before the stops */
-    aril_tensor **of, **got;
-    aril__target *at;
-    borrowed *borrowed;
-} targets;
-
-static aril_status list_targets(const grad_call *q, aril_tensor *const *arg, aril_tensor **x,
-                                targets *t)
-{
-    aril_status s = ARIL_OK;
-    for (int i = 0; i < q->n_args; i++) {
-        x[i] = arg[i];
-        if (!q->wants[i]) continue;
-        /* A node of its own, where the way back ends; connected if this gradient is differentiated
-         * itself. */
-        x[i] = t->of[t->n++] =
-            arg[i]->node ? aril__op(&aril__op_copy, arg[i]) : aril_detach(arg[i]);
-        if (!arg[i]->node) aril_set_requires_grad(x[i], true);
-        if (s == ARIL_OK) s = aril_tensor_status(x[i]);
-    }
-    t->n_wanted = t->n + q->n_captured;
-    for (int i = 0; i < q->n_captured + q->n_stops && s == ARIL_OK; i++) {
-        aril_tensor *of = i < q->n_captured ? q->captured[i] : q->stops[i - q->n_captured];
-        s = borrow(of, &t->borrowed[t->n]);
-        t->of[t->n++] = of;
-    }
-    for (int i = 0; i < t->n && s == ARIL_OK; i++)
-        t->at[i] = (aril__target){ t->of[i]->node, t->of[i]->node_out };
-    return s;
-}
-
-static aril_status walk(const grad_call *q, aril_fn *fn, aril_tensor *const *arg,
-                        aril_tensor *const *given, targets *t)
-{
-    aril_tensor *x[MAX_ARGS], *y[ARIL__MAX_OUT], *root[ARIL__MAX_OUT], *start[ARIL__MAX_OUT];
-    int n_roots = 0, g = 0;
-    aril__thread *th = aril__self();
-    aril_status s = list_targets(q, arg, x, t);
-    aril_generator now = th->generator; /* the numbers of the function itself */
-    aril__rng_put(&th->generator, q->rng[fn == q->fn[1]]);
-    if (s == ARIL_OK) s = aril__control_call("gradient", fn, q->ctx, x, q->n_out, y);
-    th->generator = now;
-    for (int i = 0; i < q->n_out && s == ARIL_OK; i++) {
-        if (!q->has[i]) continue;
-        if (aril_requires_grad(y[i])) {
-            root[n_roots] = y[i];
-            start[n_roots++] = aril_cast(given[g], aril_dtype_of(y[i]));
-        }
-        g++;
-    }
-    if (s == ARIL_OK && n_roots)
-        s = aril__backward_to(n_roots, root, start, t->n, t->at, t->got, true,
-                              (aril_grad_opts){ .create_graph = true });
-    return s;
-}
-
-static aril_status run_back(const grad_call *q, aril_fn *fn, aril_tensor *const *arg,
-                            aril_tensor *const *given, aril_tensor **out)
-{
-    size_t n = (size_t)(q->n_args + q->n_captured + q->n_stops) + 1;
-    targets t = { .of = aril__calloc(n * sizeof *t.of),
-                  .got = aril__calloc(n * sizeof *t.got),
-                  .at = aril__calloc(n * sizeof *t.at),
-                  .borrowed = aril__calloc(n * sizeof *t.borrowed) };
-    aril_status s = ARIL_ERR_MEMORY;
-    ARIL_ENABLE_GRAD;
-    if (t.of && t.got && t.at && t.borrowed)
-        s = walk(q, fn, arg, given, &t);
-    else
-        aril__fail(s, "gradient: out of memory");
-    for (int i = 0; i < t.n; i++) {
-        give_back(&t.borrowed[i]);
-        if (t.got[i]) t.got[i] = aril__give(aril__self(), t.got[i]);
-        if (s == ARIL_OK && i < t.n_wanted) out[i] = t.got[i] ? t.got[i] : aril_zeros_like(t.of[i]);
-    }
-    free(t.of);
-    free(t.got);
-    free(t.at);
-    free(t.borrowed);
-    return s;
-}
+/* ---- gradients of branches ---- */
 
 static void then_back(void *ctx, aril_tensor *const *in, aril_tensor **out)
 {
-    const grad_call *q = ctx;
-    run_back(q, q->fn[0], in, in + q->n_args, out);
+    const aril__body_gradient *q = ctx;
+    aril__body_differentiate(q, q->fn[0], in, in + q->n_args, out);
 }
 
 static void else_back(void *ctx, aril_tensor *const *in, aril_tensor **out)
 {
-    const grad_call *q = ctx;
-    run_back(q, q->fn[1], in, in + q->n_args, out);
-}
-
-/* What to differentiate: `args` are the inputs of the node that are arguments, `rest` those that it
- * captured. Belongs to the trace. NULL with an error. */
-static grad_call *new_grad_call(aril__tracing *t, const struct control_attrs *a, int n_out,
-                                aril_tensor *const *captured, const bool *wants_captured, int n)
-{
-    grad_call *q = aril__calloc(sizeof *q + 2 * (size_t)n * sizeof(aril_tensor *));
-    if (!aril__tracing_own(t, q)) {
-        aril__fail(ARIL_ERR_MEMORY, "gradient: out of memory");
-        return NULL;
-    }
-    q->fn[0] = (aril_fn *)(intptr_t)a->fn[0];
-    q->fn[1] = (aril_fn *)(intptr_t)a->fn[1];
-    q->ctx = (void *)(intptr_t)a->ctx[0];
-    q->n_args = (int)a->n_args[0];
-    q->n_out = n_out;
-    q->draws = a->draws[0];
-    for (int i = 0; i < 2; i++)
-        q->rng[i] = (aril_rng_state){ (uint64_t)a->seed[0], (uint64_t)a->calls[i] };
-    q->captured = (aril_tensor **)(q + 1);
-    q->stops = q->captured + n;
-    for (int i = 0; i < n; i++) {
-        if (wants_captured[i])
-            q->captured[q->n_captured++] = captured[i];
-        else if (captured[i]->node)
-            q->stops[q->n_stops++] = captured[i];
-    }
-    return q;
+    const aril__body_gradient *q = ctx;
+    aril__body_differentiate(q, q->fn[1], in, in + q->n_args, out);
 }
 
 static void poison_wanted(aril__grad *c)
@@ -564,8 +408,9 @@ static void cond_backward(aril__grad *c)
     const struct control_attrs *a = c->attrs;
     int n_args = (int)a->n_args[0], first = 1 + n_args;
     aril__tracing *t = aril__tracing_now(c->n_in, c->x);
-    grad_call *q =
-        t ? new_grad_call(t, a, c->n_out, c->x + first, c->wants + first, c->n_in - first) : NULL;
+    aril__body_gradient *q =
+        t ? aril__body_gradient_new(t, a, c->n_out, c->x + first, c->wants + first, c->n_in - first)
+          : NULL;
     if (!q) {
         poison_wanted(c);
         return;
@@ -633,9 +478,20 @@ typedef struct scan_call {
     aril_list in; /* state, then sequences */
     int n_state, n_ys;
     bool reverse;
-    int64_t trips;       /* negative: unknown */
-    const grad_call *of; /* the scan whose gradient it is, or NULL */
+    int64_t trips;                 /* negative: unknown */
+    const aril__body_gradient *of; /* the scan whose gradient it is, or NULL */
 } scan_call;
+
+/* The shape of the results of all trips, from that of one. */
+static aril_status stacked_meta(const char *what, int i, int64_t trips, aril__meta *m)
+{
+    if (m->ndim == ARIL_MAX_DIMS)
+        return aril__fail(ARIL_ERR_SHAPE, "%s: result %d has too many dimensions", what, i);
+    memmove(m->dim + 1, m->dim, (ARIL_MAX_DIMS - 1) * sizeof *m->dim);
+    m->ndim++;
+    m->dim[0] = trips;
+    return ARIL_OK;
+}
 
 /* The traced form. out: final state, then sequences of results. */
 static aril_status traced_scan(aril__tracing *t, const scan_call *q, aril_tensor **out)
@@ -664,11 +520,7 @@ static aril_status traced_scan(aril__tracing *t, const scan_call *q, aril_tensor
             s = same_state(q->what, i, q->in.at[i], &b.out[i]);
             continue;
         }
-        if (b.out[i].ndim == ARIL_MAX_DIMS)
-            s = aril__fail(ARIL_ERR_SHAPE, "%s: result %d has too many dimensions", q->what, i);
-        meta[i].ndim++;
-        memmove(meta[i].dim + 1, b.out[i].dim, (ARIL_MAX_DIMS - 1) * sizeof *meta[i].dim);
-        meta[i].dim[0] = q->trips;
+        s = stacked_meta(q->what, i, q->trips, &meta[i]);
     }
     if (s == ARIL_OK) s = add_node(t, &a, NULL, q->in, 1, &b, n_out, meta, out);
     free_body(&b);
@@ -775,7 +627,7 @@ aril_status aril_map(aril_fn *fn, void *ctx, aril_list xs, int n_out, aril_tenso
  * captured tensors. Arguments of a trip: that state, then x_t, the state before t, gradients of
  * y_t, and gradients of the state before t where that was used, too: by another gradient. */
 typedef struct back_call {
-    grad_call *q;
+    aril__body_gradient *q;
     int n_state, n_xs;
     bool used[ARIL__MAX_OUT];
 } back_call;
@@ -783,7 +635,7 @@ typedef struct back_call {
 static void scan_back(void *ctx, aril_tensor *const *in, aril_tensor **out)
 {
     const back_call *b = ctx;
-    const grad_call *q = b->q;
+    const aril__body_gradient *q = b->q;
     aril_tensor *arg[MAX_ARGS], *given[ARIL__MAX_OUT], *got[2 * MAX_ARGS];
     int n = 0, k = 0, o = 0;
     int n_carry = b->n_state + q->n_captured;
@@ -793,7 +645,7 @@ static void scan_back(void *ctx, aril_tensor *const *in, aril_tensor **out)
     n = 0;
     for (int i = 0; i < q->n_out; i++)
         if (q->has[i]) given[n++] = i < b->n_state ? in[i] : *gy++;
-    if (run_back(q, q->fn[0], arg, given, got) < 0) return;
+    if (aril__body_differentiate(q, q->fn[0], arg, given, got) < 0) return;
     for (int i = 0; i < b->n_state; i++) {
         aril_tensor *g = q->wants[i] ? got[k++] : aril_zeros_like(s[i]);
         out[o++] = b->used[i] ? aril_add(g, *gy++) : g;
@@ -822,8 +674,8 @@ static aril_status try_scan_backward(aril__grad *c)
                           "scan: the gradient of a scan in a trace keeps its state: %d states and "
                           "%d results are more than %d tensors then",
                           n_state, (int)a->n_ys[0], ARIL__MAX_OUT);
-    grad_call *q =
-        new_grad_call(t, a, saved->n_out, c->x + n_args, c->wants + n_args, c->n_in - n_args);
+    aril__body_gradient *q = aril__body_gradient_new(t, a, saved->n_out, c->x + n_args,
+                                                     c->wants + n_args, c->n_in - n_args);
     back_call *b = q ? aril__calloc(sizeof *b) : NULL;
     if (!b || !aril__tracing_own(t, b)) return aril__fail(ARIL_ERR_MEMORY, "scan: out of memory");
     *b = (back_call){ .q = q, .n_state = n_state, .n_xs = n_xs };
@@ -901,27 +753,47 @@ static void while_vjp(aril__grad *c)
     poison_wanted(c);
 }
 
+/* After the state, the body sets n_ys results, of which out[] receives those of all trips. */
 static aril_status traced_while(aril__tracing *t, aril_fn *const fn[2], void *ctx, aril_list in,
-                                aril_tensor **out)
+                                int n_ys, aril_tensor **out)
 {
     body b[2] = { { 0 }, { 0 } };
+    aril__meta meta[ARIL__MAX_OUT];
     struct control_attrs a = { .kind = { ARIL__WHILE },
                                .n_args = { in.n },
                                .n_state = { in.n },
+                               .n_ys = { n_ys },
                                .fn = { (intptr_t)fn[0], (intptr_t)fn[1] },
                                .ctx = { (intptr_t)ctx } };
+    int n_out = in.n + n_ys;
     note_draws(&a, 0);
     aril_status s = trace_body("while", t, fn[0], ctx, in, in.n, 1, &b[0]);
     a.condition_draws[0] = draws_since(&a, 0);
-    if (s == ARIL_OK) s = trace_body("while", t, fn[1], ctx, in, in.n, in.n, &b[1]);
+    if (s == ARIL_OK) s = trace_body("while", t, fn[1], ctx, in, in.n, n_out, &b[1]);
     a.draws[0] = draws_since(&a, 0);
     a.kept[0] = a.draws[0] && !aril__tracing_defines(t);
     a.loop_draws[0] = loops_draw(&b[0]) || loops_draw(&b[1]);
-    for (int i = 0; i < in.n && s == ARIL_OK; i++)
-        s = same_state("while", i, in.at[i], &b[1].out[i]);
-    if (s == ARIL_OK) s = add_node(t, &a, NULL, in, 2, b, in.n, b[1].out, out);
+    for (int i = 0; i < n_out && s == ARIL_OK; i++) {
+        meta[i] = b[1].out[i];
+        s = i < in.n ? same_state("while", i, in.at[i], &b[1].out[i])
+                     : stacked_meta("while", i - in.n, -1, &meta[i]);
+    }
+    if (s == ARIL_OK) s = add_node(t, &a, NULL, in, 2, b, n_out, meta, out);
     free_body(&b[0]);
     free_body(&b[1]);
+    return s;
+}
+
+aril_status aril__while_stacked(aril_fn *cond, aril_fn *fn, void *ctx, aril_list state, int n_ys,
+                                aril_tensor **out)
+{
+    aril__tracing *t = aril__tracing_now(state.n, state.at);
+    aril_status s = check_call("while", cond && fn, state, n_ys, out);
+    if (s == ARIL_OK && state.n + n_ys > ARIL__MAX_OUT)
+        s = aril__fail(ARIL_ERR_UNSUPPORTED, "while: %d results in a trace, expected at most %d",
+                       state.n + n_ys, ARIL__MAX_OUT);
+    if (s == ARIL_OK && !t) s = aril__fail(ARIL_ERR_STATE, "while: there is no trace");
+    if (s == ARIL_OK) s = traced_while(t, (aril_fn *const[]){ cond, fn }, ctx, state, n_ys, out);
     return s;
 }
 
@@ -992,6 +864,6 @@ aril_status aril_while(aril_fn *cond, aril_fn *fn, void *ctx, aril_list state, a
     else if (opts.max_trips > 0)
         s = bounded_while(t, both, ctx, state, opts.max_trips, out);
     else
-        s = traced_while(t, both, ctx, state, out);
+        s = traced_while(t, both, ctx, state, 0, out);
     return s < 0 ? fail_all(s, state.n, out) : ARIL_OK;
 }

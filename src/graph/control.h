@@ -17,7 +17,7 @@ struct control_attrs {
     int64_t kind[1];
     int64_t n_args[1];  /* arguments of the function, before captured tensors */
     int64_t n_state[1]; /* of a loop: the first of them */
-    int64_t n_ys[1];    /* results for each trip of a scan */
+    int64_t n_ys[1];    /* results for each trip of a loop */
     int64_t reverse[1]; /* the scan begins at the end */
     int64_t fn[2], ctx[1];
     /* Random numbers of the thread's generator: its seed, and calls when the trace of each body
@@ -58,6 +58,11 @@ aril_status aril__eager_scan(const char *what, aril_fn *fn, void *ctx, aril_list
                              int n_ys, int64_t trips, aril_tensor **out);
 aril_status aril__eager_while(aril_fn *const fn[2], void *ctx, aril_list in, int64_t max,
                               aril_tensor **out);
+
+/* aril_while in a trace, whose body also sets n_ys results in each trip: after the final state,
+ * out[] receives them stacked, as those of aril_scan; only a run knows how many. */
+aril_status aril__while_stacked(aril_fn *cond, aril_fn *fn, void *ctx, aril_list state, int n_ys,
+                                aril_tensor **out);
 
 /* Reads a condition: an error unless it has one element. */
 aril_status aril__control_flag(const char *what, aril_tensor *t, bool *to);

@@ -62,49 +62,6 @@ static aril_status run_cond(const aril__graph *g, const aril__graph_node *n, ari
     return s;
 }
 
-static aril_status run_while(const aril__graph *g, const aril__graph_node *n,
-                             aril_tensor *const *in, const int64_t *size, aril_tensor **out,
-                             aril__drawing *d)
-{
-    const struct control_attrs *a = aril__graph_attrs(g, n);
-    int n_state = (int)a->n_state[0];
-    int64_t shift = 0; /* numbers that were drawn in trips before */
-    const aril__graph *cond = g->bodies[n->body], *trip = g->bodies[n->body + 1];
-    aril_tensor **arg = aril__malloc(((size_t)n->n_in + 1) * sizeof *arg);
-    aril_tensor *next[ARIL__MAX_OUT], *go[1];
-    if (!arg) return aril__fail(ARIL_ERR_MEMORY, "while: out of memory");
-    memcpy(arg, in, n->n_in * sizeof *arg);
-    for (int i = 0; i < n_state; i++) aril__tensor_keep(arg[i]);
-    aril_status s = ARIL_OK;
-    for (bool yes = true; s == ARIL_OK;) {
-        ARIL_SCOPE;
-        aril__drawing inside = { d->known, d->shift + shift, 0 };
-        s = shift_keys(n->n_in - n_state, in + n_state, shift, arg + n_state);
-        if (s == ARIL_OK) s = aril__exec_run_body(cond->exec, arg, size, go, &inside);
-        if (s < 0) break;
-        s = aril__control_flag("while", go[0], &yes);
-        release_all(1, go);
-        shift += inside.more + (yes ? 0 : a->condition_draws[0]);
-        if (s < 0 || !yes) break;
-        s = shift_keys(n->n_in - n_state, in + n_state, shift, arg + n_state);
-        inside = (aril__drawing){ d->known, d->shift + shift, 0 };
-        if (s == ARIL_OK) s = aril__exec_run_body(trip->exec, arg, size, next, &inside);
-        if (s < 0) break;
-        shift += inside.more + a->draws[0];
-        release_all(n_state, arg);
-        memcpy(arg, next, (size_t)n_state * sizeof *arg);
-    }
-    d->more += shift - a->draws[0];
-    for (int i = 0; i < n_state && s == ARIL_OK; i++) {
-        ARIL_SCOPE;
-        out[i] = arg[i] == in[i] ? aril__tensor_keep(aril_copy(arg[i])) : aril__tensor_keep(arg[i]);
-        s = aril_tensor_status(out[i]);
-    }
-    release_all(n_state, arg);
-    free(arg);
-    return s;
-}
-
 /* Puts the result of trip k into the sequence, which the first one creates. */
 static aril_status put_result(aril_tensor **to, aril_tensor *y, int64_t trips, int64_t k)
 {
@@ -131,6 +88,92 @@ static aril_status empty_result(const aril__graph *g, aril__value_id v, aril_ten
     aril_tensor *t = aril_empty(shape, (aril_dtype)g->values[v].dtype, g->values[v].device->id);
     *to = aril__tensor_keep(t);
     return aril_tensor_status(t);
+}
+
+/* Results of trips of which nobody knows how many there will be: with room for more. */
+typedef struct grown {
+    aril_tensor *all; /* a reference */
+    int64_t n;
+} grown;
+
+static aril_status grow(grown *to, aril_tensor *y)
+{
+    ARIL_SCOPE;
+    int64_t room = to->all ? to->all->dim[0] : 0;
+    if (to->n == room) {
+        aril_tensor *more = NULL;
+        aril_status s = put_result(&more, y, 2 * room + 4, to->n);
+        if (s == ARIL_OK && room)
+            s = aril_tensor_status(aril_copy_(aril_narrow(more, 0, 0, room), to->all));
+        if (to->all) aril__tensor_release(aril__self(), to->all);
+        to->all = more;
+        to->n++;
+        return s;
+    }
+    return put_result(&to->all, y, room, to->n++);
+}
+
+/* Those that there are, in memory of their own. */
+static aril_status shrink(const grown *from, aril_tensor **to)
+{
+    ARIL_SCOPE;
+    *to = aril__tensor_keep(aril_copy(aril_narrow(from->all, 0, 0, from->n)));
+    return aril_tensor_status(*to);
+}
+
+static aril_status run_while(const aril__graph *g, const aril__graph_node *n,
+                             aril_tensor *const *in, const int64_t *size, aril_tensor **out,
+                             aril__drawing *d)
+{
+    const struct control_attrs *a = aril__graph_attrs(g, n);
+    int n_state = (int)a->n_state[0], n_ys = (int)a->n_ys[0];
+    grown ys[ARIL__MAX_OUT] = { { 0 } };
+    int64_t shift = 0; /* numbers that were drawn in trips before */
+    const aril__graph *cond = g->bodies[n->body], *trip = g->bodies[n->body + 1];
+    aril_tensor **arg = aril__malloc(((size_t)n->n_in + 1) * sizeof *arg);
+    aril_tensor *next[ARIL__MAX_OUT], *go[1];
+    if (!arg) return aril__fail(ARIL_ERR_MEMORY, "while: out of memory");
+    memcpy(arg, in, n->n_in * sizeof *arg);
+    for (int i = 0; i < n_state; i++) aril__tensor_keep(arg[i]);
+    aril_status s = ARIL_OK;
+    for (bool yes = true; s == ARIL_OK;) {
+        ARIL_SCOPE;
+        aril__drawing inside = { d->known, d->shift + shift, 0 };
+        s = shift_keys(n->n_in - n_state, in + n_state, shift, arg + n_state);
+        if (s == ARIL_OK) s = aril__exec_run_body(cond->exec, arg, size, go, &inside);
+        if (s < 0) break;
+        s = aril__control_flag("while", go[0], &yes);
+        release_all(1, go);
+        shift += inside.more + (yes ? 0 : a->condition_draws[0]);
+        if (s < 0 || !yes) break;
+        s = shift_keys(n->n_in - n_state, in + n_state, shift, arg + n_state);
+        inside = (aril__drawing){ d->known, d->shift + shift, 0 };
+        if (s == ARIL_OK) s = aril__exec_run_body(trip->exec, arg, size, next, &inside);
+        if (s < 0) break;
+        shift += inside.more + a->draws[0];
+        release_all(n_state, arg);
+        memcpy(arg, next, (size_t)n_state * sizeof *arg);
+        for (int i = 0; i < n_ys && s == ARIL_OK; i++) s = grow(&ys[i], next[n_state + i]);
+        release_all(n_ys, next + n_state);
+    }
+    d->more += shift - a->draws[0];
+    for (int i = 0; i < n_state && s == ARIL_OK; i++) {
+        ARIL_SCOPE;
+        out[i] = arg[i] == in[i] ? aril__tensor_keep(aril_copy(arg[i])) : aril__tensor_keep(arg[i]);
+        s = aril_tensor_status(out[i]);
+    }
+    for (int i = 0; i < n_ys; i++) {
+        aril_tensor **to = &out[n_state + i];
+        *to = NULL;
+        if (s == ARIL_OK)
+            s = ys[i].n ? shrink(&ys[i], to)
+                        : empty_result(g, n->out + (uint32_t)(n_state + i), to);
+        if (ys[i].all) aril__tensor_release(aril__self(), ys[i].all);
+    }
+    if (s < 0) release_all(n_ys, out + n_state);
+    release_all(n_state, arg);
+    free(arg);
+    return s;
 }
 
 static aril_status run_scan(const aril__graph *g, const aril__graph_node *n, aril_tensor *const *in,

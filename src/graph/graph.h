@@ -216,6 +216,9 @@ enum { ARIL__LOCATED = 20000 };
 void aril__graph_locate(aril__graph *g, aril__node_id id);
 /* Remembers a requirement, unless it is the one before. */
 bool aril__graph_require(aril__graph *g, const aril__requirement *q);
+/* require.c: whether a graph holds for some sizes: its requirements, and shape rules of its nodes,
+ * as far as sizes are known. value[k] is what unknown size k is, or -1, and gets what follows. */
+aril_status aril__graph_met(const aril__graph *g, int64_t *value);
 /* The stack of a node or requirement: none if it is unknown. */
 aril__recorded aril__graph_stack(const aril__graph *g, uint32_t where);
 /* Its source location, "mlp.c:42"; "" if it is unknown. Returns buf. */

@@ -779,8 +779,27 @@ bool aril__program_look(const aril_program *p, void (*fn)(const aril__graph *g, 
     return g != NULL;
 }
 
-aril_status aril__program_look_plain(const aril_program *p, aril_list in,
-                                     void (*fn)(const aril__graph *g, void *ctx), void *ctx)
+static bool never(void *ctx)
+{
+    (void)ctx;
+    return false;
+}
+
+/* A program whose trace serves for all values of its inputs; its own lock is not used. */
+static aril_program for_all_values(const aril_program *p, aril__program_kind *kind)
+{
+    aril_program with = *p;
+    if (!p->kind || !p->kind->whole) return with;
+    *kind = *p->kind;
+    kind->untraced = never;
+    kind->by_value = NULL;
+    with.kind = kind;
+    with.fn = kind->whole;
+    return with;
+}
+
+static aril_status look_plain(const aril_program *p, aril_list in,
+                              void (*fn)(const aril__graph *g, void *ctx), void *ctx)
 {
     if (!p->fn) {
         aril__graph *g = aril__part_plain(p->g, &p->of);
@@ -809,18 +828,25 @@ aril_status aril__program_look_plain(const aril_program *p, aril_list in,
     return s;
 }
 
+aril_status aril__program_look_plain(const aril_program *p, aril_list in,
+                                     void (*fn)(const aril__graph *g, void *ctx), void *ctx)
+{
+    return aril__program_look_sized(p, in, NULL, 0, fn, ctx);
+}
+
 aril_status aril__program_look_sized(const aril_program *p, aril_list in, const aril_shape *sizes,
                                      int n_sizes, void (*fn)(const aril__graph *g, void *ctx),
                                      void *ctx)
 {
+    aril__program_kind kind;
     pthread_mutex_lock(lock_of(p));
-    aril_program with = *p; /* whose own lock is not used */
+    aril_program with = for_all_values(p, &kind);
     pthread_mutex_unlock(lock_of(p));
     if (sizes) {
         with.sizes = (aril_shape *)(uintptr_t)sizes;
         with.n_sizes = n_sizes;
     }
-    return aril__program_look_plain(&with, in, fn, ctx);
+    return look_plain(&with, in, fn, ctx);
 }
 
 const char *aril__program_name(const aril_program *p)

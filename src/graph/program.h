@@ -69,6 +69,9 @@ typedef struct aril__program_kind {
      * NULL: there is nothing to check. */
     aril_status (*check)(void *ctx);
     bool fixed; /* nobody changes the tensors that it reads besides its inputs */
+    /* The function as its graph is looked at: that graph holds for all values of the inputs, or
+     * there is an error. NULL: the function itself. */
+    aril_fn *whole;
 } aril__program_kind;
 
 /* That of a program's kind. */

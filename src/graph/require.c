@@ -165,3 +165,78 @@ aril_status aril__exec_require(const aril__exec_state *r, bool *met, bool *all)
     free(value);
     return s;
 }
+
+/* ---- without a run ---- */
+
+/* A header of a value's sizes; NULL: one is not known, or no memory. A number is itself. */
+static aril_tensor *header_of(const aril__graph *g, aril__value_id v, const int64_t *value)
+{
+    const aril__value *x = &g->values[v];
+    int64_t dim[ARIL_MAX_DIMS];
+    if (x->kind == ARIL__FROM_CONSTANT) return aril__tensor_keep(g->constants[x->from]);
+    for (int d = 0; d < x->ndim; d++) {
+        dim[d] = aril__size_known(g->sizes, aril__graph_dims(g, v)[d], value);
+        if (dim[d] < 0) return NULL;
+    }
+    aril_tensor *t = aril__tensor_header(aril__self(), (aril_dtype)x->dtype, x->ndim, dim);
+    if (t) t->flags |= x->tensor_flags & ARIL__WEAK;
+    return t;
+}
+
+/* The shape rule of a node, and its answer, with these sizes. */
+static aril_status check_node(const aril__graph *g, const aril__graph_node *n, const inputs *in,
+                              void *attrs, const int64_t *value)
+{
+    aril__call c = { .op = n->op,
+                     .attrs = n->has_attrs ? attrs : NULL,
+                     .n_in = in->n,
+                     .in = in->t,
+                     .device = aril__cpu_device,
+                     .type = in->n && in->t[0] ? (aril_dtype)in->t[0]->dtype : ARIL_F32 };
+    aril_status s = n->op->infer(&c);
+    for (int k = 0; k < n->op->n_out && s == ARIL_OK; k++) {
+        aril__value_id v = n->out + (uint32_t)k;
+        const int64_t *dim = aril__graph_dims(g, v);
+        bool fits = c.out[k].ndim == g->values[v].ndim;
+        for (int d = 0; d < c.out[k].ndim && fits; d++) {
+            int64_t want = aril__size_known(g->sizes, dim[d], value);
+            fits = want < 0 || c.out[k].dim[d] < 0 || want == c.out[k].dim[d];
+        }
+        if (!fits) s = aril__fail(ARIL_ERR_SHAPE, "%s: a result has other sizes", n->op->name);
+    }
+    return s;
+}
+
+static aril_status meet_node(const aril__graph *g, const aril__graph_node *n, const int64_t *value)
+{
+    aril_status s = ARIL_OK;
+    aril__thread *th = aril__self();
+    const aril__value_id *id = aril__graph_in(g, n);
+    inputs in = { .t = aril__calloc(((size_t)n->n_in + 1) * sizeof *in.t) };
+    void *attrs = aril__malloc(n->op->attr_size + 1);
+    bool known = in.t && attrs;
+    if (!known) s = aril__fail(ARIL_ERR_MEMORY, "graph: out of memory");
+    for (; in.n < n->n_in && known; in.n++)
+        if (id[in.n]) known = (in.t[in.n] = header_of(g, id[in.n], value)) != NULL;
+    if (known && n->has_attrs) memcpy(attrs, aril__graph_attrs(g, n), n->op->attr_size);
+    if (known && n->sized) known = read_attrs(n->op, g->sizes, value, attrs);
+    if (known) s = check_node(g, n, &in, attrs, value);
+    release(th, &in);
+    free(attrs);
+    return s;
+}
+
+aril_status aril__graph_met(const aril__graph *g, int64_t *value)
+{
+    aril_status s = ARIL_OK;
+    aril__sizes_follow(g->sizes, value, result_size, aril__self());
+    for (uint32_t i = 0; i < g->n_requirements && s == ARIL_OK; i++) {
+        aril__requirement q = g->requirements[i].is;
+        if (resolve(g->sizes, value, &q)) s = check(g, &g->requirements[i], &q);
+    }
+    for (aril__node_id id = 1; id < g->n_nodes && s == ARIL_OK; id++)
+        if (!g->nodes[id].n_bodies) s = meet_node(g, &g->nodes[id], value);
+    for (uint32_t i = 0; i < g->n_bodies && s == ARIL_OK; i++)
+        s = aril__graph_met(g->bodies[i], value);
+    return s;
+}

@@ -19,6 +19,7 @@ typedef struct job {
     const aril_program *program;
     const aril_named *state; /* names of parameters, or NULL */
     const uint32_t *inputs;  /* of a defined graph: which inputs, n_in of them; NULL: all */
+    aril_list given;         /* what the sizes of the inputs are taken from */
     int n_in;
     aril_status status;
 } job;
@@ -50,6 +51,41 @@ static void name_sizes(export_model *m, const job *j, const aril__graph *g)
                 *name = aril__export_text(m, "size_%zu", aril__size_index(u));
         }
     }
+}
+
+/* What the graph's unknown sizes are for inputs of the sizes that were given, with `times` as many
+ * samples. */
+static void known_sizes(const job *j, const aril__graph *g, int64_t times, int64_t *value)
+{
+    for (size_t k = 0; k < g->sizes->n; k++) value[k] = -1;
+    for (int i = 0; i < j->given.n && i < (int)g->n_inputs; i++) {
+        aril__value_id v = g->inputs[i].value;
+        for (int d = 0; d < g->values[v].ndim; d++) {
+            int64_t u = aril__graph_dims(g, v)[d], size = aril_size(j->given.at[i], d);
+            if (aril__size_is_named(u))
+                value[aril__size_index(u)] = d > 0 ? size : size ? times * size : times;
+        }
+    }
+}
+
+/* Whether the graph holds for another number of samples than the given one. */
+static aril_status check_batch(const job *j, const aril__graph *g)
+{
+    int64_t *value = aril__malloc((g->sizes->n + 1) * sizeof *value);
+    if (!value) return aril__fail(ARIL_ERR_MEMORY, "%s: out of memory", j->what);
+    aril__saved_errors before = aril__errors_begin_quiet();
+    known_sizes(j, g, 1, value);
+    bool held = aril__graph_met(g, value) == ARIL_OK;
+    known_sizes(j, g, 2, value);
+    aril_status s = held ? aril__graph_met(g, value) : ARIL_OK;
+    aril__error *why = aril__errors_end(&before);
+    if (s < 0)
+        aril__fail(s,
+                   "%s: the batch cannot be left open, as the model does not hold for another: %s",
+                   j->what, why ? why->message : aril_status_text(s));
+    aril__error_release(why);
+    free(value);
+    return s;
 }
 
 /* ---- inputs ---- */
@@ -272,6 +308,10 @@ static void export_it(const aril__graph *of, void *ctx)
     export_graph g = { .model = &m, .to = &m.main, .g = &named };
     g.value = aril__onnx_alloc(&m.arena, (size_t)of->n_values + 1, sizeof *g.value);
     if (!named.states || !g.value) m.status = ARIL_ERR_MEMORY;
+    if (m.status == ARIL_OK && !of->n_outputs && !of->n_effects)
+        m.status = aril__fail(ARIL_ERR_STATE, "%s: there is nothing to write: %s has no results",
+                              j->what, j->name);
+    if (m.status == ARIL_OK && j->opts->batch) m.status = check_batch(j, of);
     if (m.status == ARIL_OK) {
         if (of->n_states) memcpy(named.states, of->states, of->n_states * sizeof *of->states);
         name_states(&named, &m, j->state);
@@ -341,10 +381,10 @@ static aril_status export_program(job *j, aril_list in)
     aril_shape *batch = o->batch ? open_batch(in) : NULL;
     aril_status s = copy && (batch || !o->batch) ? copy_inputs(j->what, in, copy)
                                                  : aril__fail(ARIL_ERR_MEMORY, "out of memory");
+    j->given = (aril_list){ in.n, copy };
     if (s == ARIL_OK)
-        s = aril__program_look_sized(j->program, (aril_list){ in.n, copy },
-                                     batch ? batch : o->sizes, batch ? in.n : o->n_sizes, export_it,
-                                     j);
+        s = aril__program_look_sized(j->program, j->given, batch ? batch : o->sizes,
+                                     batch ? in.n : o->n_sizes, export_it, j);
     free(copy);
     free(batch);
     return s == ARIL_OK ? j->status : s;

@@ -133,6 +133,8 @@ static aril_status write_while(export_call *c, const struct control_attrs *a)
     p->dtype = ARIL_BOOL;
     aril__export_node(&g, "Identity", VALUES(go), NO_ATTRS, 1, &p->value);
     for (int i = 0; i < n; i++) add_output(c, &g, arg[i], trip->outputs[i]);
+    for (int i = n; i < c->n_out; i++) /* of all trips */
+        add_output(c, &g, g.value[trip->outputs[i]], trip->outputs[i]);
     export_value *all[2 + ARIL__MAX_OUT] = { NULL, first };
     for (int i = 0; i < n; i++) all[2 + i] = in[i];
     aril__export_node(c->graph, "Loop", (export_values){ 2 + n, all },

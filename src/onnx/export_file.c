@@ -173,16 +173,25 @@ static void write_attr(aril__message *to, const export_attr *a)
     }
 }
 
+/* Whether no result is optional: bodies have as many, and so say the operators. */
+static bool lists_all(const export_node *n)
+{
+    static const char *const all[] = { "TopK", "Split" };
+    bool is = n->n_attrs && n->attr[0].kind == EXPORT_GRAPH;
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) is |= strcmp(n->type, all[i]) == 0;
+    return is;
+}
+
 static void write_node(aril__message *to, const export_node *n)
 {
     for (int i = 0; i < n->n_in; i++)
         aril__message_add_text(to, "input", n->in[i] ? n->in[i]->name : "");
-    bool bodies = n->n_attrs && n->attr[0].kind == EXPORT_GRAPH; /* which have as many results */
+    bool all = lists_all(n);
     int n_out = n->n_out; /* results at the end that are not used are not listed */
-    while (n_out > 1 && !n->out[n_out - 1]->used && !bodies) n_out--;
+    while (n_out > 1 && !n->out[n_out - 1]->used && !all) n_out--;
     for (int i = 0; i < n_out; i++)
         aril__message_add_text(to, "output",
-                               n->out[i]->used || i == 0 || bodies ? n->out[i]->name : "");
+                               n->out[i]->used || i == 0 || all ? n->out[i]->name : "");
     aril__message_set_text(to, "name", n->name);
     aril__message_set_text(to, "op_type", n->type);
     for (int i = 0; i < n->n_attrs; i++)

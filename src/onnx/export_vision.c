@@ -240,6 +240,24 @@ static bool wgrad_known(const export_call *c)
 
 /* ---- pooling ---- */
 
+/* Padding at the end with which a pool whose number of windows is rounded up has as many without
+ * that; false: not all sizes are known, or the padding would be as large as a kernel. */
+static bool pads_without_ceil(const export_call *c, int64_t *pads)
+{
+    const struct pool_attrs *a = c->attrs;
+    int n = ndim_in(c, 0) - 2;
+    int64_t to[ARIL_MAX_DIMS];
+    for (int i = 0; i < n; i++) {
+        int64_t size = dims_in(c, 0)[2 + i], windows = dims_out(c, 0)[2 + i];
+        int64_t last = (windows - 1) * a->stride[i] + (a->kernel[i] - 1) * a->dilation[i] + 1;
+        if (size < 0 || windows < 0) return false;
+        to[i] = last - size - pads[i] > 0 ? last - size - pads[i] : 0;
+        if (to[i] >= a->kernel[i]) return false;
+    }
+    for (int i = 0; i < n; i++) pads[n + i] = to[i];
+    return true;
+}
+
 static int pool_attrs(const export_call *c, export_attr *to, int64_t *pads, bool average)
 {
     const struct pool_attrs *a = c->attrs;
@@ -252,13 +270,15 @@ static int pool_attrs(const export_call *c, export_attr *to, int64_t *pads, bool
         padding(a->pad, a->same[0], s, i, dims_in(c, 0)[2 + i], &pads[i], &pads[n + i]);
         dilated |= a->dilation[i] != 1;
     }
+    /* Before 22, windows that begin in the padding at the end count for ONNX's shape inference. */
+    bool ceil = a->ceil[0] && !(c->opset < 22 && pads_without_ceil(c, pads));
     to[k++] = attr_ints("kernel_shape", n, a->kernel);
     to[k++] = attr_ints("strides", n, a->stride);
     to[k++] =
         pads_unknown(c, a->same[0], 0)
             ? attr_text("auto_pad", a->same[0] == ARIL__SAME_LOWER ? "SAME_LOWER" : "SAME_UPPER")
             : attr_ints("pads", 2 * n, pads);
-    if (a->ceil[0]) to[k++] = attr_int("ceil_mode", 1);
+    if (ceil) to[k++] = attr_int("ceil_mode", 1);
     if (dilated) to[k++] = attr_ints("dilations", n, a->dilation);
     if (average && a->include_pad[0]) to[k++] = attr_int("count_include_pad", 1);
     return k;

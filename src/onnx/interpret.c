@@ -105,6 +105,22 @@ static bool meets_open_sizes(const onnx_call *c, bool *takes, bool *shapes)
     return open;
 }
 
+/* A trace that has to hold for all values cannot go on. */
+static aril__cold aril_status refuse_dynamic(const onnx_call *c)
+{
+    bool takes = true, shapes;
+    if (c->node->rule) meets_open_sizes(c, &takes, &shapes);
+    if (!takes)
+        return aril__fail(ARIL_ERR_STATE,
+                          "computes with sizes that are left open; they must be known");
+    for (int i = 0; i < c->n_in; i++)
+        if (c->in[i].kind != ONNX_NONE && c->in[i].kind != ONNX_TENSOR)
+            return aril__fail(ARIL_ERR_UNSUPPORTED,
+                              "works on strings, sequences or maps, which a graph does not have");
+    return aril__fail(ARIL_ERR_STATE,
+                      "needs a value that only a run knows, so that it cannot be part of a graph");
+}
+
 /* Whether some integers of a known tensor stand for unknown sizes. */
 static bool holds_sizes(onnx_call *c, const onnx_value *v)
 {
@@ -151,7 +167,7 @@ static aril_status convert(onnx_call *c)
         c->out[i].known = known;
         c->out[i].sizes = known && open && s == ARIL_OK && holds_sizes(c, &c->out[i]);
         if (known && open && s == ARIL_OK && c->out[i].kind == ONNX_TENSOR &&
-            aril_dtype_of(c->out[i].tensor) != ARIL_I64)
+            !(rule->flags & ONNX_TELLS) && aril_dtype_of(c->out[i].tensor) != ARIL_I64)
             s = ARIL__ONNX_DYNAMIC; /* the numbers that stand for sizes need 64 bits */
     }
     return s;
@@ -194,6 +210,7 @@ static aril_status run_node(onnx_run *run, const onnx_node *n)
         }
         if (n->rule && c.out[i].kind == ONNX_TENSOR) aril_release(c.out[i].tensor);
     }
+    if (s == ARIL__ONNX_DYNAMIC && run->whole) s = refuse_dynamic(&c);
     for (size_t i = 0; i < n->n_last; i++) clear(&run->slot[n->last[i]]);
     if (v != few) free(v);
     return s < 0 ? blame(run, n, s, was_ok) : s;
@@ -361,9 +378,21 @@ static aril_status set_inputs(onnx_run *run, size_t n_in, const onnx_value *in)
         aril_status s = aril__onnx_check_input(m, &m->in[i], &in[i]);
         if (s < 0) return s;
         put(run, m->in[i].slot, in[i]);
-        run->open |= run->tracing && has_unknown_size(&in[i]);
     }
     return ARIL_OK;
+}
+
+/* Whether something that the model reads requires a gradient. */
+static bool is_recorded(const onnx_model *m, size_t n_in, const onnx_value *in)
+{
+    bool needs = false;
+    if (aril__self()->mode.no_grad) return false;
+    for (size_t i = 0; i < n_in; i++)
+        needs |= in[i].kind == ONNX_TENSOR && aril_requires_grad(in[i].tensor);
+    for (size_t i = 1; i < m->n_slots; i++)
+        needs |= m->tracked[i] ||
+                 (m->initial[i].kind == ONNX_TENSOR && aril_requires_grad(m->initial[i].tensor));
+    return needs;
 }
 
 /* In printed graphs and exported models, initializers have their names. */
@@ -389,10 +418,12 @@ static void note_dynamic(onnx_model *m, size_t n_in, const onnx_value *in)
     atomic_store(small && !known ? &m->by_value : &m->dynamic, true);
 }
 
-aril_status aril__onnx_run(onnx_model *m, onnx_arena *a, size_t n_in, const onnx_value *in,
-                           onnx_value *out)
+aril_status aril__onnx_run(onnx_model *m, onnx_arena *a, bool whole, size_t n_in,
+                           const onnx_value *in, onnx_value *out)
 {
     onnx_run run = { .model = m, .tracing = aril__self()->tracer != NULL };
+    run.whole = run.open = whole && run.tracing;
+    run.recorded = run.whole && is_recorded(m, n_in, in);
     run.arena.limit = m->max_memory;
     run.slot = aril__calloc(m->n_slots * sizeof *run.slot);
     if (!run.slot) return aril__fail(ARIL_ERR_MEMORY, "onnx: out of memory");
@@ -402,7 +433,10 @@ aril_status aril__onnx_run(onnx_model *m, onnx_arena *a, size_t n_in, const onnx
     for (int i = 0; i < m->n_out && s == ARIL_OK; i++) {
         out[i] = get(&run, m->out[i].slot);
         if (out[i].kind == ONNX_TENSOR) aril_adopt(aril_keep(out[i].tensor));
-        if (out[i].sizes) s = ARIL__ONNX_DYNAMIC; /* a result cannot be an attribute */
+        if (out[i].sizes) /* a result cannot be an attribute */
+            s = aril__fail(ARIL_ERR_STATE,
+                           "%s: output %s holds sizes that are left open; they must be known",
+                           m->path, m->out[i].name);
     }
     for (size_t i = 0; i < m->n_slots; i++) clear(&run.slot[i]);
     free(run.slot);
@@ -415,10 +449,6 @@ aril_status aril__onnx_run(onnx_model *m, onnx_arena *a, size_t n_in, const onnx
     for (size_t i = 0; i < run.arena.n_kept && s == ARIL_OK; i++)
         if (!aril__onnx_keep(a, run.arena.kept[i])) s = ARIL_ERR_MEMORY;
     aril__onnx_arena_free(&run.arena);
-    if (s == ARIL__ONNX_DYNAMIC && run.open)
-        return aril__fail(ARIL_ERR_STATE,
-                          "%s: computes with sizes that are left open; they must be known",
-                          m->path);
     if (s == ARIL__ONNX_DYNAMIC) note_dynamic(m, n_in, in);
     return s;
 }

@@ -51,11 +51,7 @@ static void forward(aril_module *self, int n_in, aril_tensor *const *in, int n_o
         if (in[i]) v[i] = (onnx_value){ .kind = ONNX_TENSOR, .tensor = in[i] };
     look_up(l);
     if (n_in && in[0]) use_device(m, aril_device_of(in[0]));
-    aril_status s = aril__onnx_run(m, &arena, (size_t)n_in, v, v + n_in);
-    if (s == ARIL__ONNX_DYNAMIC)
-        s = aril__fail(ARIL_ERR_STATE,
-                       "%s: sizes in this model depend on values, so that it cannot be traced",
-                       m->path);
+    aril_status s = aril__onnx_run(m, &arena, true, (size_t)n_in, v, v + n_in);
     for (int i = 0; i < n_out && i < m->n_out; i++)
         out[i] = s == ARIL_OK && v[n_in + i].kind == ONNX_TENSOR ? v[n_in + i].tensor : NULL;
     if (s == ARIL_OK && n_out && !m->n_out)

@@ -224,13 +224,16 @@ typedef struct onnx_run {
     onnx_arena arena;
     onnx_value *slot; /* tensors: references */
     bool tracing;
-    bool open; /* inputs have sizes that only the runs of the trace know */
+    bool open;     /* there may be sizes that only the runs of the trace know */
+    bool whole;    /* a trace for all values of the inputs: what depends on them is an error */
+    bool recorded; /* autograd records what it computes */
 } onnx_run;
 
 /* Computes the outputs from the inputs: n_in values in the order of model->in, of which the last
- * may be missing. Results are owned by the innermost scope and by the arena. */
-aril_status aril__onnx_run(onnx_model *m, onnx_arena *a, size_t n_in, const onnx_value *in,
-                           onnx_value *out);
+ * may be missing. Results are owned by the innermost scope and by the arena. `whole`: a trace holds
+ * for all values of the inputs; then the result is never ARIL__ONNX_DYNAMIC. */
+aril_status aril__onnx_run(onnx_model *m, onnx_arena *a, bool whole, size_t n_in,
+                           const onnx_value *in, onnx_value *out);
 
 /* infer.c: the types of all values, found by a trace on inputs of the declared types; sizes with
  * names stay open. The memory belongs to the model. */

@@ -7,7 +7,7 @@
 
 #include <stdlib.h>
 
-static void run_model(void *ctx, aril_tensor *const *in, aril_tensor **out)
+static void run_tensors(void *ctx, bool whole, aril_tensor *const *in, aril_tensor **out)
 {
     onnx_model *m = ctx;
     onnx_arena arena = { 0 };
@@ -19,7 +19,7 @@ static void run_model(void *ctx, aril_tensor *const *in, aril_tensor **out)
                              .tensor = in[i],
                              .known = tracing && !(in[i]->flags & ARIL__SYMBOLIC) };
     onnx_value *to = v + m->n_required;
-    aril_status s = aril__onnx_run(m, &arena, (size_t)m->n_required, v, to);
+    aril_status s = aril__onnx_run(m, &arena, whole, (size_t)m->n_required, v, to);
     if (s == ARIL_OK) s = aril__message_check(m->file); /* attributes were read from it */
     for (int i = 0; i < m->n_out && s == ARIL_OK; i++) {
         if (to[i].kind != ONNX_TENSOR)
@@ -30,6 +30,56 @@ static void run_model(void *ctx, aril_tensor *const *in, aril_tensor **out)
     }
     for (int i = 0; i < m->n_out && s != ARIL_OK; i++) out[i] = NULL;
     aril__onnx_arena_free(&arena);
+}
+
+static void run_model(void *ctx, aril_tensor *const *in, aril_tensor **out)
+{
+    run_tensors(ctx, false, in, out);
+}
+
+static bool is_tensor_type(const aril__message *type)
+{
+    const aril__message *tensor = aril__message_sub(type, "tensor_type");
+    return aril__message_has(type, "tensor_type") && aril__message_int(tensor, "elem_type") != 8;
+}
+
+/* Strings, a sequence, a map or an optional. */
+static bool is_other_type(const aril__message *type)
+{
+    const aril__message *tensor = aril__message_sub(type, "tensor_type");
+    return aril__message_int(tensor, "elem_type") == 8 ||
+           aril__message_has(type, "sequence_type") || aril__message_has(type, "map_type") ||
+           aril__message_has(type, "optional_type");
+}
+
+/* Graphs have tensors only. */
+static bool check_types(const onnx_model *m)
+{
+    for (int i = 0; i < m->n_required + m->n_out; i++) {
+        bool input = i < m->n_required;
+        const onnx_port *port = input ? &m->in[i] : &m->out[i - m->n_required];
+        if (!is_other_type(port->type)) continue;
+        aril__fail(ARIL_ERR_UNSUPPORTED,
+                   "%s: %s %s is not a tensor of numbers, which is all that a graph has", m->path,
+                   input ? "input" : "output", port->name);
+        return false;
+    }
+    return true;
+}
+
+/* Nothing is differentiated, unless nodes of the model do that. */
+static void run_whole(void *ctx, aril_tensor *const *in, aril_tensor **out)
+{
+    const onnx_model *m = ctx;
+    bool tracked = false;
+    for (size_t i = 0; i < m->n_slots; i++) tracked |= m->tracked[i];
+    if (!check_types(m)) return;
+    if (tracked) {
+        run_tensors(ctx, true, in, out);
+    } else {
+        ARIL_NO_GRAD;
+        run_tensors(ctx, true, in, out);
+    }
 }
 
 static void free_model(void *ctx)
@@ -45,12 +95,6 @@ static bool is_dynamic(void *ctx)
 static bool is_by_value(void *ctx)
 {
     return atomic_load(&((onnx_model *)ctx)->by_value);
-}
-
-static bool is_tensor_type(const aril__message *type)
-{
-    const aril__message *tensor = aril__message_sub(type, "tensor_type");
-    return aril__message_has(type, "tensor_type") && aril__message_int(tensor, "elem_type") != 8;
 }
 
 /* Whether the model takes these, and returns tensors. */
@@ -77,7 +121,7 @@ static bool run_values(void *ctx, aril_values in, aril_value **out, aril_status 
     aril_status s = v ? ARIL_OK : ARIL_ERR_MEMORY;
     for (int i = 0; i < in.n && s == ARIL_OK; i++)
         s = aril__onnx_from_value(&arena, in.at[i], &v[i]);
-    if (s == ARIL_OK) s = aril__onnx_run(m, &arena, (size_t)in.n, v, v + in.n);
+    if (s == ARIL_OK) s = aril__onnx_run(m, &arena, false, (size_t)in.n, v, v + in.n);
     if (s == ARIL_OK) s = aril__message_check(m->file);
     if (s == ARIL_OK) s = aril__onnx_files_check(&m->files);
     for (int i = 0; i < m->n_out && s == ARIL_OK; i++)
@@ -98,7 +142,8 @@ static const aril__program_kind loaded = { .free = free_model,
                                            .values = run_values,
                                            .by_value = is_by_value,
                                            .check = check_files,
-                                           .fixed = true };
+                                           .fixed = true,
+                                           .whole = run_whole };
 
 aril_program *aril__onnx_program(onnx_model *m)
 {
@@ -166,6 +211,37 @@ aril_shape aril_program_input_shape(const aril_program *p, int i)
             aril__message_has(dim, "dim_value") ? aril__message_int(dim, "dim_value") : -1;
     }
     return shape;
+}
+
+const char *aril_program_input_size_name(const aril_program *p, int i, int d)
+{
+    const aril__message *type = input_type(p, i);
+    const aril__message *sizes = type ? aril__message_sub(type, "shape") : NULL;
+    if (!sizes || d < 0 || (size_t)d >= aril__message_count(sizes, "dim")) return NULL;
+    const aril__message *dim = aril__message_sub_at(sizes, "dim", (size_t)d);
+    const char *name = aril__message_text(dim, "dim_param");
+    return aril__message_has(dim, "dim_value") || !*name ? NULL : name;
+}
+
+static aril_value_kind kind_of(const aril__message *type)
+{
+    return aril__message_has(type, "sequence_type")   ? ARIL_VALUE_SEQUENCE
+           : aril__message_has(type, "map_type")      ? ARIL_VALUE_MAP
+           : aril__message_has(type, "optional_type") ? ARIL_VALUE_OPTIONAL
+           : is_other_type(type)                      ? ARIL_VALUE_TEXT
+                                                      : ARIL_VALUE_TENSOR;
+}
+
+aril_value_kind aril_program_input_kind(const aril_program *p, int i)
+{
+    const onnx_model *m = model_of(p);
+    return m && i >= 0 && i < m->n_required ? kind_of(m->in[i].type) : ARIL_VALUE_TENSOR;
+}
+
+aril_value_kind aril_program_output_kind(const aril_program *p, int i)
+{
+    const onnx_model *m = model_of(p);
+    return m && i >= 0 && i < m->n_out ? kind_of(m->out[i].type) : ARIL_VALUE_TENSOR;
 }
 
 aril_dtype aril_program_input_dtype(const aril_program *p, int i)

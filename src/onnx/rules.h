@@ -3,6 +3,7 @@
 #define ARIL_ONNX_RULES_H
 
 #include "core/tensor.h"
+#include "graph/control.h"
 #include "onnx/onnx.h"
 #include "ops/table/apply.h"
 
@@ -33,6 +34,8 @@ enum {
     /* Integers of input i may stand for unknown sizes, and the result has these. */
     ONNX_SHAPE_0 = 256,
     ONNX_SHAPE_1 = 512,
+    /* What it tells of integers that stand for unknown sizes holds in all runs. */
+    ONNX_TELLS = 1024,
 };
 
 typedef struct onnx_rule {
@@ -64,6 +67,13 @@ bool aril__onnx_has_signature(const char *domain, const char *name, int version)
 aril_status aril__onnx_apply(onnx_call *c, const char *name, int version, int n_in,
                              const onnx_value *in, aril_tensor **out);
 
+/* open_sizes.c: whether integers among the inputs stand for unknown sizes; and Mul, Div and Equal
+ * of such: ARIL__ONNX_DYNAMIC where the result is not a size that a trace can name. */
+bool aril__onnx_has_open_sizes(const onnx_call *c);
+aril_status aril__onnx_size_product(onnx_call *c);
+aril_status aril__onnx_size_quotient(onnx_call *c);
+aril_status aril__onnx_size_equal(onnx_call *c);
+
 /* rules_text.c: runs a rule that moves elements on the positions of strings, and takes these. */
 aril_status aril__onnx_move_texts(onnx_call *c);
 
@@ -79,6 +89,19 @@ struct conv_attrs;
 aril_status aril__onnx_conv_attrs(onnx_call *c, int spatial, struct conv_attrs *to);
 /* Fails if the attribute kernel_shape is not what the weights say. */
 aril_status aril__onnx_check_kernel(onnx_call *c, const aril_tensor *w);
+
+/* control_trace.c: If, Loop and Scan as nodes of a trace that does not know how they go on.
+ * `states`: how many values a loop carries. Axes and directions are those of the scanned inputs and
+ * outputs of a Scan. */
+typedef struct onnx_scan_axes {
+    int in[ARIL__CONTROL_ARGS], out[ARIL__CONTROL_ARGS];
+    bool in_reverse[ARIL__CONTROL_ARGS], out_reverse[ARIL__CONTROL_ARGS];
+} onnx_scan_axes;
+
+aril_status aril__onnx_traced_if(onnx_call *c);
+aril_status aril__onnx_traced_loop(onnx_call *c, const onnx_body *body, int states);
+aril_status aril__onnx_traced_scan(onnx_call *c, const onnx_body *body, int states,
+                                   const onnx_scan_axes *axes);
 
 /* Rows of a table. */
 #define RULE(name_, from_, fn)                 \

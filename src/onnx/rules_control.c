@@ -56,6 +56,7 @@ static aril_status branch(onnx_call *c)
     bool yes;
     aril_status s = c->n_in ? truth(c, &c->in[0], &yes) : ARIL_ERR_ARG;
     if (s == ARIL__ONNX_DYNAMIC && c->run->types) return both_branches(c);
+    if (s == ARIL__ONNX_DYNAMIC && c->run->whole) return aril__onnx_traced_if(c);
     if (s != ARIL_OK) return s;
     const onnx_body *body = aril__onnx_attr_body(c, yes ? "then_branch" : "else_branch");
     if (!body) return ARIL_ERR_FORMAT;
@@ -202,6 +203,7 @@ static aril_status loop(onnx_call *c)
     bool go = true;
     aril_status s = aril__onnx_int_in(c, 0, INT64_MAX, &trips);
     if (s == ARIL_OK && given(c, 1)) s = truth(c, &c->in[1], &go);
+    if (s == ARIL__ONNX_DYNAMIC && c->run->whole) return aril__onnx_traced_loop(c, body, states);
     onnx_value *args = aril__onnx_alloc(&c->run->arena, body->n_in, sizeof *args);
     onnx_value *out = aril__onnx_alloc(&c->run->arena, body->n_out, sizeof *out);
     stack *stacks = aril__onnx_alloc(&c->run->arena, (size_t)scans, sizeof *stacks);
@@ -217,11 +219,12 @@ static aril_status loop(onnx_call *c)
                                 .known = true,
                                 .tensor = aril_from(&go, ARIL_SHAPE(), ARIL_BOOL, aril_cpu()) };
         aril__onnx_resume(c, p);
-        if (t >= UNROLLED && c->run->tracing) return ARIL__ONNX_DYNAMIC;
+        if (t >= UNROLLED && c->run->tracing) s = ARIL__ONNX_DYNAMIC;
+        if (s == ARIL__ONNX_DYNAMIC) break;
         if (c->run->model->max_trips && t >= c->run->model->max_trips)
             return aril__onnx_fail(c, ARIL_ERR_STATE, "the loop does not end");
         s = aril__onnx_run_body(c->run, body, body->n_in, args, out);
-        if (s == ARIL_OK) s = truth(c, &out[0], &go);
+        if (s == ARIL_OK && (s = truth(c, &out[0], &go)) == ARIL__ONNX_DYNAMIC) break;
         if (s == ARIL_OK) let_go(c, &out[0]);
         for (int i = 0; i < states && s == ARIL_OK; i++) {
             if (t) let_go(c, &args[i + 2]); /* of the trip before */
@@ -232,6 +235,7 @@ static aril_status loop(onnx_call *c)
             if (s == ARIL_OK) s = pack(c, &stacks[i]);
         }
     }
+    if (s == ARIL__ONNX_DYNAMIC && c->run->whole) return aril__onnx_traced_loop(c, body, states);
     for (int i = 0; i < states && s == ARIL_OK; i++) s = give_value(c, i, args[i + 2]);
     for (int i = 0; i < scans && s == ARIL_OK; i++)
         s = give_stacked(c, states + i, &stacks[i], body, (size_t)(1 + states + i), 0, false);
@@ -292,6 +296,30 @@ static aril_status scan_once(onnx_call *c, const onnx_body *body, int states, in
     return s;
 }
 
+/* A scan of as many trips as only a run knows. */
+static aril_status scan_traced(onnx_call *c, const onnx_body *body, int states, int inputs)
+{
+    onnx_scan_axes *to = aril__onnx_alloc(&c->run->arena, 1, sizeof *to);
+    onnx_ints in = aril__onnx_attr_ints(c, "scan_input_axes"),
+              in_reverse = aril__onnx_attr_ints(c, "scan_input_directions"),
+              out = aril__onnx_attr_ints(c, "scan_output_axes"),
+              out_reverse = aril__onnx_attr_ints(c, "scan_output_directions");
+    int outputs = (int)body->n_out - states;
+    if (!to) return ARIL_ERR_MEMORY;
+    for (int k = 0; k < inputs && k < ARIL__CONTROL_ARGS; k++) {
+        const onnx_value *v = &c->in[states + k];
+        if (v->kind != ONNX_TENSOR) return ARIL__ONNX_DYNAMIC;
+        to->in[k] = aril__onnx_axis(c, entry(in, k), aril_ndim(v->tensor));
+        if (to->in[k] < 0) return ARIL_ERR_ARG;
+        to->in_reverse[k] = entry(in_reverse, k) != 0;
+    }
+    for (int k = 0; k < outputs && k < ARIL__CONTROL_ARGS; k++) {
+        to->out[k] = (int)entry(out, k);
+        to->out_reverse[k] = entry(out_reverse, k) != 0;
+    }
+    return aril__onnx_traced_scan(c, body, states, to);
+}
+
 static aril_status scan_all(onnx_call *c, const onnx_body *body, int states, int inputs)
 {
     int outputs = (int)body->n_out - states;
@@ -301,6 +329,7 @@ static aril_status scan_all(onnx_call *c, const onnx_body *body, int states, int
     stack *stacks = aril__onnx_alloc(&c->run->arena, (size_t)outputs + 1, sizeof *stacks);
     if (!state || !stacks) return ARIL_ERR_MEMORY;
     aril_status s = scan_once(c, body, states, inputs, c->in, state, stacks);
+    if (s == ARIL__ONNX_DYNAMIC && c->run->whole) return scan_traced(c, body, states, inputs);
     for (int i = 0; i < states && s == ARIL_OK; i++) s = give_value(c, i, state[i]);
     for (int i = 0; i < outputs && s == ARIL_OK; i++)
         s = give_stacked(c, states + i, &stacks[i], body, (size_t)(states + i), (int)entry(axes, i),

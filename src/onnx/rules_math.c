@@ -49,8 +49,14 @@ static aril_tensor *divided(aril_tensor *a, aril_tensor *b)
     return aril_floor_div(aril_sub(a, aril_fmod(a, b)), b);
 }
 
+static aril_status multiply(onnx_call *c)
+{
+    return aril__onnx_has_open_sizes(c) ? aril__onnx_size_product(c) : binary(c);
+}
+
 static aril_status divide(onnx_call *c)
 {
+    if (aril__onnx_has_open_sizes(c)) return aril__onnx_size_quotient(c);
     return give(c, 0, like(divided(in(c, 0), second(c)), in(c, 0)));
 }
 
@@ -87,6 +93,7 @@ static aril_status equal_text(onnx_call *c)
 
 static aril_status equal(onnx_call *c)
 {
+    if (aril__onnx_has_open_sizes(c)) return aril__onnx_size_equal(c);
     if (c->n_in > 0 && c->in[0].kind == ONNX_TEXT) return equal_text(c);
     return give(c, 0, aril_eq(in(c, 0), second(c)));
 }
@@ -433,11 +440,11 @@ const onnx_rule aril__onnx_math_rules[] = {
     RULE("IsInf", 10, is_inf),
     BINARY("Add", 1, aril_add),
     BINARY("Sub", 1, aril_sub),
-    BINARY("Mul", 1, aril_mul),
-    RULE("Div", 1, divide),
+    { "", "Mul", 1, 0, multiply, NULL, aril_mul, ONNX_OPEN_ALL },
+    RULE_FLAGS("Div", 1, divide, ONNX_OPEN_ALL),
     RULE("Mod", 10, mod),
     RULE("Pow", 1, power),
-    RULE("Equal", 1, equal),
+    RULE_FLAGS("Equal", 1, equal, ONNX_OPEN_ALL | ONNX_TELLS),
     BINARY("Less", 1, aril_lt),
     BINARY("LessOrEqual", 12, aril_le),
     BINARY("Greater", 1, aril_gt),
@@ -466,7 +473,7 @@ const onnx_rule aril__onnx_math_rules[] = {
     RULE("Shrink", 9, shrink),
     RULE("PRelu", 1, prelu),
     RULE("Clip", 1, clip),
-    RULE_FLAGS("Where", 9, where, ONNX_MOVES),
+    RULE_FLAGS("Where", 9, where, ONNX_MOVES | ONNX_OPEN_0 << 1 | ONNX_OPEN_0 << 2),
     RULE_FLAGS("Cast", 1, cast, ONNX_OPEN_0),
     RULE("CastLike", 15, cast_like),
     RULE("BitCast", 26, bit_cast),

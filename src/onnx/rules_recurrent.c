@@ -232,7 +232,7 @@ static aril_tensor *reordered(const layer *l, aril_tensor *x, int from)
 
 static bool is_standard(onnx_call *c, const layer *l)
 {
-    return !l->lengths && !l->p && !l->input_forget && l->clip == 0 && l->steps > 0 &&
+    return !l->lengths && !l->p && !l->input_forget && l->clip == 0 && l->steps != 0 &&
            !has_attr(c, "activations") && (l->gates != 3 || l->linear_before_reset);
 }
 
@@ -334,6 +334,7 @@ static aril_status recurrent(onnx_call *c, int gates)
                      &cell[0]);
         return give_results(c, y[0], h[0], cell[0], batch_first);
     }
+    if (l.steps < 0) return ARIL__ONNX_DYNAMIC; /* they are unrolled */
     for (int k = 0; k < directions && s == ARIL_OK; k++)
         s = run_direction(c, &l, k, k == 1 || strcmp(way, "reverse") == 0, h0, c0, &y[k], &h[k],
                           &cell[k]);

@@ -1,0 +1,195 @@
+/* What written files hold: outputs that operators require, names, metadata. */
+#include "onnx/export_case.h"
+#include "onnx/onnx_text.h"
+#include "support/compare.h"
+
+#include <string.h>
+
+static aril_tensor *normal(aril_shape shape)
+{
+    return aril_randn(shape, ARIL_F32, aril_cpu());
+}
+
+/* The file of a case, which the caller frees; never NULL. */
+static aril__message *file_of(const char *path)
+{
+    aril__message *m = aril__message_load(&aril__onnx_ModelProto, path);
+    if (!m) test_fail(__FILE__, __LINE__, "%s", aril_error());
+    return m ? m : aril__message_new(&aril__onnx_ModelProto);
+}
+
+/* The first node of a type; NULL: there is none. */
+static const aril__message *node_of(const aril__message *file, const char *type)
+{
+    const aril__message *graph = aril__message_sub(file, "graph");
+    for (size_t i = 0; i < aril__message_count(graph, "node"); i++) {
+        const aril__message *n = aril__message_sub_at(graph, "node", i);
+        if (strcmp(aril__message_text(n, "op_type"), type) == 0) return n;
+    }
+    return NULL;
+}
+
+static const aril__message *attribute_of(const aril__message *node, const char *name)
+{
+    for (size_t i = 0; i < aril__message_count(node, "attribute"); i++) {
+        const aril__message *a = aril__message_sub_at(node, "attribute", i);
+        if (strcmp(aril__message_text(a, "name"), name) == 0) return a;
+    }
+    return NULL;
+}
+
+/* Exports a function of one input, and keeps the case for comparisons. */
+static aril__message *written(const char *name, aril_fn *fn, aril_tensor *x, int opset)
+{
+    aril_tensor *want;
+    const char *path = case_path(name);
+    aril_program *p = aril_jit(fn, NULL, (aril_jit_opts){ 0 });
+    aril_export_opts opts = { .opset = opset };
+    if (aril_program_export(p, ARIL_LIST(x), path, opts) < 0)
+        test_fail(__FILE__, __LINE__, "%s", aril_error());
+    aril_program_run(p, ARIL_LIST(x), &want);
+    aril_program_free(p);
+    if (!test_failed()) keep_case(name, 0, 1, &x, 1, &want);
+    return file_of(path);
+}
+
+/* ---- operators ---- */
+
+static void largest(void *ctx, aril_tensor *const *in, aril_tensor **out)
+{
+    (void)ctx;
+    out[0] = aril_topk(in[0], 2, -1, (aril_topk_opts){ 0 }, NULL);
+}
+
+/* TopK has two outputs, also where only the values are used. */
+TEST(values_of_topk_alone)
+{
+    ARIL_SCOPE;
+    aril__message *m = written("topk_values", largest, normal(ARIL_SHAPE(3, 5)), 0);
+    const aril__message *n = node_of(m, "TopK");
+    CHECK(n != NULL);
+    if (n) CHECK_INT((int)aril__message_count(n, "output"), 2);
+    if (n) CHECK(*aril__message_text_at(n, "output", 1));
+    aril__message_free(m);
+}
+
+static void rounded_up(void *ctx, aril_tensor *const *in, aril_tensor **out)
+{
+    (void)ctx;
+    aril_pool_opts o = { .kernel = { 2 }, .stride = { 2 }, .padding = { 1 }, .ceil_mode = true };
+    out[0] = aril_max_pool1d(in[0], o, NULL);
+}
+
+/* The last window would begin in the padding: ONNX's rules before 22 count it. */
+TEST(pools_that_round_up)
+{
+    ARIL_SCOPE;
+    aril_tensor *x = normal(ARIL_SHAPE(1, 1, 5));
+    aril__message *m = written("max_pool_ceil_18", rounded_up, x, 18);
+    const aril__message *n = node_of(m, "MaxPool");
+    CHECK(n != NULL);
+    CHECK(n && !attribute_of(n, "ceil_mode"));
+    const aril__message *pads = n ? attribute_of(n, "pads") : NULL;
+    CHECK(pads && aril__message_int_at(pads, "ints", 0) == 1);
+    CHECK(pads && aril__message_int_at(pads, "ints", 1) == 0);
+    aril__message_free(m);
+    m = written("max_pool_ceil_22", rounded_up, x, 22);
+    n = node_of(m, "MaxPool");
+    CHECK(n && attribute_of(n, "ceil_mode"));
+    aril__message_free(m);
+}
+
+/* ---- sizes ---- */
+
+/* A model that is made for one sample, as its Reshape says, whatever the inputs declare. */
+TEST(a_batch_that_is_fixed_inside)
+{
+    ARIL_SCOPE;
+    aril_program *p =
+        load_text(OPSET(18), "node { op_type: 'Reshape' input: ['x', 'to'] output: 'y' } "
+                             "initializer { name: 'to' dims: 2 data_type: 7 int64_data: [1, 6] } "
+                             "input " ANY("x") "output " ANY("y"));
+    aril_tensor *one = normal(ARIL_SHAPE(1, 2, 3));
+    const char *path = temp_path("batch.onnx");
+    aril_export_opts opts = { .batch = true };
+    CHECK(aril_program_export(p, ARIL_LIST(one), path, opts) < 0);
+    CHECK_MSG(strstr(aril_error(), "[2,2,3] does not have as many elements as [1,6]"), "%s",
+              aril_error());
+    aril_clear_error();
+    CHECK(fopen(path, "r") == NULL);
+    CHECK_INT(aril_program_export(p, ARIL_LIST(one), path, (aril_export_opts){ 0 }), ARIL_OK);
+    aril_program_free(p);
+}
+
+/* x [b,t,2] as [b * t, 2] and back, by Mul and Div; and expanded as PyTorch's exporter does, which
+ * asks whether a size is -1. */
+static const char computed[] =
+    "node { op_type: 'Shape' input: 'x' output: 's' } "
+    "node { op_type: 'Gather' input: ['s', 'zero'] output: 'b' } "
+    "node { op_type: 'Gather' input: ['s', 'one'] output: 't' } "
+    "node { op_type: 'Mul' input: ['b', 't'] output: 'bt' } "
+    "node { op_type: 'Concat' input: ['bt', 'two'] output: 'flat' "
+    "       attribute { name: 'axis' i: 0 type: INT } } "
+    "node { op_type: 'Reshape' input: ['x', 'flat'] output: 'r' } "
+    "node { op_type: 'Div' input: ['bt', 't'] output: 'q' } "
+    "node { op_type: 'Concat' input: ['q', 't', 'two'] output: 'back' "
+    "       attribute { name: 'axis' i: 0 type: INT } } "
+    "node { op_type: 'Reshape' input: ['r', 'back'] output: 'again' } "
+    "node { op_type: 'Equal' input: ['back', 'less'] output: 'is' } "
+    "node { op_type: 'Where' input: ['is', 'one', 'back'] output: 'to' } "
+    "node { op_type: 'Expand' input: ['row', 'to'] output: 'e' } "
+    "node { op_type: 'Add' input: ['again', 'e'] output: 'y' } "
+    "initializer { name: 'zero' dims: 1 data_type: 7 int64_data: 0 } "
+    "initializer { name: 'one' dims: 1 data_type: 7 int64_data: 1 } "
+    "initializer { name: 'two' dims: 1 data_type: 7 int64_data: 2 } "
+    "initializer { name: 'less' dims: 1 data_type: 7 int64_data: -1 } "
+    "initializer { name: 'row' dims: 2 data_type: 1 float_data: [1, 2] } "
+    "input { name: 'x' type { tensor_type { elem_type: 1 shape { dim { dim_param: 'b' } "
+    "        dim { dim_param: 't' } dim { dim_value: 2 } } } } } output " ANY("y");
+
+TEST(several_open_sizes)
+{
+    ARIL_SCOPE;
+    aril_program *p = load_text(OPSET(18), computed);
+    CHECK_MSG(p != NULL, "%s", aril_error());
+    CHECK_STR(aril_program_input_size_name(p, 0, 0), "b");
+    CHECK_STR(aril_program_input_size_name(p, 0, 1), "t");
+    CHECK(!aril_program_input_size_name(p, 0, 2));
+    CHECK(!aril_program_input_size_name(p, 0, 3));
+    CHECK(!aril_program_input_size_name(p, 1, 0));
+    const char *const names[] = { "b", "t" }, *path = case_path("sizes_several");
+    const aril_shape sizes[] = { ARIL_SHAPE(-2, -3, 2) };
+    aril_export_opts opts = {
+        .sizes = sizes, .n_sizes = 1, .size_names = names, .n_size_names = 2
+    };
+    aril_tensor *small = normal(ARIL_SHAPE(1, 1, 2)), *large = normal(ARIL_SHAPE(3, 4, 2)), *y,
+                *want;
+    CHECK_MSG(aril_program_export(p, ARIL_LIST(small), path, opts) == ARIL_OK, "%s", aril_error());
+    aril_program *q = aril_program_load(path, (aril_load_opts){ 0 });
+    CHECK_STR(aril_program_input_size_name(q, 0, 1), "t");
+    aril_program_run(p, ARIL_LIST(large), &want);
+    aril_program_run(q, ARIL_LIST(large), &y);
+    CHECK_MSG(aril_ok(), "%s", aril_error());
+    char *why = test_difference_in_value(y, want, 1e-6, 1e-6);
+    CHECK_MSG(!why, "%s", why);
+    if (!test_failed()) keep_case("sizes_several", 0, 1, &large, 1, &want);
+    aril_program_free(q);
+    aril_program_free(p);
+}
+
+TEST(kinds_of_inputs_and_outputs)
+{
+    aril_program *p =
+        load_text(OPSET(18), "node { op_type: 'StringNormalizer' input: 's' output: 'y' } "
+                             "node { op_type: 'SequenceConstruct' input: 'x' output: 'q' } "
+                             "input " TYPED("s", 8) "input " ANY("x") "output " TYPED(
+                                 "y", 8) "output { name: 'q' type { sequence_type { elem_type { "
+                                         "tensor_type { elem_type: 1 } } } } }");
+    CHECK_MSG(p != NULL, "%s", aril_error());
+    CHECK_INT(aril_program_input_kind(p, 0), ARIL_VALUE_TEXT);
+    CHECK_INT(aril_program_input_kind(p, 1), ARIL_VALUE_TENSOR);
+    CHECK_INT(aril_program_output_kind(p, 0), ARIL_VALUE_TEXT);
+    CHECK_INT(aril_program_output_kind(p, 1), ARIL_VALUE_SEQUENCE);
+    CHECK_INT(aril_program_input_kind(p, 2), ARIL_VALUE_TENSOR);
+    aril_program_free(p);
+}
