@@ -278,6 +278,14 @@ static aril_status save(export_model *m, const job *j)
 {
     aril__message *model = aril__export_message(m, j->name);
     if (!model) return m->status != ARIL_OK ? m->status : aril__latest_status();
+    const aril_metadata *md = j->opts->metadata;
+    aril_metadata own = j->program ? aril_program_metadata(j->program) : (aril_metadata){ 0 };
+    if (!md) md = &own;
+    for (int i = 0; i < md->n && md->key && md->value; i++) {
+        aril__message *entry = aril__message_add_sub(model, "metadata_props");
+        if (md->key[i]) aril__message_set_text(entry, "key", md->key[i]);
+        if (md->value[i]) aril__message_set_text(entry, "value", md->value[i]);
+    }
     bool beside = j->opts->external_data || weight_bytes(m) > most;
     aril_status s = beside ? save_beside(m, model, j->path) : aril__message_save(model, j->path);
     aril__message_free(model);

@@ -197,6 +197,7 @@ typedef struct onnx_model {
     aril_tensor **moved; /* initializers on `device`; references or NULL */
     const char **name;   /* of each slot, for messages */
     bool *tracked;       /* of each slot: a Gradient node differentiates with respect to it */
+    aril_metadata metadata;
     aril_device device;
     bool outline;         /* large initializers have types and no values */
     bool parameters;      /* floating-point initializers may change: they are not known */
