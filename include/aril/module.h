@@ -60,6 +60,8 @@ typedef struct aril_module_class {
      * compiled program: it has state or effects in C; NULL: it computes the same from the same
      * inputs and tensors. */
     const char *eager;
+    /* Why its floats keep their dtype: an error of aril_module_cast; NULL: they can be cast. */
+    const char *fixed_dtype;
 } aril_module_class;
 
 /* Creates a module of a class. The caller owns it: call aril_module_release, or add it to a parent.

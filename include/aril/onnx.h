@@ -22,6 +22,10 @@ typedef struct aril_load_opts {
     /* Instead of the model's outputs, the value of this name: the nodes after it are left out. To
      * put another head on a network. */
     const char *output;
+    /* The first size of every input may be any, also where the model declares it, as models do that
+     * were exported for one sample: to train in batches. A Reshape to the declared number of samples
+     * keeps the given number. Where the model does not hold for another number, runs are errors. */
+    bool open_batch;
 } aril_load_opts;
 
 /* Reads an ONNX model: IR versions 3 to 14, operator sets 1 to 28. NULL with an error when the file
@@ -76,9 +80,10 @@ ARIL_API aril_module *aril_module_load(const char *path, aril_load_opts opts);
  * failure. */
 
 typedef struct aril_export_opts {
-    int opset;        /* version of the operator set, 13 to 28; default 18 */
-    const char *name; /* of the graph; default: that of the program, or the module's type */
-    /* Names of inputs and results, one for each; default those of a loaded program or a graph's
+    int opset; /* version of the operator set, 13 to 28; default 18 */
+    /* Of the graph; default: that of a loaded model, of the program, or the module's type. */
+    const char *name;
+    /* Names of inputs and results, one for each; default those of a loaded model or a graph's
      * placeholders, otherwise "input" and "output", numbered if there are several. */
     const char *const *inputs, *const *outputs;
     /* Sizes that are left open, as in aril_jit_opts: negative numbers in one shape for each input.
@@ -91,7 +96,8 @@ typedef struct aril_export_opts {
     /* Instead: the first size of every input is left open, and called "batch". An error if the model
      * does not hold for other numbers of samples. */
     bool batch;
-    /* Parameters lie in a file PATH.data beside the model; also without this if they take more than
+    /* Parameters lie in a file PATH.data beside the model, or PATH.data1 if that is the one of the
+     * model that is replaced, which is removed then; also without this if they take more than
      * 2 GB, which is the limit of a model's file. */
     bool external_data;
     /* Entries of metadata_props; default those of a loaded program. */

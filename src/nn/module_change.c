@@ -85,12 +85,27 @@ aril_status aril_module_to(aril_module *m, aril_device device)
     return move(m, &device, ARIL_F32);
 }
 
+/* Why a tensor of m or of a module inside cannot be cast; NULL: all can. */
+static const char *keeps_dtype(const aril_module *m, aril_dtype dtype)
+{
+    const char *why = NULL;
+    for (int i = 0; i < m->n_own && m->type->fixed_dtype; i++) {
+        const aril_tensor *t = m->own[i].tensor;
+        if (t && aril__is_float((aril_dtype)t->dtype) && (aril_dtype)t->dtype != dtype)
+            why = m->type->fixed_dtype;
+    }
+    for (int i = 0; i < m->n_children && !why; i++) why = keeps_dtype(m->child[i].module, dtype);
+    return why;
+}
+
 aril_status aril_module_cast(aril_module *m, aril_dtype dtype)
 {
     aril_status s = check_module("module_cast", m);
     if (s < 0) return s;
     if ((int)dtype < ARIL_F16 || dtype > ARIL_F64)
         return aril__fail(ARIL_ERR_DTYPE, "module_cast: expected f16, bf16, f32 or f64");
+    const char *why = keeps_dtype(m, dtype);
+    if (why) return aril__fail(ARIL_ERR_DTYPE, "module_cast: %s", why);
     return move(m, NULL, dtype);
 }
 

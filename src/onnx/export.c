@@ -4,6 +4,7 @@
 #include "autograd/node.h"
 #include "formats/atomic_file.h"
 #include "graph/program.h"
+#include "onnx/program.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -17,9 +18,10 @@ typedef struct job {
     const char *what, *path, *name;
     const aril_export_opts *opts;
     const aril_program *program;
-    const aril_named *state; /* names of parameters, or NULL */
-    const uint32_t *inputs;  /* of a defined graph: which inputs, n_in of them; NULL: all */
-    aril_list given;         /* what the sizes of the inputs are taken from */
+    const onnx_model *source; /* that it was loaded from, or NULL */
+    const aril_named *state;  /* names of parameters, or NULL */
+    const uint32_t *inputs;   /* of a defined graph: which inputs, n_in of them; NULL: all */
+    aril_list given;          /* what the sizes of the inputs are taken from */
     int n_in;
     aril_status status;
 } job;
@@ -101,7 +103,7 @@ static export_value *add_input(export_graph *g, aril__value_id v, const char *na
 
 static const char *input_name(export_graph *g, const job *j, int i, uint32_t input)
 {
-    const char *own = aril_program_input_name(j->program, i);
+    const char *own = j->source && i < j->source->n_in ? j->source->in[i].name : NULL;
     if (j->opts->inputs) return j->opts->inputs[i];
     if (own) return own;
     if (g->g->inputs[input].name) return g->g->inputs[input].name;
@@ -177,8 +179,14 @@ static void add_output(export_graph *g, aril__value_id v, const char *name)
 static void add_outputs(export_graph *g, const job *j)
 {
     export_model *m = g->model;
+    for (uint32_t i = 0; i < g->g->n_outputs && j->opts->outputs; i++)
+        if (!j->opts->outputs[i]) {
+            m->status = aril__fail(ARIL_ERR_ARG, "%s: the name of output %u is NULL", j->what, i);
+            return;
+        }
     for (uint32_t i = 0; i < g->g->n_outputs; i++) {
-        const char *own = aril_program_output_name(j->program, (int)i);
+        bool named = j->source && (int)i < j->source->n_out;
+        const char *own = named ? j->source->out[i].name : NULL;
         const char *name = j->opts->outputs       ? j->opts->outputs[i]
                            : own                  ? own
                            : g->g->n_outputs == 1 ? "output"
@@ -242,36 +250,57 @@ static aril_status write_data(aril__message *graph, aril__file *f, const char *l
     return s;
 }
 
-static aril_status write_both(aril__message *model, aril__file *data, aril__file *f,
-                              const char *location)
+static aril_status write_model(aril__message *model, aril__file *f)
 {
     aril__bytes b = { 0 };
-    aril_status s = write_data(aril__message_set_sub(model, "graph"), data, location);
-    if (s == ARIL_OK) s = aril__message_write(model, &b);
+    aril_status s = aril__message_write(model, &b);
     if (s == ARIL_OK) s = aril__file_write(f, b.at, b.n);
     aril__bytes_free(&b);
     return s;
 }
 
-/* The data come first: a model is never there without them. */
-static aril_status save_beside(export_model *m, aril__message *model, const char *path)
+/* What was written may come from files in place, which must not have changed meanwhile. */
+static aril_status commit(const job *j, aril__file *f, aril_status so_far)
 {
-    const char *beside = aril__export_text(m, "%s.data", path), *slash = strrchr(beside, '/');
-    bool new = access(beside, F_OK) != 0;
-    aril__file *data = aril__file_begin(beside), *f = data ? aril__file_begin(path) : NULL;
-    aril_status s =
-        f ? write_both(model, data, f, slash ? slash + 1 : beside) : aril__latest_status();
+    if (so_far == ARIL_OK && j->source) so_far = aril__onnx_files_check(&j->source->files);
+    if (so_far == ARIL_OK) return aril__file_commit(f);
+    aril__file_abandon(f);
+    return so_far;
+}
+
+enum { DATA_FILES = 8 };
+
+/* Names of the file of data beside a model: a new one for each export. */
+static const char *data_name(export_model *m, const char *path, int k)
+{
+    return k ? aril__export_text(m, "%s.data%d", path, k) : aril__export_text(m, "%s.data", path);
+}
+
+/* The model that is there refers to its data until it is replaced: so these stay until then, and
+ * the new ones have another name. */
+static aril_status save_beside(export_model *m, aril__message *model, const job *j)
+{
+    int k = 0;
+    while (k < DATA_FILES - 1 && access(data_name(m, j->path, k), F_OK) == 0) k++;
+    const char *beside = data_name(m, j->path, k), *slash = strrchr(beside, '/');
+    aril__file *data = aril__file_begin(beside), *f = data ? aril__file_begin(j->path) : NULL;
+    aril_status s = f ? ARIL_OK : aril__latest_status();
     if (s == ARIL_OK)
-        s = aril__file_commit(data);
-    else
-        aril__file_abandon(data);
-    if (s == ARIL_OK) {
-        s = aril__file_commit(f);
-        if (s < 0 && new) unlink(beside);
-    } else {
-        aril__file_abandon(f);
-    }
+        s = write_data(aril__message_set_sub(model, "graph"), data, slash ? slash + 1 : beside);
+    if (s == ARIL_OK) s = write_model(model, f);
+    s = commit(j, data, s);
+    bool written = s == ARIL_OK;
+    s = commit(j, f, s);
+    if (s < 0 && written) unlink(beside);
+    for (int i = 0; i < DATA_FILES && s == ARIL_OK; i++)
+        if (i != k) unlink(data_name(m, j->path, i));
     return s;
+}
+
+static aril_status save_plain(aril__message *model, const job *j)
+{
+    aril__file *f = aril__file_begin(j->path);
+    return f ? commit(j, f, write_model(model, f)) : aril__latest_status();
 }
 
 static aril_status save(export_model *m, const job *j)
@@ -279,15 +308,14 @@ static aril_status save(export_model *m, const job *j)
     aril__message *model = aril__export_message(m, j->name);
     if (!model) return m->status != ARIL_OK ? m->status : aril__latest_status();
     const aril_metadata *md = j->opts->metadata;
-    aril_metadata own = j->program ? aril_program_metadata(j->program) : (aril_metadata){ 0 };
-    if (!md) md = &own;
-    for (int i = 0; i < md->n && md->key && md->value; i++) {
+    if (md) aril__message_clear(model, "metadata_props");
+    for (int i = 0; md && i < md->n && md->key && md->value; i++) {
         aril__message *entry = aril__message_add_sub(model, "metadata_props");
         if (md->key[i]) aril__message_set_text(entry, "key", md->key[i]);
         if (md->value[i]) aril__message_set_text(entry, "value", md->value[i]);
     }
     bool beside = j->opts->external_data || weight_bytes(m) > most;
-    aril_status s = beside ? save_beside(m, model, j->path) : aril__message_save(model, j->path);
+    aril_status s = beside ? save_beside(m, model, j) : save_plain(model, j);
     aril__message_free(model);
     return s;
 }
@@ -306,7 +334,9 @@ static void name_states(aril__graph *g, export_model *m, const aril_named *names
 static void export_it(const aril__graph *of, void *ctx)
 {
     job *j = ctx;
-    export_model m = { .opset = j->opts->opset ? j->opts->opset : DEFAULT_OPSET, .what = j->what };
+    export_model m = { .opset = j->opts->opset ? j->opts->opset : DEFAULT_OPSET,
+                       .what = j->what,
+                       .source = j->source ? j->source->file : NULL };
     ARIL_SCOPE;
     ARIL_NO_GRAD;
     m.main.last = &m.main.first;
@@ -350,6 +380,9 @@ static aril_status check(const char *what, const void *of, aril_list in, const c
                           !of    ? "module, program or list"
                           : path ? "list"
                                  : "path");
+    for (int i = 0; i < in.n && o->inputs; i++)
+        if (!o->inputs[i])
+            return aril__fail(ARIL_ERR_ARG, "%s: the name of input %d is NULL", what, i);
     if (o->opset && (o->opset < OLDEST || o->opset > NEWEST))
         return aril__fail(ARIL_ERR_ARG, "%s: operator set %d, expected %d to %d", what, o->opset,
                           OLDEST, NEWEST);
@@ -398,6 +431,13 @@ static aril_status export_program(job *j, aril_list in)
     return s == ARIL_OK ? j->status : s;
 }
 
+/* The name of the graph that it was loaded from. */
+static const char *own_name(const job *j, const char *otherwise)
+{
+    const char *name = j->source ? j->source->main.name : "";
+    return *name ? name : otherwise;
+}
+
 /* A loaded program has the name of its file. */
 static const char *base_name(const char *path)
 {
@@ -412,9 +452,10 @@ aril_status aril_program_export(const aril_program *p, aril_list inputs, const c
     if (s < 0) return s;
     job j = { .what = "program_export",
               .path = path,
-              .name = opts.name ? opts.name : base_name(aril__program_name(p)),
               .opts = &opts,
-              .program = p };
+              .program = p,
+              .source = aril__onnx_of_program(p) };
+    j.name = opts.name ? opts.name : own_name(&j, base_name(aril__program_name(p)));
     return export_program(&j, inputs);
 }
 
@@ -501,9 +542,10 @@ aril_status aril_module_export(aril_module *m, aril_list inputs, const char *pat
     if (s < 0) return s;
     job j = { .what = "module_export",
               .path = path,
-              .name = opts.name ? opts.name : aril_module_type(m),
               .opts = &opts,
-              .state = aril_state(m) };
+              .state = aril_state(m),
+              .source = aril__onnx_of_module(m) };
+    j.name = opts.name ? opts.name : own_name(&j, aril_module_type(m));
     return j.state ? export_module(&j, m, inputs) : aril__latest_status();
 }
 

@@ -104,7 +104,8 @@ typedef struct export_model {
     const aril__sizes *sizes; /* of the main graph: those that have names */
     const char **size_names;
     int n_size_names;
-    aril_status status; /* of the first failure */
+    const aril__message *source; /* a model that this one was loaded from, or NULL */
+    aril_status status;          /* of the first failure */
 } export_model;
 
 /* ---- a graph as it is walked ---- */

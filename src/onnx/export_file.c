@@ -252,10 +252,42 @@ static int ir_version(int opset)
     return 7;
 }
 
+/* What a model says of itself, from the file that it was loaded from. */
+static void keep_metadata(aril__message *to, const aril__message *from)
+{
+    const char *doc = aril__message_text(from, "doc_string"),
+               *domain = aril__message_text(from, "domain"),
+               *about = aril__message_text(aril__message_sub(from, "graph"), "doc_string");
+    if (*doc) aril__message_set_text(to, "doc_string", doc);
+    if (*domain) aril__message_set_text(to, "domain", domain);
+    if (*about) aril__message_set_text(aril__message_set_sub(to, "graph"), "doc_string", about);
+    if (aril__message_has(from, "model_version"))
+        aril__message_set_int(to, "model_version", aril__message_int(from, "model_version"));
+    for (size_t i = 0; i < aril__message_count(from, "metadata_props"); i++) {
+        const aril__message *e = aril__message_sub_at(from, "metadata_props", i);
+        aril__message *kept = aril__message_add_sub(to, "metadata_props");
+        aril__message_set_text(kept, "key", aril__message_text(e, "key"));
+        aril__message_set_text(kept, "value", aril__message_text(e, "value"));
+    }
+}
+
+static bool all_there(const export_body *b)
+{
+    bool all = true;
+    for (int i = 0; i < b->n_in; i++) all = all && b->in[i].value;
+    for (int i = 0; i < b->n_out; i++) all = all && b->out[i].value;
+    return all;
+}
+
 aril__message *aril__export_message(export_model *m, const char *name)
 {
     aril__message *model = m->status == ARIL_OK ? aril__message_new(&aril__onnx_ModelProto) : NULL;
     if (!model) return NULL;
+    if (!all_there(&m->main)) {
+        m->status = aril__fail(ARIL_ERR_MEMORY, "%s: out of memory", m->what);
+        aril__message_free(model);
+        return NULL;
+    }
     forget_uses(&m->main);
     for (export_weight *w = m->weights; w; w = w->next) w->value->used = false;
     for (int i = 0; i < m->main.n_in; i++) m->main.in[i].value->used = true;
@@ -267,6 +299,7 @@ aril__message *aril__export_message(export_model *m, const char *name)
     aril__message_set_text(model, "producer_version", aril_version());
     aril__message *graph = aril__message_set_sub(model, "graph");
     write_body(graph, &m->main);
+    if (m->source) keep_metadata(model, m->source);
     for (export_weight *w = m->weights; w; w = w->next)
         if (w->value->used)
             aril__export_tensor(aril__message_add_sub(graph, "initializer"), w->tensor,

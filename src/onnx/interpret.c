@@ -316,11 +316,13 @@ static aril_status check_sizes(const onnx_model *m, const onnx_port *port,
 {
     const aril__message *shape = aril__message_sub(type, "shape");
     size_t n = aril__message_count(shape, "dim");
-    bool fits = !aril__message_has(type, "shape") || n == (size_t)got.ndim;
+    bool fits = !aril__message_has(type, "shape") || n == (size_t)got.ndim, batch = fits;
     for (size_t i = 0; i < n && fits && aril__message_has(type, "shape"); i++) {
         const aril__message *dim = aril__message_sub_at(shape, "dim", i);
-        fits = !aril__message_has(dim, "dim_value") || got.dim[i] < 0 ||
-               aril__message_int(dim, "dim_value") == got.dim[i];
+        int64_t want = aril__message_int(dim, "dim_value");
+        bool one = !aril__message_has(dim, "dim_value") || got.dim[i] < 0 || want == got.dim[i];
+        batch = batch && (one || i == 0); /* all but the first */
+        fits = one || (i == 0 && m->batch && want == m->batch);
     }
     if (fits) return ARIL_OK;
     aril__bytes want = { 0 }, have = { 0 };
@@ -337,9 +339,11 @@ static aril_status check_sizes(const onnx_model *m, const onnx_port *port,
     }
     for (int i = 0; i < got.ndim; i++)
         aril__bytes_print(&have, "%s%" PRId64, i ? "," : "", got.dim[i]);
-    aril_status s = aril__fail(ARIL_ERR_SHAPE, "%s: input %s: expected sizes [%s], got [%s]",
-                               m->path, port->name, want.at ? (const char *)want.at : "",
-                               have.at ? (const char *)have.at : "");
+    aril_status s =
+        aril__fail(ARIL_ERR_SHAPE, "%s: input %s: expected sizes [%s], got [%s]%s", m->path,
+                   port->name, want.at ? (const char *)want.at : "",
+                   have.at ? (const char *)have.at : "",
+                   batch ? "; .open_batch of aril_load_opts allows any number of samples" : "");
     aril__bytes_free(&want);
     aril__bytes_free(&have);
     return s;
@@ -379,6 +383,9 @@ static aril_status set_inputs(onnx_run *run, size_t n_in, const onnx_value *in)
         if (s < 0) return s;
         put(run, m->in[i].slot, in[i]);
     }
+    if (m->batch && n_in && in[0].kind == ONNX_TENSOR && aril_ndim(in[0].tensor) > 0 &&
+        aril_size(in[0].tensor, 0) != m->batch)
+        run->batch = aril_size(in[0].tensor, 0);
     return ARIL_OK;
 }
 

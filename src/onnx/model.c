@@ -575,6 +575,52 @@ static aril_status read_graph(loading *l, names *outer, const aril__message *gra
 
 /* ---- the model ---- */
 
+/* The only output is a value inside. Its type may be in the file; otherwise it is a tensor. */
+static aril_status list_cut(loading *l, const aril__message *graph)
+{
+    onnx_model *m = l->m;
+    static const char *const fields[] = { "output", "value_info" };
+    const aril__message *type = NULL;
+    for (int k = 0; k < 2 && !type; k++)
+        for (size_t i = 0; i < aril__message_count(graph, fields[k]) && !type; i++) {
+            const aril__message *info = aril__message_sub_at(graph, fields[k], i);
+            if (strcmp(aril__message_text(info, "name"), l->output) == 0)
+                type = aril__message_sub(info, "type");
+        }
+    if (!type) {
+        if (!(m->cut = aril__message_new(&aril__onnx_TypeProto))) return aril__latest_status();
+        aril__message_set_sub(m->cut, "tensor_type");
+        type = m->cut;
+    }
+    m->out[m->n_out++] = (onnx_port){ m->name[m->main.out[0]], type, m->main.out[0], false };
+    return ARIL_OK;
+}
+
+static void note_uses(const onnx_body *body, bool *used)
+{
+    for (size_t i = 0; i < body->n_nodes; i++) {
+        const onnx_node *n = &body->node[i];
+        for (size_t k = 0; k < n->n_in; k++) used[n->in[k]] = true;
+        for (size_t k = 0; k < n->n_bodies; k++) note_uses(&n->body[k], used);
+    }
+    for (size_t i = 0; i < body->n_out; i++) used[body->out[i]] = true;
+}
+
+/* Drops the initializers of the nodes that were left out. */
+static aril_status drop_unused(loading *l)
+{
+    onnx_model *m = l->m;
+    bool *used = alloc(l, m->n_slots, sizeof *used);
+    if (!used) return ARIL_ERR_MEMORY;
+    note_uses(&m->main, used);
+    for (size_t i = 1; i < m->n_slots; i++) {
+        if (used[i]) continue;
+        if (m->initial[i].kind == ONNX_TENSOR) aril_release(m->initial[i].tensor);
+        m->initial[i] = (onnx_value){ 0 };
+    }
+    return ARIL_OK;
+}
+
 /* Inputs without an initializer first: the others need not be given. */
 static aril_status list_ports(loading *l, const aril__message *graph)
 {
@@ -592,6 +638,7 @@ static aril_status list_ports(loading *l, const aril__message *graph)
                 (onnx_port){ m->name[slot], aril__message_sub(input, "type"), slot, optional != 0 };
             m->n_required += !optional;
         }
+    if (l->output) return list_cut(l, graph);
     for (; (size_t)m->n_out < n_out; m->n_out++) {
         const aril__message *output = aril__message_sub_at(graph, "output", (size_t)m->n_out);
         m->out[m->n_out] =
@@ -643,6 +690,7 @@ static aril_status read_model(onnx_model *m, const char *output)
     aril__bytes_free(&l.missing);
     if (status == ARIL_OK) status = list_ports(&l, graph);
     if (status == ARIL_OK) status = list_metadata(&l);
+    if (status == ARIL_OK && output) status = drop_unused(&l);
     if (status == ARIL_OK) status = aril__message_check(m->file);
     if (status == ARIL_OK) status = aril__onnx_files_check(&m->files);
     aril__onnx_files_rest(&m->files, true);
@@ -670,6 +718,16 @@ static onnx_model *new_model(aril__message *file, const char *path, aril_device 
     return NULL;
 }
 
+/* The number of samples that the first input declares; 0: it leaves it open. */
+static int64_t declared_batch(const onnx_model *m)
+{
+    const aril__message *type =
+        m->n_required ? aril__message_sub(m->in[0].type, "tensor_type") : NULL;
+    const aril__message *shape = type ? aril__message_sub(type, "shape") : NULL;
+    if (!shape || !aril__message_count(shape, "dim")) return 0;
+    return aril__message_int(aril__message_sub_at(shape, "dim", 0), "dim_value");
+}
+
 static onnx_model *load(const char *path, aril_load_opts opts, bool parameters, bool outline)
 {
     onnx_model *m =
@@ -680,7 +738,10 @@ static onnx_model *load(const char *path, aril_load_opts opts, bool parameters, 
     m->folder = aril__strdup(slash ? path : ".");
     if (m->folder && slash) m->folder[slash == path ? 1 : slash - path] = '\0';
     m->files = (onnx_files){ .folder = m->folder, .in_place = !parameters };
-    if (m->folder && read_model(m, opts.output) == ARIL_OK) return m;
+    if (m->folder && read_model(m, opts.output) == ARIL_OK) {
+        if (opts.open_batch) m->batch = declared_batch(m);
+        return m;
+    }
     if (!m->folder) no_memory();
     aril__onnx_model_free(m);
     return NULL;
@@ -722,6 +783,7 @@ void aril__onnx_model_free(onnx_model *m)
     free(m->path);
     free(m->folder);
     aril__onnx_files_free(&m->files);
+    aril__message_free(m->cut);
     aril__message_free(m->file);
     free(m);
 }

@@ -1,6 +1,7 @@
 /* Loaded models as modules: initializers become parameters and buffers of a tree of modules, by
  * their names. */
 #include "core/thread.h"
+#include "onnx/program.h"
 #include "onnx/rules.h"
 
 #include <stdlib.h>
@@ -76,13 +77,24 @@ static void describe(const aril_module *self, char *text, size_t size)
     if (l->model) snprintf(text, size, "%s", l->model->path);
 }
 
+static const char fixed_dtype[] =
+    "a model of ONNX computes in the types that its file says; ARIL_AUTOCAST(ARIL_BF16) lets it "
+    "compute in another";
+
 static const aril_module_class loaded_class = { .type = "Onnx",
                                                 .size = sizeof(loaded_module),
                                                 .forward = forward,
                                                 .describe = describe,
                                                 .destroy = destroy,
                                                 .inputs = -1,
-                                                .outputs = -1 };
+                                                .outputs = -1,
+                                                .fixed_dtype = fixed_dtype };
+
+const onnx_model *aril__onnx_of_module(const aril_module *m)
+{
+    if (aril_module_type(m) != loaded_class.type) return NULL;
+    return ((const loaded_module *)aril_module_data(m))->model;
+}
 
 static void no_forward(aril_module *self, int n_in, aril_tensor *const *in, int n_out,
                        aril_tensor **out)
@@ -92,7 +104,9 @@ static void no_forward(aril_module *self, int n_in, aril_tensor *const *in, int 
     aril__poison_all(n_out, out);
 }
 
-static const aril_module_class part_class = { .type = "Weights", .forward = no_forward };
+static const aril_module_class part_class = { .type = "Weights",
+                                              .forward = no_forward,
+                                              .fixed_dtype = fixed_dtype };
 
 /* ---- which initializers are parameters ---- */
 

@@ -185,6 +185,7 @@ typedef struct onnx_types {
 
 typedef struct onnx_model {
     aril__message *file;
+    aril__message *cut; /* the type of a value that was made the output; NULL: the file has it */
     char *path, *folder;
     onnx_files files;
     onnx_arena arena;
@@ -199,9 +200,10 @@ typedef struct onnx_model {
     bool *tracked;       /* of each slot: a Gradient node differentiates with respect to it */
     aril_metadata metadata;
     aril_device device;
-    bool outline;         /* large initializers have types and no values */
-    bool parameters;      /* floating-point initializers may change: they are not known */
-    bool *borrowed;       /* of each slot: its initializer belongs to a module; NULL: none do */
+    int64_t batch;   /* the first size that the inputs declare, if runs may have another; or 0 */
+    bool outline;    /* large initializers have types and no values */
+    bool parameters; /* floating-point initializers may change: they are not known */
+    bool *borrowed;  /* of each slot: its initializer belongs to a module; NULL: none do */
     atomic_bool dynamic;  /* some rule needs values: no traces, */
     atomic_bool by_value; /* or traces for values of small inputs */
     int64_t max_trips;    /* of a loop; 0: no limit */
@@ -227,6 +229,7 @@ typedef struct onnx_run {
     bool tracing;
     bool open;     /* there may be sizes that only the runs of the trace know */
     bool whole;    /* a trace for all values of the inputs: what depends on them is an error */
+    int64_t batch; /* the first size of the first input, if model->batch is not it; else 0 */
     bool recorded; /* autograd records what it computes */
 } onnx_run;
 

@@ -162,40 +162,46 @@ aril_program *aril_program_load(const char *path, aril_load_opts opts)
 
 /* ---- inputs and outputs ---- */
 
-static const onnx_model *model_of(const aril_program *p)
+const onnx_model *aril__onnx_of_program(const aril_program *p)
 {
     return aril__program_owned(p, &loaded);
 }
 
 int aril_program_inputs(const aril_program *p)
 {
-    const onnx_model *m = model_of(p);
+    const onnx_model *m = aril__onnx_of_program(p);
     return m ? m->n_required : 0;
 }
 
 int aril_program_outputs(const aril_program *p)
 {
-    const onnx_model *m = model_of(p);
+    const onnx_model *m = aril__onnx_of_program(p);
     return m ? m->n_out : 0;
 }
 
 const char *aril_program_input_name(const aril_program *p, int i)
 {
-    const onnx_model *m = model_of(p);
+    const onnx_model *m = aril__onnx_of_program(p);
     return m && i >= 0 && i < m->n_required ? m->in[i].name : NULL;
 }
 
 const char *aril_program_output_name(const aril_program *p, int i)
 {
-    const onnx_model *m = model_of(p);
+    const onnx_model *m = aril__onnx_of_program(p);
     return m && i >= 0 && i < m->n_out ? m->out[i].name : NULL;
 }
 
 static const aril__message *input_type(const aril_program *p, int i)
 {
-    const onnx_model *m = model_of(p);
+    const onnx_model *m = aril__onnx_of_program(p);
     if (!m || i < 0 || i >= m->n_required) return NULL;
     return aril__message_sub(m->in[i].type, "tensor_type");
+}
+
+static bool opens_batch(const aril_program *p, const aril__message *dim)
+{
+    const onnx_model *m = aril__onnx_of_program(p);
+    return m->batch && aril__message_int(dim, "dim_value") == m->batch;
 }
 
 aril_shape aril_program_input_shape(const aril_program *p, int i)
@@ -207,8 +213,8 @@ aril_shape aril_program_input_shape(const aril_program *p, int i)
     size_t n = aril__message_count(sizes, "dim");
     for (size_t d = 0; d < n && n <= ARIL_MAX_DIMS; d++) {
         const aril__message *dim = aril__message_sub_at(sizes, "dim", d);
-        shape.dim[shape.ndim++] =
-            aril__message_has(dim, "dim_value") ? aril__message_int(dim, "dim_value") : -1;
+        bool open = !aril__message_has(dim, "dim_value") || (d == 0 && opens_batch(p, dim));
+        shape.dim[shape.ndim++] = open ? -1 : aril__message_int(dim, "dim_value");
     }
     return shape;
 }
@@ -234,13 +240,13 @@ static aril_value_kind kind_of(const aril__message *type)
 
 aril_value_kind aril_program_input_kind(const aril_program *p, int i)
 {
-    const onnx_model *m = model_of(p);
+    const onnx_model *m = aril__onnx_of_program(p);
     return m && i >= 0 && i < m->n_required ? kind_of(m->in[i].type) : ARIL_VALUE_TENSOR;
 }
 
 aril_value_kind aril_program_output_kind(const aril_program *p, int i)
 {
-    const onnx_model *m = model_of(p);
+    const onnx_model *m = aril__onnx_of_program(p);
     return m && i >= 0 && i < m->n_out ? kind_of(m->out[i].type) : ARIL_VALUE_TENSOR;
 }
 
@@ -254,7 +260,7 @@ aril_dtype aril_program_input_dtype(const aril_program *p, int i)
 
 aril_metadata aril_program_metadata(const aril_program *p)
 {
-    const onnx_model *m = model_of(p);
+    const onnx_model *m = aril__onnx_of_program(p);
     return m ? m->metadata : (aril_metadata){ 0 };
 }
 

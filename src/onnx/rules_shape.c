@@ -155,6 +155,10 @@ static aril_status reshape(onnx_call *c)
     bool zeros = aril__onnx_attr_int(c, "allowzero", 0) != 0;
     for (int i = 0; i < shape.ndim; i++)
         if (shape.dim[i] == 0 && !zeros && i < from.ndim) shape.dim[i] = from.dim[i];
+    int64_t batch = c->run->batch; /* where the model says another, */
+    if (batch && !c->host && shape.ndim && from.ndim && from.dim[0] == batch &&
+        shape.dim[0] == c->run->model->batch) /* which the weights do not have */
+        shape.dim[0] = batch;
     return give_shaped(c, shape);
 }
 

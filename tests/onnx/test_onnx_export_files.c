@@ -193,3 +193,62 @@ TEST(kinds_of_inputs_and_outputs)
     CHECK_INT(aril_program_input_kind(p, 2), ARIL_VALUE_TENSOR);
     aril_program_free(p);
 }
+
+TEST(names_that_are_missing)
+{
+    ARIL_SCOPE;
+    const char *const none[] = { NULL }, *path = temp_path("names.onnx");
+    aril_tensor *x = normal(ARIL_SHAPE(2, 5));
+    aril_program *p = aril_jit(largest, NULL, (aril_jit_opts){ 0 });
+    CHECK_INT(aril_program_export(p, ARIL_LIST(x), path, (aril_export_opts){ .inputs = none }),
+              ARIL_ERR_ARG);
+    aril_clear_error();
+    CHECK_INT(aril_program_export(p, ARIL_LIST(x), path, (aril_export_opts){ .outputs = none }),
+              ARIL_ERR_ARG);
+    aril_clear_error();
+    CHECK(fopen(path, "r") == NULL);
+    aril_program_free(p);
+}
+
+/* ---- what a loaded model says of itself ---- */
+
+static void check_metadata(const char *path)
+{
+    aril__message *m = file_of(path);
+    const aril__message *graph = aril__message_sub(m, "graph");
+    CHECK_STR(aril__message_text(m, "doc_string"), "about it");
+    CHECK_STR(aril__message_text(graph, "doc_string"), "about the graph");
+    CHECK_STR(aril__message_text(graph, "name"), "pets");
+    CHECK_STR(aril__message_text(m, "domain"), "org.pets");
+    CHECK_INT((int)aril__message_int(m, "model_version"), 3);
+    CHECK_INT((int)aril__message_count(m, "metadata_props"), 2);
+    const aril__message *e = aril__message_sub_at(m, "metadata_props", 1);
+    CHECK_STR(aril__message_text(e, "key"), "stride");
+    CHECK_STR(aril__message_text(e, "value"), "32");
+    CHECK_STR(aril__message_text(aril__message_sub_at(graph, "input", 0), "name"), "picture");
+    CHECK_STR(aril__message_text(aril__message_sub_at(graph, "output", 0), "name"), "score");
+    aril__message_free(m);
+}
+
+TEST(metadata_is_kept)
+{
+    ARIL_SCOPE;
+    const char *from = save_model(
+        OPSET(18) "doc_string: 'about it' domain: 'org.pets' model_version: 3 "
+                  "metadata_props { key: 'names' value: 'cat' } "
+                  "metadata_props { key: 'stride' value: '32' } "
+                  "graph { name: 'pets' doc_string: 'about the graph' "
+                  "node { op_type: 'Relu' input: 'picture' output: 'score' } "
+                  "input " FLOATS("picture", DIM(3)) "output " FLOATS("score", DIM(3)) "}");
+    const char *path = temp_path("kept.onnx");
+    aril_tensor *x = normal(ARIL_SHAPE(3));
+    aril_program *p = aril_program_load(from, (aril_load_opts){ 0 });
+    CHECK_MSG(p != NULL, "%s", aril_error());
+    CHECK_INT(aril_program_export(p, ARIL_LIST(x), path, (aril_export_opts){ 0 }), ARIL_OK);
+    aril_program_free(p);
+    check_metadata(path);
+    aril_module *m = aril_module_load(from, (aril_load_opts){ 0 });
+    CHECK_INT(aril_module_export(m, ARIL_LIST(x), path, (aril_export_opts){ 0 }), ARIL_OK);
+    aril_module_release(m);
+    check_metadata(path);
+}

@@ -12,10 +12,10 @@
 
 enum { WIDTH = 96 };
 
-/* x W' + b with W [96,96] in net.onnx.data, which the export aligns to 64 bytes; [4,96]. */
-static const char *write_model(aril_tensor *x, aril_tensor **want)
+/* x W' + b with W [96,96] beside net.onnx, where the export aligns it to 64 bytes; [4,96]. */
+static const char *write_over(uint64_t seed, aril_tensor *x, aril_tensor **want)
 {
-    aril_seed(5);
+    aril_seed(seed);
     aril_module *net = aril_nn_linear(WIDTH, WIDTH);
     const char *path = temp_path("net.onnx");
     if (aril_module_export(net, ARIL_LIST(x), path,
@@ -24,6 +24,13 @@ static const char *write_model(aril_tensor *x, aril_tensor **want)
     *want = aril_forward(net, x);
     aril_module_release(net);
     return path;
+}
+
+/* The same in net.onnx.data. */
+static const char *write_model(aril_tensor *x, aril_tensor **want)
+{
+    unlink(temp_path("net.onnx.data"));
+    return write_over(5, x, want);
 }
 
 /* Whether this process has a file of that name mapped. */
@@ -119,6 +126,11 @@ static void check_change(bool ran, void (*change)(const char *path), const char 
     change(temp_path("net.onnx.data"));
     check_refused(p, x, how);
     check_refused(p, x, how);
+    /* Nor are such values written. */
+    const char *copy = temp_path("copy.onnx");
+    CHECK_INT(aril_program_export(p, ARIL_LIST(x), copy, (aril_export_opts){ 0 }), ARIL_ERR_IO);
+    aril_clear_error();
+    CHECK(access(copy, F_OK) != 0);
     aril_program_free(p);
 }
 
@@ -178,4 +190,25 @@ TEST(models_that_are_truncated)
     CHECK_MSG(strstr(aril_error(), "was truncated"), "%s", aril_error());
     aril_clear_error();
     aril_program_free(p);
+}
+
+/* A model that is there keeps its own data until it is replaced. */
+TEST(data_of_a_model_that_is_replaced)
+{
+    ARIL_SCOPE;
+    aril_tensor *x = aril_randn(ARIL_SHAPE(4, WIDTH), ARIL_F32, aril_cpu()), *first, *second;
+    const char *path = write_model(x, &first);
+    aril_program *p = load(path);
+    write_over(6, x, &second);
+    CHECK(access(temp_path("net.onnx.data1"), F_OK) == 0);
+    CHECK(access(temp_path("net.onnx.data"), F_OK) != 0);
+    check_run(p, x, first);
+    aril_program *q = load(path);
+    check_run(q, x, second);
+    write_over(7, x, &first);
+    CHECK(access(temp_path("net.onnx.data"), F_OK) == 0);
+    CHECK(access(temp_path("net.onnx.data1"), F_OK) != 0);
+    aril_program_free(q);
+    aril_program_free(p);
+    unlink(path);
 }

@@ -138,7 +138,7 @@ TEST(another_head)
     ARIL_SCOPE;
     aril_module *body = load("features");
     CHECK(body != NULL);
-    CHECK_INT(aril_parameters(body)->n, 5); /* initializers behind it stay */
+    CHECK_INT(aril_parameters(body)->n, 4); /* without those behind it */
     aril_module *net = aril_nn_sequential(body, aril_nn_linear(2, 4));
     aril_tensor *y = aril_forward(net, image(2));
     CHECK_INT(aril_ndim(y), 2);
@@ -149,4 +149,91 @@ TEST(another_head)
     aril_clear_error();
     CHECK(aril_module_load(NULL, (aril_load_opts){ 0 }) == NULL);
     aril_clear_error();
+}
+
+/* ---- a model that is cut ---- */
+
+TEST(a_cut_model_has_the_name_of_its_output)
+{
+    ARIL_SCOPE;
+    const char *path = temp_path("cut.onnx");
+    aril_program *p = aril_program_load(save_model(network), (aril_load_opts){ .output = "p" });
+    CHECK_MSG(p != NULL, "%s", aril_error());
+    CHECK_INT(aril_program_outputs(p), 1);
+    CHECK_STR(aril_program_output_name(p, 0), "p");
+    CHECK_INT(aril_program_output_kind(p, 0), ARIL_VALUE_TENSOR);
+    CHECK_INT(aril_program_export(p, ARIL_LIST(image(1)), path, (aril_export_opts){ 0 }), ARIL_OK);
+    aril_program_free(p);
+    p = aril_program_load(path, (aril_load_opts){ 0 });
+    CHECK_STR(aril_program_output_name(p, 0), "p");
+    aril_program_free(p);
+}
+
+/* Not of the part that was left out, of which nothing is saved either. */
+TEST(a_cut_model_has_the_parameters_of_what_is_left)
+{
+    ARIL_SCOPE;
+    aril_module *m = load("features");
+    CHECK_MSG(m != NULL, "%s", aril_error());
+    const aril_named *p = aril_parameters(m);
+    CHECK_INT(p->n, 4);
+    for (int i = 0; i < p->n; i++) CHECK_MSG(!strstr(p->name[i], "head"), "%s", p->name[i]);
+    CHECK_INT(aril_size(aril_forward(m, image(3)), 1), 2);
+    aril_module_release(m);
+}
+
+TEST(a_cast_is_refused)
+{
+    ARIL_SCOPE;
+    aril_module *m = load(NULL), *net = aril_nn_sequential(m, aril_nn_relu());
+    CHECK(aril_module_cast(net, ARIL_F64) < 0);
+    CHECK_MSG(strstr(aril_error(), "ARIL_AUTOCAST"), "%s", aril_error());
+    aril_clear_error();
+    CHECK_INT(aril_module_cast(net, ARIL_F32), ARIL_OK);
+    CHECK_NEAR(aril_item(aril_forward(net, image(3))), 3.5, 1e-4);
+    aril_module_release(net);
+}
+
+/* ---- models for one sample ---- */
+
+static const char one_sample[] =
+    OPSET(13) "graph { "
+              "node { op_type: 'Reshape' input: ['x', 'to'] output: 'r' } "
+              "node { op_type: 'Reshape' input: ['w', 'as'] output: 'm' } "
+              "node { op_type: 'MatMul' input: ['r', 'm'] output: 'y' } "
+              "initializer { name: 'to' dims: 2 data_type: 7 int64_data: [1, 6] } "
+              "initializer { name: 'as' dims: 2 data_type: 7 int64_data: [6, 1] } "
+              "initializer { name: 'w' dims: [1, 6] data_type: 1 "
+              "              float_data: [1, 2, 3, 4, 5, 6] } "
+              "input " FLOATS("x", DIM(1) DIM(2) DIM(3)) "output " FLOATS("y", DIM(1) DIM(1)) "}";
+
+TEST(a_model_for_one_sample_takes_a_batch)
+{
+    ARIL_SCOPE;
+    aril_tensor *x = aril_randn(ARIL_SHAPE(4, 2, 3), ARIL_F32, aril_cpu()), *y, *one;
+    const char *path = save_model(one_sample), *out = temp_path("batch.onnx");
+    aril_program *p = aril_program_load(path, (aril_load_opts){ 0 });
+    CHECK(aril_program_run(p, ARIL_LIST(x), &y) < 0);
+    CHECK_MSG(strstr(aril_error(), ".open_batch"), "%s", aril_error());
+    aril_clear_error();
+    aril_program *q = aril_program_load(path, (aril_load_opts){ .open_batch = true });
+    CHECK_INT(aril_program_input_shape(p, 0).dim[0], 1);
+    CHECK_INT(aril_program_input_shape(q, 0).dim[0], -1);
+    CHECK_INT(aril_program_run(q, ARIL_LIST(x), &y), ARIL_OK);
+    CHECK_INT(aril_size(y, 0), 4);
+    for (int i = 0; i < 4; i++) {
+        aril_program_run(p, ARIL_LIST(aril_narrow(x, 0, i, 1)), &one);
+        CHECK_NEAR(aril_item(aril_select(y, 0, i)), aril_item(one), 1e-5);
+    }
+    /* It can be written with an open batch, and trained in batches. */
+    CHECK_MSG(aril_program_export(q, ARIL_LIST(x), out, (aril_export_opts){ .batch = true }) ==
+                  ARIL_OK,
+              "%s", aril_error());
+    aril_program_free(q);
+    aril_program_free(p);
+    aril_module *m = aril_module_load(path, (aril_load_opts){ .open_batch = true });
+    CHECK_INT(aril_size(aril_forward(m, x), 0), 4);
+    aril_backward(aril_mean(aril_forward(m, x), ARIL_ALL));
+    CHECK_MSG(aril_ok() && aril_grad(aril_module_tensor(m, "w")), "%s", aril_error());
+    aril_module_release(m);
 }
