@@ -84,9 +84,8 @@ aril_module *caffe_open(const char *net, const char *weights, int64_t batch,
                         aril_caffe_phase phase);
 
 typedef struct caffe_predict_options {
-    const char *weights, *mean, *resize;
-    double scale;
-    bool bgr;
+    const char *weights;
+    image_options images;
 } caffe_predict_options;
 
 /* Opens a net for images as a model. False after an error. */

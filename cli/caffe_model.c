@@ -98,7 +98,7 @@ bool caffe_model(const char *path, const caffe_predict_options *o, model_file *m
 }
 
 /* The image at the size before the crop: --resize, or that of the input. */
-static aril_tensor *resized(const char *path, const caffe_predict_options *o, int64_t channels,
+static aril_tensor *resized(const char *path, const image_options *o, int64_t channels,
                             int64_t height, int64_t width)
 {
     aril_shape size = ARIL_SHAPE(height, width);
@@ -117,8 +117,9 @@ static aril_tensor *resized(const char *path, const caffe_predict_options *o, in
     return x;
 }
 
-/* The mean: numbers of the channels [C,1,1], or an image of a .binaryproto, cropped. */
-static aril_tensor *mean_of(const char *text, int64_t channels, int64_t height, int64_t width)
+/* Numbers of the channels [C,1,1], or the image of a .binaryproto, cropped. */
+static aril_tensor *mean_of(const char *name, const char *text, int64_t channels, int64_t height,
+                            int64_t width)
 {
     float value[MAX_CHANNELS] = { 0 };
     if (ends_with(text, ".binaryproto")) {
@@ -132,34 +133,24 @@ static aril_tensor *mean_of(const char *text, int64_t channels, int64_t height, 
             m = aril_narrow(aril_narrow(m, 1, top, height), 2, left, width);
         return m;
     }
-    int n = 0;
-    for (const char *at = text; n < MAX_CHANNELS; at++) {
-        char *end;
-        value[n++] = strtof(at, &end);
-        if (end == at || (*end && *end != ',')) n = -1;
-        if (n < 0 || !*end) break;
-        at = end;
-    }
-    if (n == 1)
-        for (int64_t i = 1; i < channels && i < MAX_CHANNELS; i++) value[n++] = value[0];
-    if (n != channels)
-        aril_fail(ARIL_ERR_ARG,
-                  "--mean expects a number for each of the %lld channels, such as 104,117,123, or "
-                  "a .binaryproto, got '%s'",
-                  (long long)channels, text);
+    double number[MAX_CHANNELS] = { 0 };
+    read_channels(name, text, channels, number);
+    for (int k = 0; k < MAX_CHANNELS; k++) value[k] = (float)number[k];
     return aril_from(value, ARIL_SHAPE(channels <= MAX_CHANNELS ? channels : 1, 1, 1), ARIL_F32,
                      aril_cpu());
 }
 
-aril_tensor *caffe_image(const model_file *m, const char *path, const caffe_predict_options *o)
+aril_tensor *caffe_image(const model_file *m, const char *path, const caffe_predict_options *opts)
 {
+    const image_options *o = &opts->images;
     int64_t channels = m->input.dim[0], height = m->input.dim[1], width = m->input.dim[2];
     aril_tensor *x = resized(path, o, channels, height, width);
     if (!aril_ok()) return x;
     x = aril_cast(x, ARIL_F32);
     if (o->bgr && channels == 3) x = aril_flip(x, ARIL_AXES(0));
-    if (o->mean) x = aril_sub(x, mean_of(o->mean, channels, height, width));
-    if (o->scale != 1) x = aril_mul_scalar(x, o->scale);
+    if (o->mean) x = aril_sub(x, mean_of("--mean", o->mean, channels, height, width));
+    if (o->std) x = aril_div(x, mean_of("--std", o->std, channels, height, width));
+    if (o->scale != 0) x = aril_mul_scalar(x, o->scale);
     return aril_unsqueeze(x, 0);
 }
 

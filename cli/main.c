@@ -142,6 +142,7 @@ int main(int argc, char **argv)
 {
     leave_out_blas_threads(argv);
     signal(SIGXFSZ, SIG_IGN); /* beyond ulimit -f a write fails and is reported, like a full disk */
+    aril_set_error_locations(false);
     int status = main_of(argc, argv);
     if (fflush(stdout) == 0 && !ferror(stdout)) return status;
     fputs("aril: cannot write to standard output\n", stderr);

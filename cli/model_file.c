@@ -239,6 +239,36 @@ bool model_scale(model_file *m)
     return aril_ok();
 }
 
+/* Own tensors 0 and 1: mean and standard deviation of each channel, or none. */
+static aril_tensor *normalized_forward(aril_module *self, aril_tensor *x)
+{
+    if (*(const bool *)aril_module_data(self)) x = aril_flip(x, ARIL_AXES(1));
+    aril_tensor *mean = aril_module_own(self, 0), *deviation = aril_module_own(self, 1);
+    if (mean) x = aril_div(aril_sub(x, mean), deviation); /* [N,C,H,W] */
+    return aril_forward(aril_module_child(self, 0), x);
+}
+
+aril_module *model_whole(const model_file *m)
+{
+    ARIL_SCOPE;
+    const aril_zoo_entry *e = m->prepared ? aril_zoo_find(m->name) : NULL;
+    bool flips = e && e->preprocess.bgr;
+    if (m->input.ndim != 3 || !(m->n_channels || flips)) return aril_module_keep(m->scaled);
+    aril_module *whole = aril_module_new("Normalized", sizeof(bool), normalized_forward);
+    if (!whole) return NULL;
+    *(bool *)aril_module_data(whole) = flips;
+    if (m->n_channels) {
+        aril_shape all = ARIL_SHAPE(m->n_channels, 1, 1);
+        aril_tensor *mean = aril_from(m->mean, all, ARIL_F64, aril_cpu()),
+                    *std = aril_from(m->std, all, ARIL_F64, aril_cpu());
+        aril_module_scratch(whole, "mean", aril_copy(aril_cast(mean, ARIL_F32)));
+        aril_module_scratch(whole, "deviation", aril_copy(aril_cast(std, ARIL_F32)));
+    }
+    aril_module_add(whole, "net", aril_module_keep(m->scaled));
+    aril_module_eval(whole);
+    return whole;
+}
+
 static aril_tensor *scaled_loss(aril_module *self, aril_list in)
 {
     double by = 1 / *(const double *)aril_module_data(self);
@@ -386,65 +416,110 @@ static char **split_names(const char *text, int64_t n)
     return name;
 }
 
+/* What a file tells of the network besides its weights, as text. */
+typedef struct description {
+    char input[128], mean[128], std[128], classes[32], held_out[32], seed[32], target[64];
+    char *names, *columns, *scale;
+    const char *key[24], *value[24];
+    aril_metadata all;
+} description;
+
+static void describe(description *d, const char *key, const char *value)
+{
+    if (!value || !*value) return;
+    d->key[d->all.n] = key;
+    d->value[d->all.n++] = value;
+}
+
+static bool describe_all(const model_file *m, bool onnx, description *d)
+{
+    *d = (description){ .names = join_names(m->class_name, m->classes),
+                        .columns = join_names(m->column, m->n_columns),
+                        .scale = scale_text(m) };
+    d->all = (aril_metadata){ .key = d->key, .value = d->value };
+    if (!d->names || !d->columns || !d->scale) return false;
+    shape_text(m->input, d->input, sizeof d->input);
+    snprintf(d->classes, sizeof d->classes, "%lld", (long long)m->classes);
+    numbers_text(m->n_channels, m->mean, d->mean, sizeof d->mean);
+    numbers_text(m->n_channels, m->std, d->std, sizeof d->std);
+    numbers_text(2, m->target_scale, d->target, sizeof d->target);
+    snprintf(d->held_out, sizeof d->held_out, "%.17g", m->held_out);
+    snprintf(d->seed, sizeof d->seed, "%llu", (unsigned long long)m->seed);
+    describe(d, "aril.model", m->name);
+    describe(d, "aril.input", d->input);
+    describe(d, "aril.classes", d->classes);
+    describe(d, "aril.class_names", d->names);
+    describe(d, "aril.task", m->regression ? "regression" : "classification");
+    describe(d, "aril.loss", m->loss);
+    describe(d, "aril.metrics", m->metrics);
+    describe(d, "aril.target", m->target);
+    describe(d, "aril.target_scale", d->target);
+    describe(d, "aril.columns", d->columns);
+    if (onnx) { /* normalization is in the graph, and paths are nobody's business */
+        if (m->input.ndim == 3) describe(d, "aril.pixels", "RGB or gray, from 0 to 1");
+    } else {
+        describe(d, "aril.data", m->data);
+        describe(d, "aril.held_out", d->held_out);
+        describe(d, "aril.seed", d->seed);
+        describe(d, "format", "pt");
+        describe(d, "aril.column_scale", d->scale);
+        describe(d, "aril.mean", d->mean);
+        describe(d, "aril.std", d->std);
+    }
+    describe(d, "aril.sized", m->sized ? "1" : "0");
+    describe(d, "aril.prepared", m->prepared ? "1" : "0");
+    return true;
+}
+
+static void free_description(description *d)
+{
+    free(d->names);
+    free(d->columns);
+    free(d->scale);
+}
+
 aril_status model_save(const model_file *m, const char *path)
 {
-    char input[128], mean[128], std[128], classes[32], held_out[32], seed[32], target[64];
-    char *names = join_names(m->class_name, m->classes);
-    char *columns = join_names(m->column, m->n_columns), *scale = scale_text(m);
+    description d;
     const aril_named *state = aril_state(m->net);
     aril_status s = state ? ARIL_ERR_MEMORY : aril_error_code();
-    if (names && columns && scale && state) {
-        shape_text(m->input, input, sizeof input);
-        snprintf(classes, sizeof classes, "%lld", (long long)m->classes);
-        numbers_text(m->n_channels, m->mean, mean, sizeof mean);
-        numbers_text(m->n_channels, m->std, std, sizeof std);
-        numbers_text(2, m->target_scale, target, sizeof target);
-        snprintf(held_out, sizeof held_out, "%.17g", m->held_out);
-        snprintf(seed, sizeof seed, "%llu", (unsigned long long)m->seed);
-        const struct {
-            const char *key, *value;
-        } all[] = { { "aril.model", m->name },
-                    { "aril.input", input },
-                    { "aril.classes", classes },
-                    { "aril.class_names", names },
-                    { "aril.task", m->regression ? "regression" : "classification" },
-                    { "aril.loss", m->loss },
-                    { "aril.metrics", m->metrics },
-                    { "aril.target", m->target },
-                    { "aril.target_scale", target },
-                    { "aril.columns", columns },
-                    { "aril.column_scale", scale },
-                    { "aril.mean", mean },
-                    { "aril.std", std },
-                    { "aril.data", m->data },
-                    { "aril.sized", m->sized ? "1" : "0" },
-                    { "aril.prepared", m->prepared ? "1" : "0" },
-                    { "aril.held_out", held_out },
-                    { "aril.seed", seed },
-                    { "format", "pt" } };
-        enum { N = sizeof all / sizeof *all };
-        const char *key[N], *value[N];
-        aril_metadata metadata = { .n = 0, .key = key, .value = value };
-        for (int i = 0; i < N; i++)
-            if (all[i].value) key[metadata.n] = all[i].key, value[metadata.n++] = all[i].value;
-        s = aril_safetensors_save(path, state, &metadata);
-    }
-    free(names);
-    free(columns);
-    free(scale);
+    if (describe_all(m, false, &d) && state) s = aril_safetensors_save(path, state, &d.all);
+    free_description(&d);
     return s;
 }
 
-static bool read_string(aril_safetensors *f, const char *key, char **to)
+aril_status model_export(const model_file *m, aril_list in, const char *path, aril_export_opts opts)
 {
-    const char *text = aril_safetensors_get(f, key);
+    description d;
+    aril_module *whole = model_whole(m);
+    aril_status s = whole ? ARIL_ERR_MEMORY : aril_error_code();
+    if (describe_all(m, true, &d) && whole) {
+        opts.metadata = &d.all;
+        opts.name = m->name;
+        s = aril_module_export(whole, in, path, opts);
+    }
+    free_description(&d);
+    aril_module_release(whole);
+    return s;
+}
+
+static const char *told(const aril_metadata *from, const char *key)
+{
+    for (int i = 0; i < from->n; i++)
+        if (strcmp(from->key[i], key) == 0) return from->value[i];
+    return NULL;
+}
+
+static bool read_string(const aril_metadata *from, const char *key, char **to)
+{
+    const char *text = told(from, key);
     *to = text && *text ? strdup(text) : NULL;
     return !text || !*text || *to;
 }
 
-static bool read_names(aril_safetensors *f, const char *key, int64_t n, char ***to)
+static bool read_names(const aril_metadata *from, const char *key, int64_t n, char ***to)
 {
-    const char *text = aril_safetensors_get(f, key);
+    const char *text = told(from, key);
     if (!text || !*text) return true;
     int64_t lines = 1;
     for (const char *c = text; *c; c++) lines += *c == '\n';
@@ -455,31 +530,29 @@ static bool read_names(aril_safetensors *f, const char *key, int64_t n, char ***
 }
 
 /* Reads the training metadata stored with the weights. */
-static bool read_metadata(aril_safetensors *f, model_file *m)
+bool model_read_metadata(const aril_metadata *f, model_file *m)
 {
-    const char *task = aril_safetensors_get(f, "aril.task");
+    const char *task = told(f, "aril.task");
     m->regression = task && strcmp(task, "regression") == 0;
     if (!read_names(f, "aril.class_names", m->classes, &m->class_name)) return false;
-    const char *columns = aril_safetensors_get(f, "aril.columns");
+    const char *columns = told(f, "aril.columns");
     int n_columns = columns && *columns ? 1 : 0;
     for (const char *c = columns; n_columns && *c; c++) n_columns += *c == '\n';
     if (!read_names(f, "aril.columns", n_columns, &m->column)) return false;
     m->n_columns = n_columns;
     if (!read_string(f, "aril.loss", &m->loss) || !read_string(f, "aril.metrics", &m->metrics) ||
-        !read_string(f, "aril.target", &m->target) ||
-        !read_scale(m, aril_safetensors_get(f, "aril.column_scale")))
+        !read_string(f, "aril.target", &m->target) || !read_scale(m, told(f, "aril.column_scale")))
         return false;
     double target[2];
-    if (numbers_read(aril_safetensors_get(f, "aril.target_scale"), 2, target) == 2 && target[1] > 0)
+    if (numbers_read(told(f, "aril.target_scale"), 2, target) == 2 && target[1] > 0)
         memcpy(m->target_scale, target, sizeof target);
-    m->n_channels = numbers_read(aril_safetensors_get(f, "aril.mean"), MAX_CHANNELS, m->mean);
-    if (numbers_read(aril_safetensors_get(f, "aril.std"), MAX_CHANNELS, m->std) != m->n_channels)
-        m->n_channels = 0;
-    const char *sized = aril_safetensors_get(f, "aril.sized");
-    const char *held_out = aril_safetensors_get(f, "aril.held_out");
-    const char *seed = aril_safetensors_get(f, "aril.seed");
+    m->n_channels = numbers_read(told(f, "aril.mean"), MAX_CHANNELS, m->mean);
+    if (numbers_read(told(f, "aril.std"), MAX_CHANNELS, m->std) != m->n_channels) m->n_channels = 0;
+    const char *sized = told(f, "aril.sized");
+    const char *held_out = told(f, "aril.held_out");
+    const char *seed = told(f, "aril.seed");
     m->sized = sized && strcmp(sized, "1") == 0 && m->input.ndim == 3;
-    const char *prepared = aril_safetensors_get(f, "aril.prepared");
+    const char *prepared = told(f, "aril.prepared");
     m->prepared = prepared && strcmp(prepared, "1") == 0 && m->input.ndim == 3;
     m->held_out = held_out ? strtod(held_out, NULL) : 0;
     if (!(m->held_out > 0 && m->held_out < 1)) m->held_out = 0;
@@ -542,6 +615,7 @@ static bool read_file(aril_safetensors *f, model_file *m)
     const char *input = aril_safetensors_get(f, "aril.input");
     const char *classes = aril_safetensors_get(f, "aril.classes");
     const char *data = aril_safetensors_get(f, "aril.data");
+    aril_metadata told_ = aril_safetensors_metadata(f);
     aril_shape shape;
     if (!name || !input || !classes || !shape_read(input, &shape) || atoll(classes) < 1) {
         aril_fail(ARIL_ERR_FORMAT,
@@ -551,93 +625,11 @@ static bool read_file(aril_safetensors *f, model_file *m)
         return false;
     }
     if (data) m->data = strdup(data);
-    if (!create_for_file(f, name, shape, atoll(classes), m) || !read_metadata(f, m)) return false;
+    if (!create_for_file(f, name, shape, atoll(classes), m) || !model_read_metadata(&told_, m))
+        return false;
     const aril_named *all = aril_safetensors_all(f);
     return all && aril_load_state(m->net, all, (aril_load_state_opts){ 0 }) == ARIL_OK &&
            model_scale(m);
-}
-
-/* ---- models of ONNX ---- */
-
-bool model_is_onnx(const char *path)
-{
-    size_t n = strlen(path);
-    return n > 5 && strcmp(path + n - 5, ".onnx") == 0;
-}
-
-/* A model that takes batches of one size only, as a module for batches of any. */
-typedef struct batches {
-    aril_module *net;
-    int64_t size;
-} batches;
-
-/* The results of one batch of x, which is filled up with zeros where x ends. */
-static aril_tensor *forward_part(const batches *b, aril_tensor *x, int64_t from)
-{
-    int64_t left = aril_size(x, 0) - from, n = left < b->size ? left : b->size;
-    aril_tensor *part = aril_narrow(x, 0, from, n);
-    if (n < b->size) {
-        aril_shape rest = aril_shape_of(x);
-        rest.dim[0] = b->size - n;
-        aril_tensor *zeros = aril_zeros(rest, aril_dtype_of(x), aril_device_of(x));
-        part = aril_cat(ARIL_LIST(part, zeros), 0);
-    }
-    return aril_narrow(aril_forward(b->net, part), 0, 0, n);
-}
-
-static aril_tensor *forward_batches(aril_module *self, aril_tensor *x)
-{
-    ARIL_SCOPE;
-    const batches *b = aril_module_data(self);
-    int64_t n = aril_size(x, 0), parts = (n + b->size - 1) / b->size;
-    if (n == b->size || parts < 1) return aril_escape(aril_forward(b->net, x));
-    aril_tensor **y = calloc((size_t)parts, sizeof *y);
-    for (int64_t i = 0; i < parts && y; i++) y[i] = forward_part(b, x, i * b->size);
-    if (!y) aril_fail(ARIL_ERR_MEMORY, "out of memory for a batch");
-    aril_tensor *all = aril_cat((aril_list){ y ? (int)parts : 0, y }, 0);
-    free(y);
-    return aril_escape(all);
-}
-
-static aril_module *in_batches(aril_module *net, int64_t size)
-{
-    aril_module *m = aril_module_new("Batches", sizeof(batches), forward_batches);
-    batches *b = m ? aril_module_data(m) : NULL;
-    if (b)
-        *b = (batches){ aril_module_add(m, "net", net), size };
-    else
-        aril_module_release(net);
-    return m;
-}
-
-/* A model with one input, whose first size is the batch, and scores of classes. */
-static bool read_onnx(model_file *m)
-{
-    ARIL_SCOPE;
-    ARIL_INFERENCE;
-    aril_program *p = aril_program_load(m->path, (aril_load_opts){ 0 });
-    aril_shape shape = aril_program_input_shape(p, 0);
-    bool fits = p && aril_program_inputs(p) == 1 && shape.ndim >= 2;
-    for (int d = 1; d < shape.ndim && fits; d++) fits = shape.dim[d] > 0;
-    if (p && !fits)
-        aril_fail(ARIL_ERR_UNSUPPORTED,
-                  "'%s': expected a model with one input [batch, ...] of known sizes", m->path);
-    aril_program_free(p);
-    if (!fits) return false;
-    m->input.ndim = shape.ndim - 1;
-    memcpy(m->input.dim, shape.dim + 1, (size_t)m->input.ndim * sizeof *shape.dim);
-    bool fixed = shape.dim[0] > 0;
-    shape.dim[0] = fixed ? shape.dim[0] : 1;
-    m->net = aril_module_load(m->path, (aril_load_opts){ 0 });
-    if (fixed) m->net = in_batches(m->net, shape.dim[0]);
-    aril_tensor *y = aril_forward(m->net, aril_zeros(shape, ARIL_F32, aril_cpu()));
-    if (!aril_ok()) return false;
-    m->classes = aril_ndim(y) == 2 ? aril_size(y, 1) : 0;
-    if (m->classes < 1)
-        aril_fail(ARIL_ERR_UNSUPPORTED, "'%s': expected a result [batch, classes]", m->path);
-    m->name = strdup("onnx");
-    m->data = strdup("");
-    return aril_ok() && m->name && m->data && model_scale(m);
 }
 
 bool model_open(const char *file, model_file *m)
@@ -662,7 +654,7 @@ bool model_open(const char *file, model_file *m)
     }
     bool onnx = model_is_onnx(m->path);
     aril_safetensors *f = onnx ? NULL : aril_safetensors_open(m->path);
-    bool ok = onnx ? read_onnx(m) : f && read_file(f, m);
+    bool ok = onnx ? model_read_onnx(m) : f && read_file(f, m);
     aril_safetensors_close(f);
     if (!ok) model_close(m);
     return ok;

@@ -29,6 +29,9 @@ typedef struct model_file {
     double mean[MAX_CHANNELS], std[MAX_CHANNELS];
     bool sized;          /* images are resized to the input size */
     bool prepared;       /* images are resized and cropped as the zoo tells of the network */
+    bool in_graph;       /* the network itself normalizes images and orders their channels */
+    bool bgr;            /* images have their channels in the order blue, green, red */
+    aril_shape resize;   /* of images before the crop to the input size; ndim 0: as prepared */
     bool by_index;       /* classes have the numbers of a dataset's, whatever their names */
     const char *weights; /* for model_create: a file, "default", or NULL; not owned */
     double held_out;     /* fraction of the training samples held out; 0: none */
@@ -67,6 +70,17 @@ bool model_is_file(const char *file);
 bool model_is_name(const char *file);
 /* Whether it is a file of ONNX, by its name. */
 bool model_is_onnx(const char *path);
+/* Reads the model at m->path: one input [batch, ...], and scores of classes, unless its metadata
+ * say otherwise, as those of `aril convert` do. False after an error. */
+bool model_read_onnx(model_file *m);
+/* The network with what comes before it: takes images of pixels from 0 to 1, of which it normalizes
+ * the channels. A reference; NULL after an error. */
+aril_module *model_whole(const model_file *m);
+/* Writes that as a model of ONNX, with the names of classes and what else a file tells. */
+aril_status model_export(const model_file *m, aril_list in, const char *path,
+                         aril_export_opts opts);
+/* Reads what a file tells of the network besides its weights. False after an error. */
+bool model_read_metadata(const aril_metadata *from, model_file *m);
 
 /* Sets the class names, which are copied; n is the number of classes. */
 bool model_set_classes(model_file *m, int n, const char *const *names);
@@ -92,6 +106,51 @@ aril_open_opts model_open_opts(const model_file *m);
 
 /* Stores the columns of a table. False when out of memory. */
 bool model_set_columns(model_file *m, int n, const char *const *names, const char *target);
+
+/* How images are prepared for a net that does not say so: one of Caffe or ONNX. */
+typedef struct image_options {
+    const char *mean, *std, *resize;
+    double scale; /* 0: not given */
+    bool bgr;
+} image_options;
+
+/* Its options, in a struct `options` that has it as `field`. */
+#define OPTION_RESIZE(field)                                                              \
+    {                                                                                     \
+        .name = "resize", .value = "HxW", .kind = OPTION_STRING, OPTION_AT(field.resize), \
+        .by_default = "that of the input",                                                \
+        .help = "size to which images are resized before the center is cropped to the "   \
+                "input's size; of a single number the shorter side, for ONNX"             \
+    }
+#define OPTION_MEAN(field)                                                                 \
+    {                                                                                      \
+        .name = "mean", .value = "MEAN", .kind = OPTION_STRING, OPTION_AT(field.mean),     \
+        .help = "mean to subtract from pixels in 0..255: a number for each channel, such " \
+                "as 104,117,123, or for Caffe a .binaryproto"                              \
+    }
+#define OPTION_STD(field)                                                           \
+    {                                                                               \
+        .name = "std", .value = "STD", .kind = OPTION_STRING, OPTION_AT(field.std), \
+        .help = "numbers to divide by, after the mean, such as 58.395,57.12,57.375" \
+    }
+#define OPTION_BGR(field)                                                                   \
+    {                                                                                       \
+        .name = "bgr", OPTION_AT(field.bgr),                                                \
+        .help = "channels in the order blue, green, red, as most nets of Caffe expect them" \
+    }
+#define OPTION_SCALE(field)                                                          \
+    {                                                                                \
+        .name = "scale", .value = "X", .kind = OPTION_FLOAT, OPTION_AT(field.scale), \
+        .by_default = "1, or 1/255 for ONNX without --mean and --std",               \
+        .help = "factor for pixels, after the mean"                                  \
+    }
+/* Whether any is given; sets them for a model of ONNX, false after an error. */
+bool image_options_given(const image_options *o);
+bool model_set_images(model_file *m, const image_options *o);
+/* The same, and an error for a network that tells itself how images are prepared. */
+bool model_images_from(model_file *m, bool is_caffe, const image_options *o);
+/* "104,117,123" as a number for each channel, or one for all. False after an error. */
+bool read_channels(const char *name, const char *text, int64_t channels, double *to);
 
 /* Creates m->scaled from the network and its scales. False after an error. */
 bool model_scale(model_file *m);

@@ -25,19 +25,22 @@ static aril_status three_channels(aril_sample *s, void *ctx)
 
 aril_transform *model_prepare(const model_file *m)
 {
-    const aril_zoo_entry *e = m->prepared ? aril_zoo_find(m->name) : NULL;
-    if (!e || m->input.ndim != 3) return NULL;
-    const aril_preprocess *p = &e->preprocess;
+    if (!m->prepared || m->input.ndim != 3) return NULL;
+    const aril_zoo_entry *e = model_is_name(m->name) ? aril_zoo_find(m->name) : NULL;
+    const aril_preprocess none = { 0 }, *p = e ? &e->preprocess : &none;
     aril_resize_opts resize = { .filter = p->filter };
     int64_t height = m->input.dim[1], width = m->input.dim[2];
     /* The crop is that of the published size; other sizes see all of an image. */
-    bool crop = p->resize && height == e->input.dim[1] && width == e->input.dim[2];
+    bool published = e && height == e->input.dim[1] && width == e->input.dim[2];
+    int64_t to[2] = { published ? p->resize : 0, 0 };
+    for (int d = 0; d < m->resize.ndim; d++) to[d] = m->resize.dim[d];
+    bool bgr = m->bgr || (p->bgr && !m->in_graph);
     aril_transform *list[3];
     int n = 0;
-    list[n++] = crop ? aril_transform_resize(p->resize, 0, resize)
-                     : aril_transform_resize(height, width, resize);
-    if (crop) list[n++] = aril_transform_center_crop(height, width);
-    if (p->bgr) list[n++] = aril_transform_function(swap_red_and_blue, NULL, NULL);
+    list[n++] = to[0] ? aril_transform_resize(to[0], to[1], resize)
+                      : aril_transform_resize(height, width, resize);
+    if (to[0]) list[n++] = aril_transform_center_crop(height, width);
+    if (bgr) list[n++] = aril_transform_function(swap_red_and_blue, NULL, NULL);
     return aril_transform_list(n, list);
 }
 

@@ -116,7 +116,7 @@ static int run_convert(void *values, int n, char **argument)
             aril_program_export(r.program, (aril_list){ r.n_in, r.in }, argument[1], opts);
         } else {
             opts.batch = !o->fixed;
-            aril_module_export(r.file.scaled, (aril_list){ r.n_in, r.in }, argument[1], opts);
+            model_export(&r.file, (aril_list){ r.n_in, r.in }, argument[1], opts);
         }
     }
     close_runnable(&r);
@@ -338,6 +338,14 @@ static int by_value(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
+/* The first size of the first input that has one. */
+static int64_t batch_of(const runnable *r)
+{
+    for (int i = 0; i < r->n_in; i++)
+        if (aril_ndim(r->in[i])) return aril_size(r->in[i], 0);
+    return 1;
+}
+
 /* The median of runs that take `seconds` in all, after one that prepares. */
 static void time_runs(runnable *r, const time_options *o)
 {
@@ -357,7 +365,7 @@ static void time_runs(runnable *r, const time_options *o)
     double unit = short_run ? 1e6 : 1e3;
     const char *name = short_run ? "us" : "ms";
     printf("%.3f %s (median of %d runs, fastest %.3f %s), batch %lld\n", took[n / 2] * unit, name,
-           n, took[0] * unit, name, (long long)(o->batch ? o->batch : 1));
+           n, took[0] * unit, name, (long long)batch_of(r));
 }
 
 static int run_time(void *values, int n, char **argument)
@@ -378,8 +386,11 @@ static int run_time(void *values, int n, char **argument)
     ARIL_INFERENCE;
     runnable r = { 0 };
     aril_tensor *out[64];
-    if (open_runnable(name, o->batch ? o->batch : 1, o->size, &r))
-        aril_program_run(r.program, (aril_list){ r.n_in, r.in }, out);
+    bool opened = open_runnable(name, o->batch ? o->batch : 1, o->size, &r);
+    if (opened && o->batch && !o->size && batch_of(&r) != o->batch)
+        aril_fail(ARIL_ERR_ARG, "--batch %lld: the model takes batches of %lld only",
+                  (long long)o->batch, (long long)batch_of(&r));
+    if (aril_ok()) aril_program_run(r.program, (aril_list){ r.n_in, r.in }, out);
     if (aril_ok()) time_runs(&r, o);
     if (aril_ok() && o->nodes) aril_program_costs(r.program, (aril_list){ r.n_in, r.in }, stdout);
     close_runnable(&r);

@@ -181,7 +181,8 @@ static int run(void *values, int n, char **argument)
         if (o->is_caffe) model_close(&m);
         return report("predict");
     }
-    if (o->labels && !model_read_labels(&m, o->labels)) {
+    if (!model_images_from(&m, o->is_caffe, &o->caffe.images) ||
+        (o->labels && !model_read_labels(&m, o->labels))) {
         model_close(&m);
         return report("predict");
     }
@@ -224,28 +225,12 @@ static const option table[] = {
     OPTION_THREADS,
     OPTION_DEVICE("device to compute on"),
 
-    { .name = "", .help = "Nets of Caffe:" },
-    { .name = "resize",
-      .value = "HxW",
-      .kind = OPTION_STRING,
-      OPTION_AT(caffe.resize),
-      .by_default = "that of the input",
-      .help = "size to which images are resized before the center is cropped to the input's size" },
-    { .name = "mean",
-      .value = "MEAN",
-      .kind = OPTION_STRING,
-      OPTION_AT(caffe.mean),
-      .help = "mean to subtract from pixels in 0..255: a number for each channel of the net, such "
-              "as 104,117,123, or a .binaryproto" },
-    { .name = "bgr",
-      OPTION_AT(caffe.bgr),
-      .help = "channels in the order blue, green, red, as most nets of Caffe expect them" },
-    { .name = "scale",
-      .value = "X",
-      .kind = OPTION_FLOAT,
-      OPTION_AT(caffe.scale),
-      .by_default = "1",
-      .help = "factor for pixels, after the mean" },
+    { .name = "", .help = "Models of ONNX and nets of Caffe:" },
+    OPTION_RESIZE(caffe.images),
+    OPTION_MEAN(caffe.images),
+    OPTION_STD(caffe.images),
+    OPTION_SCALE(caffe.images),
+    OPTION_BGR(caffe.images),
     { 0 },
 };
 
@@ -254,6 +239,9 @@ static const example examples[] = {
     { "aril predict model.safetensors *.png --top 1 --json", "as JSON for other programs" },
     { "aril predict resnet50 dog.jpg", "by the published weights, the five most likely classes" },
     { "aril predict mlp-houses new.csv", "a price for each row of a table" },
+    { "aril predict resnet18.onnx dog.jpg --mean 123.675,116.28,103.53 --std 58.395,57.12,57.375 "
+      "--resize 256",
+      "a model of ONNX, with the normalization that PyTorch's networks for ImageNet expect" },
     { "aril predict deploy.prototxt --weights net.caffemodel --mean 104,117,123 --bgr --labels "
       "synset_words.txt cat.jpg",
       "a net of Caffe" },
@@ -275,7 +263,7 @@ const command command_predict = {
     .options = table,
     .examples = examples,
     .size = sizeof(options),
-    .defaults = &(const options){ .caffe.scale = 1 },
+    .defaults = &(const options){ 0 },
     .min = 2,
     .max = -1,
     .run = run

@@ -3,19 +3,7 @@
 
 #include <aril/aril.h>
 
-#include <ctype.h>
 #include <string.h>
-
-/* The length of a message without " at FILE:LINE", a source location in this command. */
-static int without_location(const char *message)
-{
-    const char *at = NULL;
-    for (const char *p = message; (p = strstr(p, " at ")) != NULL; p += 4) at = p;
-    const char *colon = at ? strrchr(at, ':') : NULL;
-    if (!colon || !isdigit((unsigned char)colon[1]) || strchr(at + 4, ' '))
-        return (int)strlen(message);
-    return (int)(at - message);
-}
 
 aril_metric *next_metric(const char **list)
 {
@@ -40,8 +28,7 @@ bool blame(const char *what)
 {
     char text[1200];
     aril_status code = aril_error_code();
-    const char *message = aril_error();
-    snprintf(text, sizeof text, "%.*s", without_location(message), message);
+    snprintf(text, sizeof text, "%s", aril_error());
     aril_clear_error();
     aril_fail(code, "%s: %s", what, text);
     return false;
@@ -49,12 +36,9 @@ bool blame(const char *what)
 
 int report(const char *name)
 {
-    char text[1200];
-    const char *message = aril_error();
-    if (!*message) return EXIT_FAILED;
-    snprintf(text, sizeof text, "%.*s", without_location(message), message);
+    if (aril_ok()) return EXIT_FAILED;
     fprintf(stderr, "aril %s: ", name);
-    print_text(stderr, text);
+    print_text(stderr, aril_error());
     fputs("\n", stderr);
     aril_clear_error();
     return EXIT_FAILED;

@@ -13,6 +13,7 @@ typedef struct options {
     const char *data, *split, *target, *metrics, *loss, *confusion, *device, *weights, *labels;
     int64_t batch, threads, samples, workers;
     bool json;
+    image_options images;
     caffe_test_options caffe;
 } options;
 
@@ -137,7 +138,7 @@ static int test(const model_file *m, const options *o)
     if (o->target) opts.target = o->target;
     aril_dataset *d = open_test_samples(o->data, o->split, opts, m, &what);
     if (!d) return report_no_data(m, o);
-    if (m->sized && aril_dataset_has_images(d))
+    if (m->sized && !m->prepared && aril_dataset_has_images(d))
         d = resize_images(d, m->input.dim[1], m->input.dim[2]);
     if (d && m->prepared && aril_dataset_has_images(d)) d = prepare_images(d, m);
     if (d && o->samples) d = aril_dataset_take(d, o->samples);
@@ -174,9 +175,16 @@ static int run(void *values, int n, char **argument)
         return EXIT_USAGE;
     }
     o->caffe.weights = o->weights;
+    if (is_caffe(name) && image_options_given(&o->images)) {
+        fputs("aril test: --mean, --std, --scale, --resize and --bgr are for models of ONNX; a net "
+              "of Caffe has its own data layers\n",
+              stderr);
+        return EXIT_USAGE;
+    }
     if (is_caffe(name)) return caffe_test(name, &o->caffe, o->device);
     if (!model_open_with(name, o->weights, &m)) return report("test");
-    if (o->labels && !model_read_labels(&m, o->labels)) {
+    if (!model_images_from(&m, false, &o->images) ||
+        (o->labels && !model_read_labels(&m, o->labels))) {
         model_close(&m);
         return report("test");
     }
@@ -243,6 +251,13 @@ static const option table[] = {
     OPTION_THREADS,
     OPTION_DEVICE("device to compute on"),
     { .name = "json", OPTION_AT(json), .help = "print the results as JSON" },
+
+    { .name = "", .help = "Models of ONNX:" },
+    OPTION_RESIZE(images),
+    OPTION_MEAN(images),
+    OPTION_STD(images),
+    OPTION_SCALE(images),
+    OPTION_BGR(images),
 
     { .name = "", .help = "Nets of Caffe:" },
     { .name = "model",

@@ -21,9 +21,10 @@ static int run(void *values, int n, char **argument)
         return EXIT_USAGE;
     }
     if (!check_device(o->device)) return report("test-onnx");
-    aril_onnx_test_opts opts = {
-        .rtol = o->rtol, .atol = o->atol, .device = device_option(o->device), .verbose = o->verbose
-    };
+    aril_onnx_test_opts opts = { .rtol = o->rtol > 0 ? o->rtol : ARIL_ZERO,
+                                 .atol = o->atol > 0 ? o->atol : ARIL_ZERO,
+                                 .device = device_option(o->device),
+                                 .verbose = o->verbose };
     for (int i = 0; i < n; i++) {
         aril_onnx_results r;
         if (aril_onnx_test(argument[i], stdout, opts, &r) < 0) return report("test-onnx");

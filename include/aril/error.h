@@ -68,6 +68,10 @@ ARIL_API int aril_report(FILE *to);
 typedef void aril_error_handler(aril_status code, const char *message, void *ctx);
 ARIL_API void aril_set_error_handler(aril_error_handler *handler, void *ctx);
 
+/* Whether messages end with the source location of the call; default on. Off in programs whose
+ * users don't know the source. Also tables of costs and printed programs then name no lines. */
+ARIL_API void aril_set_error_locations(bool on);
+
 /* ARIL_OK, or the code of the error that poisoned `t`; and that error's message or NULL. */
 ARIL_API aril_status aril_tensor_status(const aril_tensor *t);
 ARIL_API const char *aril_tensor_error(const aril_tensor *t);

@@ -10,6 +10,7 @@
 #ifndef ARIL_ONNX_H
 #define ARIL_ONNX_H
 
+#include "aril/formats.h"
 #include "aril/graph.h"
 #include "aril/module.h"
 #include "aril/value.h"
@@ -55,6 +56,10 @@ ARIL_API const char *aril_program_input_size_name(const aril_program *p, int i, 
 ARIL_API aril_value_kind aril_program_input_kind(const aril_program *p, int i);
 ARIL_API aril_value_kind aril_program_output_kind(const aril_program *p, int i);
 
+/* What the file says of the model beside it, such as names of classes: the entries of its
+ * metadata_props. They belong to the program; n is 0 for one that is not loaded. */
+ARIL_API aril_metadata aril_program_metadata(const aril_program *p);
+
 /* ---- modules ---- */
 
 /* The model as a module, to be trained further: its parameters are the floating-point initializers,
@@ -95,6 +100,8 @@ typedef struct aril_export_opts {
      * model that is replaced, which is removed then; also without this if they take more than
      * 2 GB, which is the limit of a model's file. */
     bool external_data;
+    /* Entries of metadata_props; default those of a loaded program. */
+    const aril_metadata *metadata;
 } aril_export_opts;
 
 /* Writes a module in evaluation mode. The inputs give sizes and dtypes; their values don't matter:
@@ -124,7 +131,7 @@ typedef struct aril_onnx_results {
 } aril_onnx_results;
 
 typedef struct aril_onnx_test_opts {
-    double rtol, atol; /* default 1e-3 and 1e-5 */
+    double rtol, atol; /* default 1e-3 and 1e-5; ARIL_ZERO: 0 */
     aril_device device;
     bool verbose; /* also lists what passed */
 } aril_onnx_test_opts;

@@ -15,6 +15,11 @@ aril__node *aril__node_new(aril__thread *th, const aril__op *op, int n_in, int n
     size_t grads = saved + (size_t)n_saved * sizeof(aril__saved);
     size_t attrs = grads + (size_t)n_out * sizeof(aril_tensor *), size = attrs + attr_size;
     size_t units = (size + ARIL__SLAB_STEP - 1) / ARIL__SLAB_STEP;
+    if (aril__unlikely(n_in > UINT16_MAX || n_saved > UINT16_MAX)) {
+        aril__fail(ARIL_ERR_UNSUPPORTED, "%s: %d inputs, at most %d can be differentiated",
+                   op ? op->name : "leaf", n_in, UINT16_MAX);
+        return NULL;
+    }
     char *block = units > UINT16_MAX ? NULL : aril__slab_alloc(&th->slab, units * ARIL__SLAB_STEP);
     if (aril__unlikely(!block)) {
         aril__fail(ARIL_ERR_MEMORY, "%s: out of memory while recording it for backward",

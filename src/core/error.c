@@ -174,6 +174,7 @@ aril_status aril__fail(aril_status code, const char *fmt, ...)
         e->code = code;
         char *message = (char *)(e + 1);
         e->message = message;
+        e->text = located ? strlen(text) : 0;
         snprintf(message, size, located ? "%s at %s" : "%s", text, location);
     } else {
         e = &out_of_memory;
@@ -194,12 +195,27 @@ aril_status aril__fail_about(aril_status code, const char *about)
     e->code = old->code;
     char *message = (char *)(e + 1);
     e->message = message;
+    e->text = old->text ? strlen(about) + 2 + old->text : 0;
     snprintf(message, size, "%s: %s", about, old->message);
     make_printable(message);
     aril_clear_error();
     aril__raise_error(e);
     aril__error_release(e);
     return code;
+}
+
+void aril__error_text(char *buf, size_t size)
+{
+    const aril__error *e = aril__self()->error;
+    if (e && e->text)
+        snprintf(buf, size, "%.*s", (int)e->text, e->message);
+    else
+        snprintf(buf, size, "%s", e ? e->message : "");
+}
+
+void aril_set_error_locations(bool on)
+{
+    aril__location_off = !on;
 }
 
 aril_status aril_fail(aril_status code, const char *format, ...)

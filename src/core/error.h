@@ -15,6 +15,7 @@ typedef struct aril__error {
     atomic_int refs; /* 0: static, never freed */
     aril_status code;
     const char *message; /* stored right after the record */
+    size_t text;         /* its length without the source location; 0: it has none */
 } aril__error;
 
 /* Records an error: the thread's first if it has none, its latest in any case. Appends the source
@@ -39,6 +40,10 @@ aril_status aril__latest_status(void);
 
 aril__error *aril__error_keep(aril__error *e);
 void aril__error_release(aril__error *e);
+
+/* This thread's first error without its source location, "" when there is none: for messages that
+ * quote it, which get their own. */
+void aril__error_text(char *buf, size_t size);
 
 /* The calling thread's error, saved while code runs that may raise another. */
 typedef struct aril__saved_errors {

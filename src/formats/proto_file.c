@@ -6,7 +6,7 @@
 
 aril__message *aril__message_load(const aril__proto_type *type, const char *path)
 {
-    aril__mapped *f = aril__mapped_open(type->name, path);
+    aril__mapped *f = aril__mapped_open("load", path);
     if (!f) return NULL;
     aril__message *m = aril__message_read(type, aril__mapped_data(f), aril__mapped_size(f),
                                           (aril__message_opts){ .name = path });
@@ -22,7 +22,7 @@ aril__message *aril__message_load(const aril__proto_type *type, const char *path
 aril__message *aril__message_load_text(const aril__proto_type *type, const char *path)
 {
     aril__bytes b = { 0 };
-    if (aril__read_file(type->name, path, 0, &b) != ARIL_OK) return NULL;
+    if (aril__read_file("load", path, 0, &b) != ARIL_OK) return NULL;
     aril__message *m =
         aril__message_parse(type, (const char *)b.at, b.n, (aril__message_opts){ .name = path });
     aril__bytes_free(&b);

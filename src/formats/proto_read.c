@@ -9,7 +9,7 @@
 typedef struct reader {
     const uint8_t *begin; /* of the data: errors and messages give offsets from here */
     const char *name;
-    int depth; /* how much deeper messages may be nested */
+    int depth, deepest; /* how much deeper messages may be nested, and that at the root */
 } reader;
 
 static bool fail(const reader *r, const uint8_t *at, const aril__message *m, const char *what)
@@ -241,7 +241,13 @@ static bool read_fields(reader *r, aril__slice data, aril__message *m)
 
 static bool read_message(reader *r, aril__slice data, aril__message *m)
 {
-    if (r->depth <= 0) return fail(r, data.at, m, "messages are nested too deeply");
+    if (r->depth <= 0) {
+        aril__fail(ARIL_ERR_UNSUPPORTED,
+                   "%s: byte %llu, in a %s: messages are nested more than %d deep", r->name,
+                   (unsigned long long)((const uint8_t *)data.at - r->begin), m->type->name,
+                   r->deepest);
+        return false;
+    }
     r->depth--;
     bool good = read_fields(r, data, m);
     r->depth++;
@@ -254,9 +260,11 @@ aril__message *aril__message_read(const aril__proto_type *type, const void *data
     aril__message *m = aril__message_new(type);
     if (!m) return NULL;
     aril__message_limit(m->owner, size, opts);
+    int deepest = opts.max_depth > 0 ? opts.max_depth : ARIL__PROTO_DEPTH;
     reader r = { .begin = data,
                  .name = opts.name ? opts.name : type->name,
-                 .depth = opts.max_depth > 0 ? opts.max_depth : ARIL__PROTO_DEPTH };
+                 .depth = deepest,
+                 .deepest = deepest };
     char missing[256];
     bool good = read_message(&r, (aril__slice){ data, size }, m);
     if (good && !opts.partial && !aril__message_complete(m, missing, sizeof missing)) {

@@ -53,6 +53,7 @@ static void locate(aril__tracing *t, aril__node_id id)
             text[0] = '\0';
             aril__hook.where(frame, text, sizeof text);
             size_t n = strcspn(text, " ");
+            if (n && text[n - 1] == ':') n--; /* of a module that has no path */
             text[n] = '\0';
             t->scope = aril__graph_text(g, text);
         }

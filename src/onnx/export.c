@@ -307,6 +307,13 @@ static aril_status save(export_model *m, const job *j)
 {
     aril__message *model = aril__export_message(m, j->name);
     if (!model) return m->status != ARIL_OK ? m->status : aril__latest_status();
+    const aril_metadata *md = j->opts->metadata;
+    if (md) aril__message_clear(model, "metadata_props");
+    for (int i = 0; md && i < md->n && md->key && md->value; i++) {
+        aril__message *entry = aril__message_add_sub(model, "metadata_props");
+        if (md->key[i]) aril__message_set_text(entry, "key", md->key[i]);
+        if (md->value[i]) aril__message_set_text(entry, "value", md->value[i]);
+    }
     bool beside = j->opts->external_data || weight_bytes(m) > most;
     aril_status s = beside ? save_beside(m, model, j) : save_plain(model, j);
     aril__message_free(model);

@@ -514,17 +514,45 @@ static uint64_t elements_of(const aril__message *tensor)
     return n;
 }
 
+/* What graphs hold, those of branches and loops included. */
+typedef struct counts {
+    uint64_t nodes, inner_nodes, initializers, parameters, constants;
+} counts;
+
+static void count_graph(const aril__message *graph, int depth, counts *c)
+{
+    size_t n = aril__message_count(graph, "node"), k = aril__message_count(graph, "initializer");
+    *(depth ? &c->inner_nodes : &c->nodes) += n;
+    c->initializers += k;
+    for (size_t i = 0; i < k; i++)
+        c->parameters += elements_of(aril__message_sub_at(graph, "initializer", i));
+    for (size_t i = 0; i < n; i++) {
+        const aril__message *node = aril__message_sub_at(graph, "node", i);
+        for (size_t a = 0; a < aril__message_count(node, "attribute"); a++) {
+            const aril__message *at = aril__message_sub_at(node, "attribute", a);
+            if (aril__message_has(at, "g")) count_graph(aril__message_sub(at, "g"), depth + 1, c);
+            if (aril__message_has(at, "t")) c->constants += elements_of(aril__message_sub(at, "t"));
+        }
+    }
+}
+
 static void put_counts(const listing *l, const aril__message *graph)
 {
-    uint64_t parameters = 0;
-    size_t n = aril__message_count(graph, "initializer");
-    for (size_t i = 0; i < n; i++)
-        parameters += elements_of(aril__message_sub_at(graph, "initializer", i));
-    aril__put_count(l->out, aril__message_count(graph, "node"), "node", "nodes");
+    counts c = { 0 };
+    count_graph(graph, 0, &c);
+    aril__put_count(l->out, c.nodes, "node", "nodes");
+    if (c.inner_nodes) {
+        fputs(" and ", l->out);
+        aril__put_count(l->out, c.inner_nodes, "node in its graphs", "nodes in their graphs");
+    }
     fputs(", ", l->out);
-    aril__put_count(l->out, n, "initializer", "initializers");
+    aril__put_count(l->out, c.initializers, "initializer", "initializers");
     fputs(", ", l->out);
-    aril__put_count(l->out, parameters, "parameter", "parameters");
+    aril__put_count(l->out, c.parameters, "parameter", "parameters");
+    if (c.constants > c.parameters) {
+        fputs(", ", l->out);
+        aril__put_count(l->out, c.constants, "number in constants", "numbers in constants");
+    }
     fputc('\n', l->out);
 }
 
@@ -545,7 +573,7 @@ static aril_status describe(const char *path, FILE *out)
     bool was_ok = aril_ok();
     onnx_model *m = was_ok ? aril__onnx_model_outline(path) : NULL;
     if (!m && was_ok) {
-        snprintf(why, sizeof why, "%s", aril_error());
+        aril__error_text(why, sizeof why);
         aril_clear_error();
     }
     aril__message *own = m ? NULL : aril__message_load(&aril__onnx_ModelProto, path);
@@ -557,6 +585,13 @@ static aril_status describe(const char *path, FILE *out)
         if (s < 0) aril_clear_error(); /* the declared types remain */
     }
     const aril__message *model = m ? m->file : own;
+    if (!aril__message_has(model, "graph")) { /* an empty file is an empty message */
+        aril_status s =
+            aril__fail(ARIL_ERR_FORMAT, "%s has no graph: it is not an ONNX model", path);
+        aril__message_free(own);
+        aril__onnx_model_free(m);
+        return s;
+    }
     put_model(&l, model);
     if (*why) {
         fputs("\nTypes are those that the file declares: ", out);

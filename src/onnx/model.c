@@ -675,6 +675,22 @@ static aril_status check_version(const loading *l)
     return malformed(l, l->m->file, "the version of the file (ir_version) is", text);
 }
 
+static aril_status list_metadata(loading *l)
+{
+    const aril__message *file = l->m->file;
+    size_t n = aril__message_count(file, "metadata_props");
+    const char **key = alloc(l, n, sizeof *key), **value = alloc(l, n, sizeof *value);
+    if (!key || !value) return ARIL_ERR_MEMORY;
+    l->m->metadata = (aril_metadata){ 0, key, value };
+    for (size_t i = 0; i < n && i < INT32_MAX; i++) {
+        const aril__message *entry = aril__message_sub_at(file, "metadata_props", i);
+        key[i] = aril__message_text(entry, "key");
+        value[i] = aril__message_text(entry, "value");
+        l->m->metadata.n++;
+    }
+    return ARIL_OK;
+}
+
 static aril_status read_model(onnx_model *m, const char *output)
 {
     loading l = { .m = m, .output = output };
@@ -697,6 +713,7 @@ static aril_status read_model(onnx_model *m, const char *output)
     aril__bytes_free(&l.missing);
     if (status == ARIL_OK) status = list_ports(&l, graph);
     if (status == ARIL_OK && output) status = drop_unused(&l);
+    if (status == ARIL_OK) status = list_metadata(&l);
     if (status == ARIL_OK) status = aril__message_check(m->file);
     if (status == ARIL_OK) status = aril__onnx_files_check(&m->files);
     aril__onnx_files_rest(&m->files, true);

@@ -55,6 +55,8 @@ static void forward(aril_module *self, int n_in, aril_tensor *const *in, int n_o
     aril_status s = aril__onnx_run(m, &arena, true, (size_t)n_in, v, v + n_in);
     for (int i = 0; i < n_out && i < m->n_out; i++)
         out[i] = s == ARIL_OK && v[n_in + i].kind == ONNX_TENSOR ? v[n_in + i].tensor : NULL;
+    if (s == ARIL_OK && n_out && !m->n_out)
+        s = aril__fail(ARIL_ERR_ARG, "%s: the model has no outputs", m->path);
     if (s == ARIL_OK && n_out && !out[0])
         s = aril__fail(ARIL_ERR_UNSUPPORTED, "%s: output %s is not a tensor of numbers", m->path,
                        m->out[0].name);

@@ -204,6 +204,7 @@ typedef struct onnx_model {
     aril_tensor **moved; /* initializers on `device`; references or NULL */
     const char **name;   /* of each slot, for messages */
     bool *tracked;       /* of each slot: a Gradient node differentiates with respect to it */
+    aril_metadata metadata;
     aril_device device;
     int64_t batch;   /* the first size that the inputs declare, if runs may have another; or 0 */
     bool outline;    /* large initializers have types and no values */

@@ -258,6 +258,12 @@ aril_dtype aril_program_input_dtype(const aril_program *p, int i)
     return dtype;
 }
 
+aril_metadata aril_program_metadata(const aril_program *p)
+{
+    const onnx_model *m = aril__onnx_of_program(p);
+    return m ? m->metadata : (aril_metadata){ 0 };
+}
+
 /* ---- the list of operators ---- */
 
 static int by_name(const void *a, const void *b)

@@ -372,22 +372,63 @@ static aril_status col2im(onnx_call *c)
 
 /* ---- NonMaxSuppression ---- */
 
-typedef struct box {
-    double y0, x0, y1, x1;
-} box;
+/* Boxes as columns, which a loop over all of them reads in order. */
+typedef struct boxes {
+    double *y0, *x0, *y1, *x1, *area;
+} boxes;
 
-static box box_of(const double *b, bool center)
+static bool new_boxes(onnx_call *c, int64_t n, boxes *b)
 {
-    if (center) return (box){ b[1] - b[3] / 2, b[0] - b[2] / 2, b[1] + b[3] / 2, b[0] + b[2] / 2 };
-    return (box){ fmin(b[0], b[2]), fmin(b[1], b[3]), fmax(b[0], b[2]), fmax(b[1], b[3]) };
+    double *at = aril__onnx_alloc(&c->run->arena, (size_t)n, 5 * sizeof *at);
+    if (!at) return false;
+    *b = (boxes){ at, at + n, at + 2 * n, at + 3 * n, at + 4 * n };
+    return true;
 }
 
-static double overlap(box a, box b)
+static double known(double x, double otherwise)
 {
-    double h = fmin(a.y1, b.y1) - fmax(a.y0, b.y0), w = fmin(a.x1, b.x1) - fmax(a.x0, b.x0);
-    if (h <= 0 || w <= 0) return 0;
-    double both = (a.y1 - a.y0) * (a.x1 - a.x0) + (b.y1 - b.y0) * (b.x1 - b.x0) - h * w;
-    return both > 0 ? h * w / both : 0;
+    return isnan(x) ? otherwise : x;
+}
+
+/* Corners that are NaN bound nothing. */
+static void set_box(boxes *to, int64_t i, const double *b, bool center)
+{
+    double y0 = center ? b[1] - b[3] / 2 : fmin(b[0], b[2]),
+           x0 = center ? b[0] - b[2] / 2 : fmin(b[1], b[3]),
+           y1 = center ? b[1] + b[3] / 2 : fmax(b[0], b[2]),
+           x1 = center ? b[0] + b[2] / 2 : fmax(b[1], b[3]);
+    to->y0[i] = known(y0, -INFINITY);
+    to->x0[i] = known(x0, -INFINITY);
+    to->y1[i] = known(y1, INFINITY);
+    to->x1[i] = known(x1, INFINITY);
+    to->area[i] = (to->y1[i] - to->y0[i]) * (to->x1[i] - to->x0[i]);
+}
+
+static void copy_box(boxes *to, int64_t i, const boxes *from, int64_t k)
+{
+    to->y0[i] = from->y0[k];
+    to->x0[i] = from->x0[k];
+    to->y1[i] = from->y1[k];
+    to->x1[i] = from->x1[k];
+    to->area[i] = from->area[k];
+}
+
+/* Whether box k overlaps one of the n kept ones by more than iou, as a part of both. Most boxes lie
+ * apart, which four comparisons tell. */
+static bool is_covered(const boxes *all, int64_t k, const boxes *kept, int64_t n, double iou)
+{
+    const double y0 = all->y0[k], x0 = all->x0[k], y1 = all->y1[k], x1 = all->x1[k],
+                 area = all->area[k];
+    for (int64_t j = 0; j < n; j++) {
+        bool apart =
+            (kept->y1[j] <= y0) | (y1 <= kept->y0[j]) | (kept->x1[j] <= x0) | (x1 <= kept->x0[j]);
+        if (apart) continue;
+        double h = (y1 < kept->y1[j] ? y1 : kept->y1[j]) - (y0 > kept->y0[j] ? y0 : kept->y0[j]),
+               w = (x1 < kept->x1[j] ? x1 : kept->x1[j]) - (x0 > kept->x0[j] ? x0 : kept->x0[j]);
+        double both = area + kept->area[j] - h * w;
+        if (h > 0 && w > 0 && both > 0 && h * w / both > iou) return true;
+    }
+    return false;
 }
 
 typedef struct scored {
@@ -404,11 +445,11 @@ static int by_score(const void *a, const void *b)
 
 static aril_status non_max_suppression(onnx_call *c)
 {
-    onnx_floats boxes, scores;
+    onnx_floats corners, scores;
     int64_t most;
     double iou, least;
     bool center = aril__onnx_attr_int(c, "center_point_box", 0) != 0;
-    aril_status s = aril__onnx_floats(c, 0, &boxes);
+    aril_status s = aril__onnx_floats(c, 0, &corners);
     if (s == ARIL_OK) s = aril__onnx_floats(c, 1, &scores);
     if (s == ARIL_OK) s = aril__onnx_int_in(c, 2, 0, &most);
     if (s == ARIL_OK) s = aril__onnx_float_in(c, 3, 0, &iou);
@@ -423,22 +464,23 @@ static aril_status non_max_suppression(onnx_call *c)
     int64_t *to =
         aril__onnx_alloc(&c->run->arena, (size_t)(b.dim[0] * p.dim[1] * most), 3 * sizeof *to);
     scored *order = aril__onnx_alloc(&c->run->arena, (size_t)n, sizeof *order);
-    int64_t *kept = aril__onnx_alloc(&c->run->arena, (size_t)n, sizeof *kept);
-    if (!to || !order || !kept) return ARIL_ERR_MEMORY;
+    boxes all, kept;
+    if (!to || !order || !new_boxes(c, n, &all) || !new_boxes(c, most, &kept))
+        return ARIL_ERR_MEMORY;
     for (int64_t k = 0; k < b.dim[0] * p.dim[1]; k++) {
-        const double *own = boxes.at + k / p.dim[1] * n * 4;
+        const double *own = corners.at + k / p.dim[1] * n * 4;
         int64_t candidates = 0, taken = 0;
+        for (int64_t i = 0; i < n && k % p.dim[1] == 0; i++) set_box(&all, i, own + 4 * i, center);
         for (int64_t i = 0; i < n; i++)
             if (scores.at[k * n + i] > least)
                 order[candidates++] = (scored){ scores.at[k * n + i], i };
         if (candidates) qsort(order, (size_t)candidates, sizeof *order, by_score);
         for (int64_t i = 0; i < candidates && taken < most; i++) {
-            bool free_ = true;
-            for (int64_t j = 0; j < taken && free_; j++)
-                free_ = overlap(box_of(own + 4 * order[i].index, center),
-                                box_of(own + 4 * kept[j], center)) <= iou;
-            if (!free_) continue;
-            kept[taken++] = order[i].index;
+            /* An iou below 0 covers all but the first, also those that lie apart. */
+            bool covered =
+                iou < 0 ? taken > 0 : is_covered(&all, order[i].index, &kept, taken, iou);
+            if (covered) continue;
+            copy_box(&kept, taken++, &all, order[i].index);
             to[3 * found] = k / p.dim[1];
             to[3 * found + 1] = k % p.dim[1];
             to[3 * found++ + 2] = order[i].index;

@@ -622,3 +622,36 @@ TEST(failed_writes_leave_nothing)
     check_equal("the old file", y, aril_forward(net, x), 1e-5);
     aril_module_release(net);
 }
+
+/* Entries of metadata_props are written, read, and kept by a program that is written again. */
+TEST(metadata)
+{
+    ARIL_SCOPE;
+    static const char *const key[] = { "names", "stride" }, *const value[] = { "cat\ndog", "32" };
+    aril_module *net = small_net();
+    aril_tensor *x = normal(ARIL_SHAPE(5, 4));
+    const char *path = temp_path("net.onnx");
+    aril_metadata given = { 2, key, value };
+    for (int again = 0; again < 2; again++) {
+        if (again) {
+            aril_program *p = aril_program_load(path, (aril_load_opts){ 0 });
+            path = temp_path("again.onnx");
+            CHECK_INT(aril_program_export(p, ARIL_LIST(x), path, (aril_export_opts){ 0 }), ARIL_OK);
+            aril_program_free(p);
+        } else {
+            CHECK_INT(aril_module_export(net, ARIL_LIST(x), path,
+                                         (aril_export_opts){ .metadata = &given }),
+                      ARIL_OK);
+        }
+        aril_program *p = aril_program_load(path, (aril_load_opts){ 0 });
+        aril_metadata told = aril_program_metadata(p);
+        CHECK_INT(told.n, 2);
+        for (int i = 0; i < told.n; i++) {
+            CHECK_STR(told.key[i], key[i]);
+            CHECK_STR(told.value[i], value[i]);
+        }
+        aril_program_free(p);
+    }
+    CHECK_INT(aril_program_metadata(NULL).n, 0);
+    aril_module_release(net);
+}

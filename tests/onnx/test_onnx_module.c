@@ -145,7 +145,7 @@ TEST(another_head)
     CHECK_INT(aril_size(y, 1), 4);
     aril_module_release(net);
     CHECK(load("nothing") == NULL);
-    CHECK(strstr(aril_error(), "an output is not computed: nothing") != NULL);
+    CHECK(strstr(aril_error(), "the model has no value 'nothing'") != NULL);
     aril_clear_error();
     CHECK(aril_module_load(NULL, (aril_load_opts){ 0 }) == NULL);
     aril_clear_error();

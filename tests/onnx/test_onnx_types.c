@@ -273,7 +273,7 @@ TEST(listing_of_a_model)
                                                                                            7) "}");
     CHECK_STR(text,
               "ONNX model, IR version 10, opset 18, opset 1 of my, from test\n"
-              "9 nodes, 2 initializers, 19 parameters\n"
+              "9 nodes and 2 nodes in their graphs, 2 initializers, 19 parameters\n"
               "\n"
               "graph main (\n"
               "  %x[FLOAT, batchx1x4x6]\n"
