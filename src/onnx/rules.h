@@ -22,10 +22,11 @@ typedef struct onnx_call {
 typedef aril_status onnx_convert(onnx_call *c);
 
 enum {
-    ONNX_SIZES = 1,  /* reads only the sizes of its inputs: the result is known */
-    ONNX_RANDOM = 2, /* never known */
-    ONNX_BODIES = 4, /* runs bodies, which see values besides its inputs */
-    ONNX_MOVES = 8,  /* moves elements without computing: strings too */
+    ONNX_SIZES = 1,          /* reads only the sizes of its inputs: the result is known */
+    ONNX_RANDOM = 2,         /* never known */
+    ONNX_BODIES = 4,         /* runs bodies, which see values besides its inputs */
+    ONNX_MOVES = 8,          /* moves or compares elements without computing: strings too */
+    ONNX_MOVES_FIRST = 1024, /* only to output 0: the others are numbers */
     /* Integers of input i, from 0 to 3, that stand for unknown sizes are moved to the result; or
      * those of all inputs. */
     ONNX_OPEN_0 = 16,
@@ -64,7 +65,8 @@ bool aril__onnx_requires(const char *takes, int i);
 aril_status aril__onnx_apply(onnx_call *c, const char *name, int version, int n_in,
                              const onnx_value *in, aril_tensor **out);
 
-/* rules_text.c: runs a rule that moves elements on the positions of strings, and takes these. */
+/* rules_text.c: runs a rule that moves elements on numbers that are in the order of the strings, and
+ * takes these. */
 aril_status aril__onnx_move_texts(onnx_call *c);
 
 /* rules_quant.c: integers of one scale and zero point (NULL: 0) as f32, and back; and u8 with the
