@@ -65,8 +65,8 @@ bool aril__onnx_requires(const char *takes, int i);
 aril_status aril__onnx_apply(onnx_call *c, const char *name, int version, int n_in,
                              const onnx_value *in, aril_tensor **out);
 
-/* rules_text.c: runs a rule that moves elements on numbers that are in the order of the strings, and
- * takes these. */
+/* rules_text.c: runs a rule that moves elements on numbers in the order of the strings, and takes
+ * these. */
 aril_status aril__onnx_move_texts(onnx_call *c);
 
 /* rules_quant.c: integers of one scale and zero point (NULL: 0) as f32, and back; and u8 with the
