@@ -41,6 +41,10 @@ void aril__tracing_free(aril__tracing *t);
 
 aril__tracer *aril__tracing_tracer(aril__tracing *t);
 
+/* Errors of runs of the nodes from now on begin with this label, which is borrowed until the next
+ * call; NULL: with none. Returns the one before. */
+const char *aril__trace_label(const char *label);
+
 /* The trace of a symbolic tensor of a defined graph; NULL: none, or it has ended. And the object
  * that a trace belongs to. */
 aril__tracing *aril__tracing_of(const aril_tensor *x);

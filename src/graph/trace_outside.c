@@ -403,6 +403,16 @@ void aril__trace_named(aril__tracer *self, const aril_tensor *x, const char *nam
     t->names[t->n_names++] = (aril__named_memory){ x->storage, copy };
 }
 
+const char *aril__trace_label(const char *label)
+{
+    aril__tracer *t = aril__self()->tracer;
+    const char *before = t ? t->label : NULL;
+    if (!t) return NULL;
+    t->label = label;
+    t->label_text = 0;
+    return before;
+}
+
 /* ---- generators ---- */
 
 /* Notes what a run leaves in generators, and puts them back to where the trace began. */

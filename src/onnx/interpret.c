@@ -1,5 +1,6 @@
 /* Running the nodes of a model by calling operations. */
 #include "core/thread.h"
+#include "graph/trace.h"
 #include "onnx/rules.h"
 #include "ops/table/apply.h"
 

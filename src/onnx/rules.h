@@ -23,10 +23,11 @@ typedef struct onnx_call {
 typedef aril_status onnx_convert(onnx_call *c);
 
 enum {
-    ONNX_SIZES = 1,  /* reads only the sizes of its inputs: the result is known */
-    ONNX_RANDOM = 2, /* never known */
-    ONNX_BODIES = 4, /* runs bodies, which see values besides its inputs */
-    ONNX_MOVES = 8,  /* moves elements without computing: strings too */
+    ONNX_SIZES = 1,          /* reads only the sizes of its inputs: the result is known */
+    ONNX_RANDOM = 2,         /* never known */
+    ONNX_BODIES = 4,         /* runs bodies, which see values besides its inputs */
+    ONNX_MOVES = 8,          /* moves or compares elements without computing: strings too */
+    ONNX_MOVES_FIRST = 1024, /* only to output 0: the others are numbers */
     /* Integers of input i, from 0 to 3, that stand for unknown sizes are moved to the result; or
      * those of all inputs. */
     ONNX_OPEN_0 = 16,
@@ -74,7 +75,8 @@ aril_status aril__onnx_size_product(onnx_call *c);
 aril_status aril__onnx_size_quotient(onnx_call *c);
 aril_status aril__onnx_size_equal(onnx_call *c);
 
-/* rules_text.c: runs a rule that moves elements on the positions of strings, and takes these. */
+/* rules_text.c: runs a rule that moves elements on numbers in the order of the strings, and takes
+ * these. */
 aril_status aril__onnx_move_texts(onnx_call *c);
 
 /* rules_quant.c: integers of one scale and zero point (NULL: 0) as f32, and back; and u8 with the

@@ -75,28 +75,9 @@ static aril_status power(onnx_call *c)
     return give(c, 0, like(aril_pow(x, b), a));
 }
 
-/* ---- strings in comparisons ---- */
-
-static aril_status equal_text(onnx_call *c)
-{
-    const onnx_text *a = c->in[0].text, *b = c->in[1].kind == ONNX_TEXT ? c->in[1].text : NULL;
-    if (!b || (a->n != b->n && a->n != 1 && b->n != 1))
-        return aril__onnx_fail(c, ARIL_ERR_SHAPE,
-                               "strings are compared with strings of the same sizes");
-    const onnx_text *larger = a->n >= b->n ? a : b;
-    bool *same = aril__onnx_alloc(&c->run->arena, larger->n, 1);
-    if (!same) return ARIL_ERR_MEMORY;
-    for (size_t i = 0; i < larger->n; i++) {
-        aril__slice x = a->at[a->n == 1 ? 0 : i], y = b->at[b->n == 1 ? 0 : i];
-        same[i] = x.n == y.n && memcmp(x.at, y.at, x.n) == 0;
-    }
-    return give(c, 0, aril_from(same, larger->shape, ARIL_BOOL, aril_cpu()));
-}
-
 static aril_status equal(onnx_call *c)
 {
     if (aril__onnx_has_open_sizes(c)) return aril__onnx_size_equal(c);
-    if (c->n_in > 0 && c->in[0].kind == ONNX_TEXT) return equal_text(c);
     return give(c, 0, aril_eq(in(c, 0), second(c)));
 }
 
@@ -472,7 +453,7 @@ const onnx_rule aril__onnx_math_rules[] = {
     RULE_FLAGS("Div", 1, divide, ONNX_OPEN_ALL),
     RULE("Mod", 10, mod),
     RULE("Pow", 1, power),
-    RULE_FLAGS("Equal", 1, equal, ONNX_OPEN_ALL | ONNX_TELLS),
+    RULE_FLAGS("Equal", 1, equal, ONNX_OPEN_ALL | ONNX_TELLS | ONNX_MOVES),
     BINARY("Less", 1, aril_lt),
     BINARY("LessOrEqual", 12, aril_le),
     BINARY("Greater", 1, aril_gt),

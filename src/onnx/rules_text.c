@@ -332,36 +332,71 @@ static aril_status take(onnx_call *c, int i, aril_tensor *at, const aril__slice 
     return give_value(c, i, (onnx_value){ .kind = ONNX_TEXT, .text = t });
 }
 
+static int by_bytes(const void *a, const void *b)
+{
+    const aril__slice *x = a, *y = b;
+    size_t n = x->n < y->n ? x->n : y->n;
+    int order = n ? memcmp(x->at, y->at, n) : 0;
+    return order ? order : x->n < y->n ? -1 : x->n > y->n;
+}
+
+/* The strings of all inputs, sorted, each once. */
+static aril_status list_strings(onnx_call *c, aril__slice **all, size_t *n)
+{
+    size_t total = 0, kept = 0;
+    for (int i = 0; i < c->n_in; i++)
+        if (c->in[i].kind == ONNX_TEXT) total += c->in[i].text->n;
+    aril__slice *list = *all = aril__onnx_alloc(&c->run->arena, total, sizeof *list);
+    if (!list) return ARIL_ERR_MEMORY;
+    for (int i = 0; i < c->n_in; i++)
+        for (size_t k = 0; c->in[i].kind == ONNX_TEXT && k < c->in[i].text->n; k++)
+            list[kept++] = c->in[i].text->at[k];
+    if (total) qsort(list, total, sizeof *list, by_bytes);
+    *n = 0;
+    for (size_t k = 0; k < total; k++)
+        if (!k || by_bytes(&list[k], &list[*n - 1])) list[(*n)++] = list[k];
+    return ARIL_OK;
+}
+
+/* The places of strings in the list, as a tensor. */
+static aril_status number_strings(onnx_call *c, const onnx_text *t, const aril__slice *all,
+                                  size_t n, onnx_value *to)
+{
+    int64_t *number = aril__onnx_alloc(&c->run->arena, t->n, sizeof *number);
+    if (!number) return ARIL_ERR_MEMORY;
+    for (size_t k = 0; k < t->n; k++) {
+        const aril__slice *at = bsearch(&t->at[k], all, n, sizeof *all, by_bytes);
+        number[k] = at ? at - all : 0;
+    }
+    aril_tensor *at = aril__onnx_index(c, number, (int64_t)t->n);
+    *to = (onnx_value){ .kind = ONNX_TENSOR, .known = true, .tensor = aril_reshape(at, t->shape) };
+    return aril_tensor_status(to->tensor);
+}
+
 aril_status aril__onnx_move_texts(onnx_call *c)
 {
-    onnx_arena *a = &c->run->arena;
-    int64_t n = 0;
-    for (int i = 0; i < c->n_in; i++)
-        if (c->in[i].kind == ONNX_TEXT) n += (int64_t)c->in[i].text->n;
-    onnx_value *v = aril__onnx_alloc(a, (size_t)(c->n_in + c->n_out), sizeof *v);
-    aril__slice *all = aril__onnx_alloc(a, (size_t)n, sizeof *all);
-    int64_t *number = aril__onnx_alloc(a, (size_t)n, sizeof *number);
-    if (!v || !all || !number) return ARIL_ERR_MEMORY;
+    onnx_value *v = aril__onnx_alloc(&c->run->arena, (size_t)(c->n_in + c->n_out), sizeof *v);
+    aril__slice *all;
+    size_t n;
+    if (!v) return ARIL_ERR_MEMORY;
+    if (!attr_is(c, "reduction", "none", "none"))
+        return aril__onnx_fail(c, ARIL_ERR_DTYPE, "strings cannot be combined by a reduction");
+    aril_status s = list_strings(c, &all, &n);
     onnx_call moved = *c;
     moved.in = v;
     moved.out = v + c->n_in;
-    n = 0;
-    for (int i = 0; i < c->n_in; i++) {
+    for (int i = 0; i < c->n_in && s == ARIL_OK; i++) {
         v[i] = c->in[i];
-        if (v[i].kind != ONNX_TEXT) continue;
-        const onnx_text *t = v[i].text;
-        for (size_t k = 0; k < t->n; k++) {
-            number[n + (int64_t)k] = n + (int64_t)k;
-            all[n + (int64_t)k] = t->at[k];
-        }
-        aril_tensor *at = aril__onnx_index(c, number + n, (int64_t)t->n);
-        v[i] = (onnx_value){ .kind = ONNX_TENSOR, .known = true };
-        v[i].tensor = aril_reshape(at, t->shape);
-        n += (int64_t)t->n;
+        if (v[i].kind == ONNX_TEXT) s = number_strings(c, v[i].text, all, n, &v[i]);
     }
-    aril_status s = c->node->rule->convert(&moved);
-    for (int i = 0; i < c->n_out && s == ARIL_OK; i++)
-        if (moved.out[i].kind == ONNX_TENSOR) s = take(c, i, moved.out[i].tensor, all, n);
+    if (s == ARIL_OK) s = c->node->rule->convert(&moved);
+    bool first = c->node->rule->flags & ONNX_MOVES_FIRST;
+    for (int i = 0; i < c->n_out && s == ARIL_OK; i++) {
+        if (moved.out[i].kind != ONNX_TENSOR) continue;
+        aril_tensor *t = moved.out[i].tensor;
+        bool numbers = (first && i > 0) || aril_dtype_of(t) == ARIL_BOOL;
+        s = numbers ? give(c, i, t) : take(c, i, t, all, (int64_t)n);
+    }
     return s;
 }
 

@@ -250,6 +250,67 @@ static aril_status roi_align(onnx_call *c)
     return give(c, 0, aril_cat((aril_list){ (int)n, part }, 0));
 }
 
+/* ---- MaxRoiPool ---- */
+
+/* Bin i of n between two positions of an axis of `size` elements: at least one element wide before
+ * it is cut to the axis. False: it is empty. */
+static bool bin_of(int64_t first, int64_t last, int64_t i, int64_t n, int64_t size, int64_t *from,
+                   int64_t *count)
+{
+    float extent = (float)(last - first + 1 > 1 ? last - first + 1 : 1) / (float)n;
+    int64_t begin = first + (int64_t)floorf((float)i * extent),
+            end = first + (int64_t)ceilf((float)(i + 1) * extent);
+    *from = begin < 0 ? 0 : begin > size ? size : begin;
+    *count = (end < 0 ? 0 : end > size ? size : end) - *from;
+    return *count > 0;
+}
+
+/* Regions [R,5] of image, x0, y0, x1, y1: the largest element of each bin, and 0 for empty ones. */
+static aril_status max_roi_pool(onnx_call *c)
+{
+    aril_tensor *x = in(c, 0);
+    onnx_ints to = aril__onnx_attr_ints(c, "pooled_shape");
+    onnx_floats rois;
+    double scale = aril__onnx_attr_float(c, "spatial_scale", 1);
+    aril_status s = aril__onnx_floats(c, 1, &rois);
+    if (s != ARIL_OK) return s;
+    if (aril_ndim(x) != 4 || aril_ndim(c->in[1].tensor) != 2 || aril_size(c->in[1].tensor, 1) != 5)
+        return aril__onnx_fail(c, ARIL_ERR_SHAPE, "expected [N,C,H,W] and regions [R,5]");
+    if (to.n != 2 || to.at[0] < 1 || to.at[1] < 1 || to.at[0] > INT16_MAX || to.at[1] > INT16_MAX)
+        return aril__onnx_fail(c, ARIL_ERR_ARG, "pooled_shape must be two positive sizes");
+    int64_t regions = rois.n / 5, bins = to.at[0] * to.at[1], h = aril_size(x, 2),
+            w = aril_size(x, 3), ch = aril_size(x, 1);
+    if (aril_size(x, 0) < 0 || h < 0 || w < 0) return ARIL__ONNX_DYNAMIC;
+    aril_shape shape = ARIL_SHAPE(regions, ch, to.at[0], to.at[1]);
+    aril_tensor *empty = aril_zeros(ARIL_SHAPE(ch), aril_dtype_of(x), aril__onnx_device(c));
+    aril_tensor **part =
+        aril__onnx_alloc(&c->run->arena, (size_t)(regions * bins) + 1, sizeof *part);
+    if (!part) return ARIL_ERR_MEMORY;
+    for (int64_t r = 0; r < regions; r++) {
+        const double *at = rois.at + 5 * r;
+        int64_t edge[4], y0, x0, ny, nx;
+        for (int i = 0; i < 4; i++) {
+            double place = round((double)((float)at[i + 1] * (float)scale));
+            if (!(fabs(place) < INT32_MAX))
+                return aril__onnx_fail(c, ARIL_ERR_ARG, "region %" PRId64 " is too large", r);
+            edge[i] = (int64_t)place;
+        }
+        if (!(at[0] >= 0 && at[0] < (double)aril_size(x, 0)))
+            return aril__onnx_fail(c, ARIL_ERR_ARG, "image %g of region %" PRId64, at[0], r);
+        aril_tensor *image = aril_select(x, 0, (int64_t)at[0]);
+        for (int64_t k = 0; k < bins; k++) {
+            bool some = bin_of(edge[1], edge[3], k / to.at[1], to.at[0], h, &y0, &ny);
+            some &= bin_of(edge[0], edge[2], k % to.at[1], to.at[1], w, &x0, &nx);
+            aril_tensor *bin = some ? aril_narrow(aril_narrow(image, 1, y0, ny), 2, x0, nx) : NULL;
+            part[r * bins + k] = bin ? aril_amax(bin, ARIL_AXES(1, 2)) : empty;
+        }
+    }
+    if (!regions) return give(c, 0, aril_zeros(shape, aril_dtype_of(x), aril__onnx_device(c)));
+    aril_tensor *y = aril_stack((aril_list){ (int)(regions * bins), part }, 1); /* [C,R*bins] */
+    y = aril_reshape(y, ARIL_SHAPE(ch, regions, to.at[0], to.at[1]));
+    return give(c, 0, aril_permute(y, ARIL_AXES(1, 0, 2, 3)));
+}
+
 /* ---- DeformConv ---- */
 
 static int64_t list_entry(onnx_ints v, int i, int64_t otherwise)
@@ -516,6 +577,7 @@ const onnx_rule aril__onnx_vision_rules[] = {
     RULE("GridSample", 16, grid_sample),
     RULE("AffineGrid", 20, affine_grid),
     RULE("RoiAlign", 10, roi_align),
+    RULE("MaxRoiPool", 1, max_roi_pool),
     RULE("DeformConv", 19, deform_conv),
     RULE("Col2Im", 18, col2im),
     RULE("NonMaxSuppression", 10, non_max_suppression),

@@ -130,3 +130,60 @@ TEST(types_and_forms_that_others_take)
                                                   "\"\", \"l\"] output: \"y\" } ",
            8, F32(3, 0, -1, 0, 7, 0, -1, 0));
 }
+
+/* The integers y of nodes that give booleans b. */
+#define AS_INTEGERS "node { op_type: \"Cast\" input: \"b\" output: \"y\" " INT("to", 7) "} "
+
+TEST(strings)
+{
+    integers(OPSET(19),
+             CONST("x", "2, 2", 8, "string_data: [\"a\", \"b\", \"c\", \"b\"]")
+                 CONST("z", "1, 2", 8,
+                       "string_data: [\"a\", \"b\"]") "node { op_type: \"Equal\" input: [\"x\", "
+                                                      "\"z\"] output: \"b\" } " AS_INTEGERS,
+             4, I64(1, 1, 0, 1));
+    integers(
+        OPSET(13),
+        CONST("x", "4", 8,
+              "string_data: [\"b\", \"\", \"b\", \"a\"]") "node { op_type: \"Unique\" input: \"x\" "
+                                                          "output: [\"\", \"\", \"y\"] } ",
+        4, I64(2, 0, 2, 1));
+    integers(
+        OPSET(19),
+        CONST("x", "3", 8, "string_data: [\"a\", \"b\", \"c\"]") CONST("i", "1", 7, "int64_data: 2")
+            CONST("u", "1", 8, "string_data: \"new\"")
+                CONST("w", "3", 8,
+                      "string_data: [\"a\", \"b\", \"new\"]") "node { op_type: \"ScatterElements\" "
+                                                              "input: [\"x\", \"i\", \"u\"] "
+                                                              "output: \"s\" } node { "
+                                                              "op_type: \"Equal\" input: [\"s\", "
+                                                              "\"w\"] output: \"b\" } " AS_INTEGERS,
+        3, I64(1, 1, 1));
+    integers(OPSET(19),
+             CONST("i", "2", 7, "int64_data: [1, 0]") CONST("d", "", 7, "int64_data: 2")
+                 CONST("v", "2", 8, "string_data: [\"off\", \"on\"]")
+                     CONST("w", "2, 2", 8,
+                           "string_data: [\"off\", \"on\", \"on\", "
+                           "\"off\"]") "node { op_type: \"OneHot\" input: "
+                                       "[\"i\", \"d\", \"v\"] output: "
+                                       "\"s\" } node { op_type: "
+                                       "\"Equal\" input: [\"s\", \"w\"] "
+                                       "output: \"b\" } " AS_INTEGERS,
+             4, I64(1, 1, 1, 1));
+}
+
+TEST(maxima_of_regions)
+{
+    /* The second region is beyond the image: its bins are empty. */
+    floats(OPSET(13),
+           CONST("x", "1, 1, 3, 3", 1, "float_data: [1, 2, 3, 4, 5, 6, 7, 8, 9]")
+               CONST("r", "2, 5", 1,
+                     "float_data: [0, 0, 0, 4, 2, 0, 8, 8, 9, 9]") "node { op_type: \"MaxRoiPool\" "
+                                                                   "input: [\"x\", \"r\"] output: "
+                                                                   "\"y\" attribute { name: "
+                                                                   "\"pooled_shape\" ints: [1, 2] "
+                                                                   "type: INTS } attribute { name: "
+                                                                   "\"spatial_scale\" f: 0.5 "
+                                                                   "type: FLOAT } } ",
+           4, F32(5, 6, 0, 0));
+}

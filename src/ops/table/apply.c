@@ -376,16 +376,6 @@ void aril__trace_name(const aril_tensor *t, const char *name)
     if (to && to->name) to->name(to, t, name);
 }
 
-const char *aril__trace_label(const char *label)
-{
-    aril__tracer *t = aril__self()->tracer;
-    const char *before = t ? t->label : NULL;
-    if (!t) return NULL;
-    t->label = label;
-    t->label_text = 0;
-    return before;
-}
-
 aril_status aril__trace_after(void (*fn)(void *ctx, const void *data), void *ctx, const void *data,
                               size_t bytes)
 {

@@ -95,9 +95,6 @@ void aril__trace_resume(aril__pause p);
 aril_status aril__trace_watch(void *at, size_t bytes);
 aril_status aril__trace_depend(const void *at, size_t bytes);
 void aril__trace_name(const aril_tensor *t, const char *name);
-/* Errors of runs of the nodes from now on begin with this label, which is borrowed until the next
- * call; NULL: with none. Returns the one before. */
-const char *aril__trace_label(const char *label);
 aril_status aril__trace_after(void (*fn)(void *ctx, const void *data), void *ctx, const void *data,
                               size_t bytes);
 
