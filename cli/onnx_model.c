@@ -221,7 +221,8 @@ static int run_draw(void *values, int n, char **argument)
     aril_tensor *out[64];
     if (is_caffe(argument[0])) return caffe_draw(argument[0], argument[1]);
     if (open_runnable(argument[0], 1, o->size, &r)) {
-        aril_program_run(r.program, (aril_list){ r.n_in, r.in }, out);
+        /* A model of ONNX is drawn as its file says. */
+        if (r.file.net) aril_program_run(r.program, (aril_list){ r.n_in, r.in }, out);
         if (aril_ok()) aril_program_draw(r.program, argument[1], (aril_list){ 0 });
     }
     close_runnable(&r);

@@ -389,10 +389,13 @@ typedef struct draw_call {
     const char *path;
     aril_list inputs;
     aril_status status;
+    const aril__program_kind *kind; /* that draws it, or NULL */
+    void *ctx;
 } draw_call;
 
 static aril_status write_dot(const aril__graph *g, const draw_call *c, FILE *to)
 {
+    if (c->kind) return c->kind->draw(c->ctx, to);
     if (!c->inputs.n) return aril__graph_dot(g, NULL, to);
     ARIL_SCOPE;
     aril__inspection r = { 0 };
@@ -462,13 +465,20 @@ aril_status aril_program_draw(const aril_program *p, const char *path, aril_list
                           !p     ? "program"
                           : path ? "list"
                                  : "path");
-    draw_call c = { path, inputs, ARIL_ERR_STATE };
+    draw_call c = { .path = path, .inputs = inputs, .status = ARIL_ERR_STATE };
     if (inputs.n) { /* operations as they were written, not as they were fused */
         aril_tensor **all = aril__program_place(p, &c.inputs);
         if (!all) return aril__latest_status();
         aril_status s = aril__program_look_plain(p, inputs, draw_graph, &c);
         free(all);
         return s < 0 ? s : c.status;
+    }
+    void *ctx;
+    const aril__program_kind *kind = aril__program_kind_of(p, &ctx);
+    if (kind && kind->draw) {
+        c.kind = kind;
+        c.ctx = ctx;
+        return draw_to(NULL, &c);
     }
     if (!aril__program_look(p, draw_graph, &c))
         return aril__fail(ARIL_ERR_STATE, "draw: the program was not traced yet; run it first");
