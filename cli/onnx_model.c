@@ -225,7 +225,8 @@ static bool open_drawn(const char *name, const char *size, drawn *d)
         d->net = aril_caffe_net(name, (aril_caffe_opts){ .phase = ARIL_CAFFE_TRAIN });
         return d->net != NULL;
     }
-    if (open_runnable(name, 1, size, &d->model))
+    /* A model of ONNX is drawn as its file says. */
+    if (open_runnable(name, 1, size, &d->model) && d->model.file.net)
         aril_program_run(d->model.program, (aril_list){ d->model.n_in, d->model.in }, out);
     return aril_ok();
 }

@@ -57,6 +57,7 @@ typedef struct aril__thread {
     uint32_t n_guards, cap_guards;
 
     aril__frame *frame; /* innermost; NULL: single operations */
+    const char *path;   /* what is traced within the frame: a node of a loaded model; NULL */
     const char *call;   /* the op that runs, for errors of memory; NULL: none */
     aril__error *error, *last_error;
     bool quiet; /* errors do not reach the error handler: what fails is only tried */

@@ -160,6 +160,12 @@ aril_status aril_program_costs(const aril_program *p, aril_list inputs, FILE *to
     cost_call c = { inputs, to, ARIL_ERR_STATE };
     aril_tensor **all = aril__program_place(p, &c.inputs);
     if (!all) return aril__latest_status();
+    void *ctx;
+    const aril__program_kind *kind = aril__program_kind_of(p, &ctx);
+    if (kind && kind->costs && kind->untraced && kind->untraced(ctx)) {
+        free(all);
+        return kind->costs(ctx, inputs, to);
+    }
     if (!aril__program_look(p, look, &c))
         c.status =
             aril__fail(ARIL_ERR_STATE, "costs: the program was not traced yet; run it first");

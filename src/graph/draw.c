@@ -442,12 +442,15 @@ typedef struct draw_call {
     const aril__graph *g;
     aril_list inputs;
     aril_status status;
+    const aril__program_kind *kind; /* that draws it, or NULL */
+    void *ctx;
 } draw_call;
 
 static aril_status write_graph(FILE *to, const void *ctx)
 {
     const draw_call *c = ctx;
     const aril__graph *g = c->g;
+    if (c->kind) return c->kind->draw(c->ctx, to);
     if (!c->inputs.n) return aril__graph_dot(g, NULL, to);
     ARIL_SCOPE;
     aril__inspection r = { 0 };
@@ -480,6 +483,13 @@ aril_status aril_program_draw(const aril_program *p, const char *path, aril_list
         aril_status s = aril__program_look_plain(p, inputs, draw_graph, &c);
         free(all);
         return s < 0 ? s : c.status;
+    }
+    void *ctx;
+    const aril__program_kind *kind = aril__program_kind_of(p, &ctx);
+    if (kind && kind->draw) {
+        c.kind = kind;
+        c.ctx = ctx;
+        return aril__dot_save(path, write_graph, &c);
     }
     if (!aril__program_look(p, draw_graph, &c))
         return aril__fail(ARIL_ERR_STATE, "draw: the program was not traced yet; run it first");

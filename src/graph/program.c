@@ -666,6 +666,12 @@ int aril__program_max_results(const aril_program *p)
     return n_out > p->max_results ? n_out : p->max_results;
 }
 
+const aril__program_kind *aril__program_kind_of(const aril_program *p, void **ctx)
+{
+    *ctx = p->ctx;
+    return p->kind;
+}
+
 void *aril__program_owned(const aril_program *p, const aril__program_kind *kind)
 {
     return p && p->kind == kind ? p->ctx : NULL;

@@ -72,7 +72,13 @@ typedef struct aril__program_kind {
     /* The function as its graph is looked at: that graph holds for all values of the inputs, or
      * there is an error. NULL: the function itself. */
     aril_fn *whole;
+    /* Draws it in Graphviz's language, without a trace. NULL: the trace is drawn. */
+    aril_status (*draw)(void *ctx, FILE *to);
+    /* Prints what a run costs that calls the function, as aril_program_costs does. */
+    aril_status (*costs)(void *ctx, aril_list in, FILE *to);
 } aril__program_kind;
+
+const aril__program_kind *aril__program_kind_of(const aril_program *p, void **ctx);
 
 /* That of a program's kind. */
 bool aril__program_takes_values(const aril_program *p, aril_values in, aril_value **out,

@@ -44,19 +44,23 @@ static void locate(aril__tracing *t, aril__node_id id)
     const void *what = frame ? frame->what : NULL;
     const void *within = frame && frame->up ? frame->up->what : NULL;
     char text[256];
-    if (frame != t->frame || what != t->what || within != t->within) { /* frames are reused */
-        t->frame = frame;
+    const char *path = aril__self()->path;
+    if (frame != t->frame || what != t->what || within != t->within || path != t->path) {
+        t->frame = frame; /* frames are reused */
+        t->path = path;
         t->what = what;
         t->within = within;
         t->scope = 0;
+        size_t n = 0;
         if (frame && aril__hook.where) {
             text[0] = '\0';
             aril__hook.where(frame, text, sizeof text);
-            size_t n = strcspn(text, " ");
+            n = strcspn(text, " ");
             if (n && text[n - 1] == ':') n--; /* of a module that has no path */
             text[n] = '\0';
-            t->scope = aril__graph_text(g, text);
         }
+        if (path && *path) snprintf(text + n, sizeof text - n, n ? ".%s" : "%s", path);
+        if (n || path) t->scope = aril__graph_text(g, text);
     }
     aril__tracer *self = aril__tracing_tracer(t);
     if (self->label && !self->label_text) self->label_text = aril__graph_text(g, self->label);

@@ -118,6 +118,7 @@ struct aril__tracing {
     uint32_t n_memory, cap_memory;
     const aril__frame *frame; /* whose name is g->text + scope: the module `what` in `within` */
     const void *what, *within;
+    const char *path;
     uint32_t scope;
 };
 

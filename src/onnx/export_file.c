@@ -112,12 +112,26 @@ static const char *path_of(export_model *m, const char *scope)
     return text;
 }
 
+/* Whether the last part of "/layer1/Conv_2/" is the type, maybe numbered. */
+static bool ends_with_type(const char *path, const char *type)
+{
+    size_t n = strlen(path), length = strlen(type);
+    if (n < 2) return false;
+    const char *last = path + n - 1;
+    while (last > path && last[-1] != '/') last--;
+    return strncmp(last, type, length) == 0 && (last[length] == '/' || last[length] == '_');
+}
+
 static void name_nodes(names *s, export_body *b)
 {
     for (int i = 0; i < b->n_in; i++)
         if (!b->in[i].value->name) b->in[i].value->name = unique(s, "arg");
     for (export_node *n = b->first; n; n = n->next) {
-        n->name = unique(s, aril__export_text(s->m, "%s%s", path_of(s->m, n->scope), n->type));
+        const char *path = path_of(s->m, n->scope);
+        bool named = ends_with_type(path, n->type); /* that of the model that it was loaded from */
+        const char *end = named ? path + strlen(path) - 1 : path;
+        n->name = unique(s, named ? aril__export_text(s->m, "%.*s", (int)(end - path), path)
+                                  : aril__export_text(s->m, "%s%s", path, n->type));
         for (int i = 0; i < n->n_out; i++)
             if (!n->out[i]->name)
                 n->out[i]->name = unique(s, aril__export_text(s->m, "%s_output_%d", n->name, i));

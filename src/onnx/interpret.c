@@ -1,4 +1,5 @@
 /* Running the nodes of a model by calling operations. */
+#include "core/clock.h"
 #include "core/thread.h"
 #include "graph/trace.h"
 #include "onnx/rules.h"
@@ -271,15 +272,31 @@ static void infer_node(onnx_run *run, const onnx_node *n)
     if (s < 0) aril_clear_error();
 }
 
+static void note_time(const onnx_run *run, size_t i, double start)
+{
+    const onnx_node *n = &run->model->main.node[i];
+    aril_synchronize(run->model->device);
+    run->times->seconds[i] = aril__seconds() - start;
+    run->times->type[i] = (onnx_type){ 0 };
+    if (n->n_out) note_type(&run->times->type[i], &run->slot[n->out[0]]);
+}
+
 static aril_status run_nodes(onnx_run *run, const onnx_body *body)
 {
+    aril__thread *th = aril__self();
     for (size_t i = 0; i < body->n_nodes; i++) {
         const onnx_node *n = &body->node[i];
         aril_status s = ARIL_OK;
+        bool timed = run->times && body == &run->model->main;
+        double start = timed ? aril__seconds() : 0;
+        const char *outer = th->path;
+        if (run->tracing) th->path = n->path;
         if (run->types)
             infer_node(run, n);
         else
             s = run_node(run, n);
+        th->path = outer;
+        if (timed) note_time(run, i, start);
         if (s != ARIL_OK) return s;
     }
     return ARIL_OK;
@@ -439,10 +456,10 @@ static size_t memory_limit(const onnx_model *m)
     return pages > 0 && size > 0 ? (size_t)pages * (size_t)size : 0;
 }
 
-aril_status aril__onnx_run(onnx_model *m, onnx_arena *a, bool whole, size_t n_in,
-                           const onnx_value *in, onnx_value *out)
+static aril_status run_model(onnx_model *m, onnx_arena *a, bool whole, size_t n_in,
+                             const onnx_value *in, onnx_value *out, const onnx_times *times)
 {
-    onnx_run run = { .model = m, .tracing = aril__self()->tracer != NULL };
+    onnx_run run = { .model = m, .tracing = aril__self()->tracer != NULL, .times = times };
     run.whole = run.open = whole && run.tracing;
     run.recorded = run.whole && is_recorded(m, n_in, in);
     run.arena.limit = memory_limit(m);
@@ -472,6 +489,18 @@ aril_status aril__onnx_run(onnx_model *m, onnx_arena *a, bool whole, size_t n_in
     aril__onnx_arena_free(&run.arena);
     if (s == ARIL__ONNX_DYNAMIC) note_dynamic(m, n_in, in);
     return s;
+}
+
+aril_status aril__onnx_run(onnx_model *m, onnx_arena *a, bool whole, size_t n_in,
+                           const onnx_value *in, onnx_value *out)
+{
+    return run_model(m, a, whole, n_in, in, out, NULL);
+}
+
+aril_status aril__onnx_run_timed(onnx_model *m, onnx_arena *a, size_t n_in, const onnx_value *in,
+                                 onnx_value *out, const onnx_times *times)
+{
+    return run_model(m, a, false, n_in, in, out, times);
 }
 
 aril_status aril__onnx_infer_run(onnx_model *m, onnx_types *types, const onnx_value *in)

@@ -571,7 +571,7 @@ static aril_status describe(const char *path, FILE *out)
 {
     char why[1024] = "";
     bool was_ok = aril_ok();
-    onnx_model *m = was_ok ? aril__onnx_model_outline(path) : NULL;
+    onnx_model *m = was_ok ? aril__onnx_model_outline(path, NULL) : NULL;
     if (!m && was_ok) {
         aril__error_text(why, sizeof why);
         aril_clear_error();

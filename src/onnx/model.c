@@ -712,6 +712,8 @@ static aril_status read_model(onnx_model *m, const char *output)
     }
     aril__bytes_free(&l.missing);
     if (status == ARIL_OK) status = list_ports(&l, graph);
+    if (status == ARIL_OK) status = aril__onnx_name_nodes(m);
+    m->is_cut = output != NULL;
     if (status == ARIL_OK && output) status = drop_unused(&l);
     if (status == ARIL_OK) status = list_metadata(&l);
     if (status == ARIL_OK) status = aril__message_check(m->file);
@@ -776,9 +778,9 @@ onnx_model *aril__onnx_model_load(const char *path, aril_load_opts opts, bool pa
     return load(path, opts, parameters, false);
 }
 
-onnx_model *aril__onnx_model_outline(const char *path)
+onnx_model *aril__onnx_model_outline(const char *path, const char *output)
 {
-    return load(path, (aril_load_opts){ 0 }, false, true);
+    return load(path, (aril_load_opts){ .output = output }, false, true);
 }
 
 onnx_model *aril__onnx_model_read(const void *data, size_t size, const char *name,

@@ -150,6 +150,7 @@ typedef struct onnx_body {
 
 typedef struct onnx_node {
     const aril__message *message;
+    const char *path;             /* in the tree of modules, as far as names tell: paths.c */
     const struct onnx_rule *rule; /* NULL: a call of a function, body[0] */
     int version;                  /* of the operator set */
     const char *takes;            /* a letter for each input: r required, o optional, + or * more */
@@ -205,6 +206,7 @@ typedef struct onnx_model {
     const char **name;   /* of each slot, for messages */
     bool *tracked;       /* of each slot: a Gradient node differentiates with respect to it */
     aril_metadata metadata;
+    bool is_cut; /* it was loaded for one output instead of its own */
     aril_device device;
     int64_t batch;   /* the first size that the inputs declare, if runs may have another; or 0 */
     bool outline;    /* large initializers have types and no values */
@@ -216,10 +218,13 @@ typedef struct onnx_model {
     size_t max_memory;    /* of a run for values on the host; 0: no limit */
 } onnx_model;
 
+/* paths.c: gives each node its path. */
+aril_status aril__onnx_name_nodes(onnx_model *m);
+
 /* Reads a model. NULL with an error; one error lists all operators that are not supported. */
 onnx_model *aril__onnx_model_load(const char *path, aril_load_opts opts, bool parameters);
 /* The same without the values of large initializers, to infer types. */
-onnx_model *aril__onnx_model_outline(const char *path);
+onnx_model *aril__onnx_model_outline(const char *path, const char *output);
 /* The same from memory, which must outlive it. */
 onnx_model *aril__onnx_model_read(const void *data, size_t size, const char *name,
                                   aril_device device);
@@ -237,6 +242,7 @@ typedef struct onnx_run {
     bool whole;    /* a trace for all values of the inputs: what depends on them is an error */
     int64_t batch; /* the first size of the first input, if model->batch is not it; else 0 */
     bool recorded; /* autograd records what it computes */
+    const struct onnx_times *times; /* to be measured; or NULL */
 } onnx_run;
 
 /* Computes the outputs from the inputs: n_in values in the order of model->in, of which the last
@@ -244,6 +250,16 @@ typedef struct onnx_run {
  * for all values of the inputs; then the result is never ARIL__ONNX_DYNAMIC. */
 aril_status aril__onnx_run(onnx_model *m, onnx_arena *a, bool whole, size_t n_in,
                            const onnx_value *in, onnx_value *out);
+
+/* What an interpreted run measures of each node of the main graph. */
+typedef struct onnx_times {
+    double *seconds;
+    onnx_type *type; /* of the first result */
+} onnx_times;
+
+/* aril__onnx_run outside a trace, measured. */
+aril_status aril__onnx_run_timed(onnx_model *m, onnx_arena *a, size_t n_in, const onnx_value *in,
+                                 onnx_value *out, const onnx_times *times);
 
 /* infer.c: the types of all values, found by a trace on inputs of the declared types; sizes with
  * names stay open. The memory belongs to the model. */

@@ -137,7 +137,19 @@ static aril_status check_files(void *ctx)
     return aril__onnx_files_check(&((onnx_model *)ctx)->files);
 }
 
-static const aril__program_kind loaded = { .free = free_model,
+static aril_status draw_model(void *ctx, FILE *to)
+{
+    return aril__onnx_dot(ctx, to);
+}
+
+static aril_status costs_of_model(void *ctx, aril_list in, FILE *to)
+{
+    return aril__onnx_costs(ctx, in, to);
+}
+
+static const aril__program_kind loaded = { .draw = draw_model,
+                                           .costs = costs_of_model,
+                                           .free = free_model,
                                            .untraced = is_dynamic,
                                            .values = run_values,
                                            .by_value = is_by_value,
