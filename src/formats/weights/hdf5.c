@@ -22,11 +22,8 @@ static bool is_matlab(const aril_weights *w)
 
 static int probe_hdf5(aril_weights *w)
 {
-    enum { MARK = 8, MATLAB = 512 }; /* bytes before it in a file of MATLAB */
-    static const char mark[] = "\211HDF\r\n\032\n";
-    if (w->size >= MARK && memcmp(w->data, mark, MARK) == 0) return 1;
-    if (is_matlab(w) && w->size >= MATLAB + MARK && memcmp(w->data + MATLAB, mark, MARK) == 0)
-        return 1;
+    bool is_zip = w->size >= 2 && memcmp(w->data, "PK", 2) == 0; /* it may hold an HDF5 file */
+    if (!is_zip && aril__hdf5_begin(w->data, w->size) < w->size) return 1;
     aril_status status;
     const aril__zip *z = aril__weights_zip(w, &status);
     for (int i = 0; z && i < z->n; i++)
