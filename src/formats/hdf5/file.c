@@ -20,7 +20,7 @@ aril_status aril__h5_fail(const aril__hdf5 *f, h5_problem p, const char *what, c
 {
     if (p == H5_REPORTED) return aril__latest_status();
     if (p == H5_NO_MEMORY) return aril__fail(ARIL_ERR_MEMORY, "out of memory reading %s", f->path);
-    return aril__fail(aril__h5_status(p), "%s \"%s\" of %s cannot be read: %s", what, name, f->path,
+    return aril__fail(aril__h5_status(p), "%s %s of %s cannot be read: %s", what, name, f->path,
                       aril__h5_text(p));
 }
 
