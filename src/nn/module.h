@@ -167,6 +167,17 @@ extern aril_device aril__new_modules_on;
 /* A parameter in a sketch. */
 aril_tensor *aril__sketched(aril_shape shape, aril_dtype dtype, aril_device device);
 
+/* Calls fn with an input of this shape and a batch of 1 that has no value: no operation runs, only
+ * shapes are inferred, and the thread's meter sees what would run. *flop (NULL: not wanted) is set
+ * to the FLOPs. */
+typedef aril_status aril__sketch_fn(void *ctx, aril_tensor *x);
+aril_status aril__sketch_run(aril_shape input, aril_dtype dtype, aril__sketch_fn *fn, void *ctx,
+                             double *flop);
+
+/* The memory that a tensor is part of, or would be in a sketch, and its size: NULL, 0 if it has
+ * none. */
+const void *aril__memory_of(const aril_tensor *t, double *bytes);
+
 /* FLOPs of m, which was created in a sketch or is built, for inputs of this shape, in evaluation:
  * no operation runs, and only shapes are inferred. */
 aril_status aril__sketch_flops(aril_module *m, aril_shape input, aril_dtype dtype, double *flop);
