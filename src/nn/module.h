@@ -17,6 +17,7 @@ typedef struct aril__layer {
     aril_tensor *(*joined)(aril_module *self, aril_tensor *x, aril_tensor *residual,
                            aril_activation activation);
     aril_activation activation; /* set for activation layers that other ops can fuse; 0: none */
+    bool has_kernel;            /* "weight" is [out,in,...], which Keras has as [...,in,out] */
 } aril__layer;
 
 enum { ARIL__PARAMETER, ARIL__BUFFER, ARIL__SCRATCH };
@@ -163,6 +164,9 @@ aril_device aril__module_device(const aril_module *m);
 
 /* Where modules create their parameters until they are moved or built: the CPU. Tests change it. */
 extern aril_device aril__new_modules_on;
+
+/* The module that owns the tensor of a name below m; NULL: none. */
+aril_module *aril__find_owner(aril_module *m, const char *name);
 
 /* A parameter in a sketch. */
 aril_tensor *aril__sketched(aril_shape shape, aril_dtype dtype, aril_device device);

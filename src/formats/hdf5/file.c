@@ -353,7 +353,8 @@ static double real(uint64_t word, const h5_type *t)
     uint64_t exponent = bits_of(word, t->exponent, t->exponent_bits),
              mantissa = bits_of(word, t->mantissa, t->mantissa_bits);
     double fraction = ldexp((double)mantissa, -(int)t->mantissa_bits), x;
-    int e = (int)exponent - (int)t->bias;
+    int64_t unclamped = (int64_t)exponent - (int64_t)t->bias;
+    int e = unclamped < -4096 ? -4096 : unclamped > 4096 ? 4096 : (int)unclamped; /* 0, infinity */
     if (exponent == (UINT64_C(1) << t->exponent_bits) - 1)
         x = mantissa ? (double)NAN : (double)INFINITY;
     else if (t->normalization == 2)

@@ -123,6 +123,23 @@ static aril_status list(aril_weights *w, const aril__hdf5 *h)
     return aril__fail(ARIL_ERR_ARG, "%s has no arrays below \"%s\"", w->path, w->root_wanted);
 }
 
+/* Keras 3 writes a group "vars" for the model itself, and for every layer; Keras 2 the names of the
+ * layers. */
+static aril_status find_keras(aril_weights *w, const aril__keras_file *f)
+{
+    aril__hdf5_texts names = { 0 };
+    w->kernels_turned = f->config || f->version;
+    if (w->kernels_turned) return ARIL_OK;
+    int s = aril__hdf5_attribute(f->arrays, "/", "layer_names", &names);
+    w->kernels_turned = names.n > 0;
+    aril__hdf5_texts_free(&names);
+    if (s < 0 || w->kernels_turned) return s;
+    s = aril__hdf5_group(f->arrays, "vars", &names);
+    w->kernels_turned = s == 0;
+    aril__hdf5_texts_free(&names);
+    return s < 0 ? s : ARIL_OK;
+}
+
 static aril_status open_hdf5(aril_weights *w)
 {
     aril__keras_file *f = aril__calloc(sizeof *f);
@@ -147,7 +164,8 @@ static aril_status open_hdf5(aril_weights *w)
         w->root = aril__strdup(root);
         if (!w->root) return aril__weights_no_memory(w);
     }
-    if (f->version) s = aril__weights_note(w, "keras_version", f->version);
+    if (!is_matlab(w)) s = find_keras(w, f);
+    if (f->version && s == ARIL_OK) s = aril__weights_note(w, "keras_version", f->version);
     return s == ARIL_OK ? list(w, f->arrays) : s;
 }
 
