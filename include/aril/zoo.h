@@ -77,6 +77,7 @@ typedef struct aril_zoo_entry {
     aril_preprocess preprocess;
     aril_zoo_classes names;   /* of the classes, if there are as many as by default */
     aril_zoo_weights weights; /* for the default input and classes */
+    bool generates;           /* a language model: the files of its weights have a tokenizer */
     /* Creates it from options that have an input shape and a number of classes. */
     aril_module *(*make)(const struct aril_zoo_entry *self, const aril_zoo_opts *opts);
     const void *config; /* for `make` */
