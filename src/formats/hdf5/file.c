@@ -13,6 +13,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { LARGE = 1 << 22 }; /* bytes of an array after which the file's memory is given back */
+
 /* Limits for hostile files, whose groups may contain each other. */
 enum { MAX_DEPTH = 32, MAX_ENTRIES = 1 << 20, MAX_NAMES = 1 << 28, MAX_STEPS = 1 << 26 };
 
@@ -438,6 +440,7 @@ static h5_problem read_entry(const aril__hdf5 *f, const h5_entry *e, aril_tensor
     if (aril_tensor_status(t) != ARIL_OK) return H5_REPORTED;
     p = read_numbers(&d, &type, t);
     if (p == H5_FINE && f->mapped && aril__mapped_check(f->mapped) != ARIL_OK) p = H5_REPORTED;
+    if (f->mapped && d.bytes >= LARGE) aril__mapped_rest(f->mapped);
     if (p != H5_FINE)
         aril_drop(t);
     else
