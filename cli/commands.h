@@ -62,6 +62,12 @@ typedef struct option {
         .by_default = "the published ones, of `aril zoo get`",                        \
         .help = "weights for a network of the zoo: PyTorch's, safetensors and others" \
     }
+#define OPTION_CLASSES                                                                         \
+    {                                                                                          \
+        .name = "classes", .value = "N", .kind = OPTION_INTEGER, OPTION_AT(classes), .min = 1, \
+        .by_default = "that of the network",                                                   \
+        .help = "number of classes that --weights are for; --labels names them"                \
+    }
 #define OPTION_SAMPLES                                                                         \
     {                                                                                          \
         .name = "samples", .value = "N", .kind = OPTION_INTEGER, OPTION_AT(samples), .min = 1, \
@@ -165,6 +171,9 @@ void print_text(FILE *to, const char *text);
 int printed_width(const char *text);
 void print_padded(const char *text, int width);
 void print_json_text(const char *text);
+
+/* "1.05 MB": units of 1024, three digits, as in summaries. */
+const char *bytes_text(double bytes, char *buf, size_t size);
 
 /* Whether a text is valid UTF-8. */
 bool is_utf8(const char *text);

@@ -180,6 +180,13 @@ static bool load(const char *model, aril_module **net, aril_tokenizer **t)
         return *net != NULL;
     }
     char folder[4096];
+    if (!e->generates) {
+        aril_fail(ARIL_ERR_ARG,
+                  "%s is no language model; expected gpt2, gpt2-medium, gpt2-large, gpt2-xl, or a "
+                  "folder of one as on Hugging Face",
+                  e->name);
+        return false;
+    }
     *net = aril_zoo_make(e->name, (aril_zoo_opts){ .weights = "default" });
     if (!*net || !aril_zoo_weights_path(e, folder, sizeof folder)) return false;
     char *slash = strrchr(folder, '/');

@@ -636,7 +636,7 @@ bool model_open(const char *file, model_file *m)
 {
     struct stat st;
     *m = (model_file){ 0 };
-    if (model_is_name(file)) return model_open_zoo(file, NULL, m);
+    if (model_is_name(file)) return model_open_zoo(file, NULL, 0, m);
     size_t size = strlen(file) + 32;
     m->path = malloc(size);
     if (!m->path) return false;

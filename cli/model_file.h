@@ -42,11 +42,12 @@ typedef struct model_file {
 bool model_open(const char *file, model_file *m);
 
 /* A network of the zoo by its name, with weights from a file, or the published ones if that is
- * NULL, and with its preprocessing and class names. False after an error. */
-bool model_open_zoo(const char *name, const char *weights, model_file *m);
+ * NULL, and with its preprocessing and class names. classes 0: as many as it has by default. False
+ * after an error. */
+bool model_open_zoo(const char *name, const char *weights, int64_t classes, model_file *m);
 
 /* model_open, or model_open_zoo if `weights` are given, which a file has no use for. */
-bool model_open_with(const char *model, const char *weights, model_file *m);
+bool model_open_with(const char *model, const char *weights, int64_t classes, model_file *m);
 
 /* Whether the classes of a dataset can be matched by number, if they have to be. False after an
  * error. */

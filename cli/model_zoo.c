@@ -88,7 +88,7 @@ static bool name_classes(model_file *m, const aril_zoo_entry *e)
     return ok;
 }
 
-bool model_open_zoo(const char *name, const char *weights, model_file *m)
+bool model_open_zoo(const char *name, const char *weights, int64_t classes, model_file *m)
 {
     const aril_zoo_entry *e = aril_zoo_find(name);
     *m = (model_file){ 0 };
@@ -103,7 +103,7 @@ bool model_open_zoo(const char *name, const char *weights, model_file *m)
     m->weights = weights ? weights : "default";
     m->by_index = true;
     m->prepared = e->input.ndim == 3;
-    if (model_create(name, (aril_shape){ 0 }, 0, m) && name_classes(m, e)) {
+    if (model_create(name, (aril_shape){ 0 }, classes, m) && name_classes(m, e)) {
         model_set_preprocess(m, e);
         if (model_scale(m)) return true;
     }
@@ -111,10 +111,14 @@ bool model_open_zoo(const char *name, const char *weights, model_file *m)
     return false;
 }
 
-bool model_open_with(const char *model, const char *weights, model_file *m)
+bool model_open_with(const char *model, const char *weights, int64_t classes, model_file *m)
 {
+    if (classes && !weights) {
+        aril_fail(ARIL_ERR_ARG, "--classes is for networks of the zoo with --weights FILE");
+        return false;
+    }
     if (!weights) return model_open(model, m);
-    if (model_is_name(model)) return model_open_zoo(model, weights, m);
+    if (model_is_name(model)) return model_open_zoo(model, weights, classes, m);
     if (model_is_file(model))
         aril_fail(ARIL_ERR_ARG,
                   "--weights is for networks of the zoo, by name; '%s' has weights of its own",

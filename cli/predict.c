@@ -7,7 +7,7 @@
 #include <string.h>
 
 typedef struct options {
-    int64_t top, threads;
+    int64_t classes, top, threads;
     const char *device, *weights, *labels;
     bool json, invert, is_caffe;
     caffe_predict_options caffe;
@@ -177,7 +177,7 @@ static int run(void *values, int n, char **argument)
     o->is_caffe = is_caffe(argument[0]);
     o->caffe.weights = o->weights;
     if (o->is_caffe ? !caffe_model(argument[0], &o->caffe, &m)
-                    : !model_open_with(argument[0], o->weights, &m)) {
+                    : !model_open_with(argument[0], o->weights, o->classes, &m)) {
         if (o->is_caffe) model_close(&m);
         return report("predict");
     }
@@ -216,6 +216,7 @@ static const option table[] = {
       .by_default = "3, or 5 for a network by name",
       .help = "number of classes to print for each image or row" },
     OPTION_WEIGHTS,
+    OPTION_CLASSES,
     OPTION_LABELS(labels),
     { .name = "json", OPTION_AT(json), .help = "print the predictions as JSON" },
     { .name = "invert",

@@ -22,6 +22,21 @@ static void print_entry(const aril_zoo_entry *e)
         printf("Weights: %s\n", e->weights.url);
 }
 
+/* From shapes alone: the largest networks would not fit in memory. */
+static int show_entry(const char *name, const options *o, aril_shape input)
+{
+    const aril_zoo_entry *e = aril_zoo_find(name);
+    aril_zoo_opts opts = { .input = input, .classes = o->classes };
+    aril_cost cost; /* tells what is wrong with the input before anything is printed */
+    if (!e || aril_zoo_cost(e, opts, &cost) < 0) return report("show");
+    print_entry(e);
+    if (o->tree)
+        aril_zoo_print(e, opts, stdout);
+    else
+        aril_zoo_summary(e, opts, stdout, (aril_summary_opts){ .batch = o->batch });
+    return aril_ok() ? EXIT_DONE : report("show");
+}
+
 static int run(void *values, int n, char **argument)
 {
     (void)n;
@@ -45,10 +60,9 @@ static int run(void *values, int n, char **argument)
     }
     if (aril_describes_file(argument[0]))
         return aril_describe_file(argument[0], stdout) == ARIL_OK ? EXIT_DONE : report("show");
-    if (!by_name && weights_is_file(argument[0])) return weights_show(argument[0], &o->weights);
-    if (!by_name && !aril_ok()) return report("show");
-    if (by_name ? !model_create(argument[0], input, o->classes, &m)
-                : !model_open(argument[0], &m)) {
+    if (by_name) return show_entry(argument[0], o, input);
+    if (weights_is_file(argument[0])) return weights_show(argument[0], &o->weights);
+    if (!aril_ok() || !model_open(argument[0], &m)) {
         model_close(&m);
         return report("show");
     }
@@ -61,7 +75,6 @@ static int run(void *values, int n, char **argument)
         print_text(stdout, m.data);
         puts("");
     }
-    if (by_name) print_entry(aril_zoo_find(m.name));
     if (o->tree)
         aril_module_print(m.net, stdout);
     else

@@ -11,7 +11,7 @@
 
 typedef struct options {
     const char *data, *split, *target, *metrics, *loss, *confusion, *device, *weights, *labels;
-    int64_t batch, threads, samples, workers;
+    int64_t classes, batch, threads, samples, workers;
     bool json;
     image_options images;
     caffe_test_options caffe;
@@ -182,7 +182,7 @@ static int run(void *values, int n, char **argument)
         return EXIT_USAGE;
     }
     if (is_caffe(name)) return caffe_test(name, &o->caffe, o->device);
-    if (!model_open_with(name, o->weights, &m)) return report("test");
+    if (!model_open_with(name, o->weights, o->classes, &m)) return report("test");
     if (!model_images_from(&m, false, &o->images) ||
         (o->labels && !model_read_labels(&m, o->labels))) {
         model_close(&m);
@@ -213,6 +213,7 @@ static const option table[] = {
       .by_default = "the one it was trained on",
       .help = "name or path of the dataset (`aril help datasets` lists them)" },
     OPTION_WEIGHTS,
+    OPTION_CLASSES,
     OPTION_LABELS(labels),
     { .name = "split",
       .value = "NAME",

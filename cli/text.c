@@ -90,6 +90,17 @@ int printed_width(const char *text)
     return n;
 }
 
+const char *bytes_text(double bytes, char *buf, size_t size)
+{
+    static const char *const units[] = { "B", "KB", "MB", "GB", "TB" };
+    int unit = 0;
+    /* A value that would print as 1000 becomes 1 of the next unit. */
+    for (; unit < 4 && bytes >= (unit ? 999.5 : 1023.5); unit++) bytes /= 1024;
+    int digits = unit == 0 || bytes >= 99.95 ? 0 : bytes >= 9.995 ? 1 : 2;
+    snprintf(buf, size, "%.*f %s", digits, bytes, units[unit]);
+    return buf;
+}
+
 void print_padded(const char *text, int width)
 {
     int n = 0;

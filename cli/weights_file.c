@@ -76,16 +76,6 @@ static const char *with_commas(int64_t n, char *buf, size_t size)
     return buf;
 }
 
-/* "1.2 MB" */
-static const char *in_bytes(double n, char *buf, size_t size)
-{
-    static const char *const units[] = { "bytes", "KB", "MB", "GB", "TB" };
-    int unit = 0;
-    for (; n >= 1000 && unit < 4; unit++) n /= 1000;
-    snprintf(buf, size, unit ? "%.1f %s" : "%.0f %s", n, units[unit]);
-    return buf;
-}
-
 static int64_t elements(aril_shape s)
 {
     int64_t n = 1;
@@ -127,7 +117,7 @@ static line next_line(const aril_weights *w, int first, int64_t depth)
     return l;
 }
 
-static void print_line(const aril_weights *w, const line *l, int width)
+static void print_line(const aril_weights *w, const line *l, int width, int dtype)
 {
     char name[512], shape[128], count[48];
     snprintf(name, sizeof name, "%.*s", (int)(l->length < 500 ? l->length : 500),
@@ -137,14 +127,14 @@ static void print_line(const aril_weights *w, const line *l, int width)
     with_commas(l->elements, count, sizeof count);
     if (l->n > 1) {
         snprintf(shape, sizeof shape, "%d tensors", l->n);
-        printf("  %-5s %-20s %14s\n", "", shape, count);
+        printf("  %-*s %-20s %14s\n", dtype, "", shape, count);
         return;
     }
     brackets(aril_weights_shape(w, l->first), shape, sizeof shape);
     const char *problem = aril_weights_problem(w, l->first);
     int shared = aril_weights_shared(w, l->first);
-    printf("  %-5s %-20s %14s", problem ? "-" : aril_dtype_name(aril_weights_dtype(w, l->first)),
-           shape, count);
+    printf("  %-*s %-20s %14s", dtype,
+           problem ? "-" : aril_dtype_name(aril_weights_dtype(w, l->first)), shape, count);
     if (problem) {
         fputs("  cannot be read: ", stdout);
         print_text(stdout, problem);
@@ -183,7 +173,7 @@ static void print_totals(const aril_weights *w)
                aril_dtype_name((aril_dtype)d));
         before = ", ";
     }
-    printf("%s, %s", *before == ',' ? ")" : "", in_bytes(bytes, text, sizeof text));
+    printf("%s, %s", *before == ',' ? ")" : "", bytes_text(bytes, text, sizeof text));
     if (unreadable) printf("; %d cannot be read", unreadable);
     puts("");
 }
@@ -212,18 +202,20 @@ int weights_show(const char *path, const weights_options *o)
         puts("");
     }
     puts("");
-    int n = aril_weights_count(w), width = 8;
+    int n = aril_weights_count(w), width = 8, dtype = 5;
     for (line l = { 0 }; l.first < n; l.first += l.n) {
         char name[512];
         l = next_line(w, l.first, o->depth);
         snprintf(name, sizeof name, "%.*s", (int)(l.length < 500 ? l.length : 500),
                  aril_weights_name(w, l.first));
         int here = printed_width(name);
-        if (here > width) width = here < 60 ? here : 60;
+        if (here > width) width = here; /* names are whole: --rename needs them */
+        int length = (int)strlen(aril_dtype_name(aril_weights_dtype(w, l.first)));
+        if (length > dtype) dtype = length;
     }
     for (line l = { 0 }; l.first < n; l.first += l.n) {
         l = next_line(w, l.first, o->depth);
-        print_line(w, &l, width);
+        print_line(w, &l, width, dtype);
     }
     print_totals(w);
     aril_weights_close(w);

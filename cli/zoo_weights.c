@@ -24,17 +24,6 @@ static bool stop(void *ctx)
     return caught != 0;
 }
 
-/* "97.8 MB" */
-static const char *size_text(int64_t bytes, char *buf, size_t size)
-{
-    static const char *const units[] = { "B", "KB", "MB", "GB" };
-    double n = (double)bytes;
-    int unit = 0;
-    for (; unit < 3 && n >= 1000; unit++) n /= 1024;
-    snprintf(buf, size, "%.*f %s", unit && n < 99.95 ? 1 : 0, n, units[unit]);
-    return buf;
-}
-
 /* One line for each file of a network: where it is, or that it is not there. */
 static void print_files(const aril_zoo_entry *e, bool missing_too)
 {
@@ -43,7 +32,8 @@ static void print_files(const aril_zoo_entry *e, bool missing_too)
     for (int i = 0; i < aril_published_count(e); i++) {
         if (aril_published_at(e, i, &file) != ARIL_OK) return;
         if (!file.size && !file.part && !missing_too) continue;
-        printf("%-14s %9s  ", e->name, size_text(file.size + file.part, size, sizeof size));
+        printf("%-14s %9s  ", e->name,
+               bytes_text((double)(file.size + file.part), size, sizeof size));
         print_text(stdout, file.path);
         puts(file.size ? "" : file.part ? ".part (unfinished)" : " (not there)");
     }
@@ -109,7 +99,7 @@ int zoo_remove(int n, char **name, bool quiet)
         if (aril_zoo_remove(name[i], &bytes) != ARIL_OK)
             status = report("zoo");
         else if (!quiet)
-            printf("%s: removed %s\n", name[i], size_text(bytes, size, sizeof size));
+            printf("%s: removed %s\n", name[i], bytes_text((double)bytes, size, sizeof size));
     }
     return status;
 }

@@ -212,7 +212,7 @@ aril_part(ZLIB "zlib" zlib.h "z" "" zlib1g-dev "files in gzip (Fashion-MNIST), c
 aril_part(JPEG "libjpeg" jpeglib.h "jpeg" "" libjpeg-dev "JPEG images")
 aril_part(PNG "libpng" png.h "png16;png" "" libpng-dev "reading PNG images")
 
-# HDF5 draws in many other libraries. It is opened when a first file is read: the build needs its headers alone.
+# HDF5 draws in many other libraries. It is opened when a first file is written: the build needs its headers alone.
 set(have_HDF5 OFF)
 if(NOT ARIL_WITH_HDF5 STREQUAL "OFF")
     find_library(ARIL_HDF5_LIBRARY NAMES hdf5_serial hdf5 PATH_SUFFIXES hdf5/serial)
@@ -231,7 +231,7 @@ if(NOT ARIL_WITH_HDF5 STREQUAL "OFF")
         message(FATAL_ERROR "ARIL_WITH_HDF5=ON, but HDF5 was not found (Debian: libhdf5-dev)")
     endif()
 endif()
-aril_summary_row("HDF5" "${have_HDF5}" "${hdf5_file}, opened at run time" "datasets in HDF5 (libhdf5-dev)")
+aril_summary_row("HDF5" "${have_HDF5}" "${hdf5_file}, opened at run time" "writing HDF5 (libhdf5-dev)")
 
 # libcurl too is opened when it is first used: the build needs its headers alone.
 set(have_CURL OFF)

@@ -128,7 +128,8 @@ ARIL_API aril_tensor *aril_npz_tensor(aril_npz *f, int i);
 /* Writes arrays as numpy.savez does. Without names they are named arr_0, arr_1 ... */
 ARIL_API aril_status aril_npz_write(const char *path, const aril_named *tensors);
 
-/* ---- HDF5, if the build found its headers; the library is loaded on first use ---- */
+/* ---- HDF5: read without its library; written if the build found its headers, with the library
+ * loaded on first use ---- */
 
 /* Reads an array by name, such as "data" or "group/x": integers and floats; owned by the scope. */
 ARIL_API aril_tensor *aril_hdf5_read(const char *path, const char *name);

@@ -130,6 +130,7 @@ typedef struct aril_weights_lines {
 /* What loading found. Free with aril_weights_report_free. */
 typedef struct aril_weights_report {
     int loaded;                     /* tensors of the module that got a value */
+    int turned;                     /* of those, kernels that were in the order of Keras */
     aril_weights_lines missing;     /* in the module, but not in the file */
     aril_weights_lines left_over;   /* in the file, but not in the module */
     aril_weights_lines other_shape; /* in both, with different shapes */
@@ -141,12 +142,22 @@ ARIL_API void aril_weights_report_free(aril_weights_report *report);
 /* Prints the counts, and up to `max` lines of each list (0: 10, negative: all). */
 ARIL_API void aril_weights_report_print(const aril_weights_report *report, FILE *to, int max);
 
+/* The order of dimensions of kernels in a file. Keras and TensorFlow have [in,out] for a dense layer
+ * and [H,W,in,out] for a convolution (depthwise [H,W,in,multiplier], transposed [H,W,out,in]), Aril
+ * and PyTorch [out,in] and [out,in,H,W] ([in * multiplier,1,H,W], [in,out,H,W]). */
+typedef enum aril_weights_order {
+    ARIL_ORDER_OF_FILE, /* that of Keras if the file is known to be of Keras or TensorFlow */
+    ARIL_ORDER_SAME,    /* that of the module */
+    ARIL_ORDER_KERAS    /* weights of Linear, convolutions and transposed ones are turned */
+} aril_weights_order;
+
 /* How to load. All zeros: names and shapes of module and file must be the same. */
 typedef struct aril_load_weights_opts {
-    bool partial;      /* names that are missing on either side are skipped */
+    bool partial;      /* names that are missing on either side are skipped; some must fit */
     bool other_shapes; /* so are tensors of another shape, such as a head for other classes */
     const char *root;  /* as in aril_weights_opts */
-    const aril_rename *rename;   /* for the names of the file; ends with { 0 } */
+    const aril_rename *rename; /* for the names of the file; ends with { 0 } */
+    aril_weights_order order;
     aril_weights_report *report; /* set to what was found, also on failure; freed by the caller */
 } aril_load_weights_opts;
 

@@ -77,6 +77,7 @@ typedef struct aril_zoo_entry {
     aril_preprocess preprocess;
     aril_zoo_classes names;   /* of the classes, if there are as many as by default */
     aril_zoo_weights weights; /* for the default input and classes */
+    bool generates;           /* a language model: the files of its weights have a tokenizer */
     /* Creates it from options that have an input shape and a number of classes. */
     aril_module *(*make)(const struct aril_zoo_entry *self, const aril_zoo_opts *opts);
     const void *config; /* for `make` */
@@ -97,6 +98,13 @@ ARIL_API aril_module *aril_zoo_make(const char *name, aril_zoo_opts opts);
  * weights, and nothing is computed. Bytes of activations are not counted. The input and the classes
  * of opts count, and `aux`. */
 ARIL_API aril_status aril_zoo_cost(const aril_zoo_entry *e, aril_zoo_opts opts, aril_cost *cost);
+
+/* Prints what aril_summary_with and aril_module_print do, also from shapes alone: a network that
+ * would not fit in memory needs a few megabytes. The summary of a network with recurrent layers does
+ * run it, since their kernels decide how much they keep for backward. */
+ARIL_API aril_status aril_zoo_summary(const aril_zoo_entry *e, aril_zoo_opts opts, FILE *to,
+                                      aril_summary_opts how);
+ARIL_API aril_status aril_zoo_print(const aril_zoo_entry *e, aril_zoo_opts opts, FILE *to);
 
 /* The transform that prepares an image as a network expects it for inputs of this shape (no
  * dimensions: the default). The caller frees it. NULL, with an error, if its inputs are not

@@ -112,11 +112,16 @@ aril_dataset *aril__open_npy(const char *path, const char *split, const aril_ope
 
 /* ---- HDF5 ---- */
 
-/* The first array in the file found under any of the names; NULL if there is none. */
-static aril_tensor *first_in_hdf5(const char *path, const char *const *names)
+/* The array of that name, or with NULL the first found under any of `names`; NULL if there is
+ * none. */
+static aril_tensor *array_of(const aril__hdf5 *f, const char *path, const char *name,
+                             const char *const *names)
 {
-    for (; *names; names++)
-        if (aril__hdf5_has(path, *names)) return aril_hdf5_read(path, *names);
+    if (name) return aril_hdf5_read(path, name);
+    for (; *names; names++) {
+        int i = aril__hdf5_find(f, *names);
+        if (i >= 0) return aril__hdf5_array(f, i);
+    }
     return NULL;
 }
 
@@ -125,16 +130,17 @@ aril_dataset *aril_dataset_hdf5(const char *path, const char *x_name, const char
     static const char *const xs[] = { "x", "data", "X", "images", NULL };
     static const char *const ys[] = { "y", "label", "Y", "labels", NULL };
     ARIL_SCOPE;
-    aril_tensor *x = x_name ? aril_hdf5_read(path, x_name) : first_in_hdf5(path, xs);
-    if (!x) {
-        if (aril__hdf5_opens(path))
-            aril__fail(ARIL_ERR_ARG,
-                       "%s has no array x or data; for other names use aril_dataset_hdf5", path);
-        return NULL;
-    }
-    if (aril_tensor_status(x) != ARIL_OK) return NULL;
-    return aril__dataset_of_arrays(path, x,
-                                   y_name ? aril_hdf5_read(path, y_name) : first_in_hdf5(path, ys));
+    aril__hdf5 *f = aril__hdf5_open(path);
+    if (!f) return NULL;
+    aril_dataset *d = NULL;
+    aril_tensor *x = array_of(f, path, x_name, xs);
+    if (!x)
+        aril__fail(ARIL_ERR_ARG, "%s has no array x or data; for other names use aril_dataset_hdf5",
+                   path);
+    else if (aril_tensor_status(x) == ARIL_OK)
+        d = aril__dataset_of_arrays(path, x, array_of(f, path, y_name, ys));
+    aril__hdf5_close(f);
+    return d;
 }
 
 aril_dataset *aril__open_hdf5(const char *path, const char *split, const aril_open_opts *opts)

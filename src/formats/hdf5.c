@@ -1,5 +1,6 @@
-/* HDF5 through its C library, loaded with dlopen on first use: it pulls in many other libraries
- * that few programs need. */
+/* Writing HDF5 through its C library, loaded with dlopen on first use: it pulls in many other
+ * libraries that few programs need. Files are read without it (hdf5/), since it crashes on damaged
+ * ones. */
 #include "formats/hdf5.h"
 
 #include "aril/device.h"
@@ -21,52 +22,6 @@
 #include <unistd.h>
 
 #ifdef ARIL_HAVE_HDF5
-
-/* ---- reading ---- */
-
-aril_tensor *aril_hdf5_read(const char *path, const char *name)
-{
-    if (aril__h5_begin() != ARIL_OK) return aril__poison();
-    aril_tensor *t = NULL;
-    uint64_t size;
-    hid_t file = aril__h5_open_file(path, &size);
-    hid_t array = file >= 0 && name ? aril__h5_open_array(file, name) : H5I_INVALID_HID;
-    if (file >= 0 && array < 0)
-        aril__fail(ARIL_ERR_ARG,
-                   "%s has no array %s of its own (links to other files are not followed)", path,
-                   name ? name : "without a name");
-    if (array >= 0) {
-        t = aril__h5_read_array(path, size, name, array);
-        aril__h5.H5Dclose_(array);
-    }
-    if (file >= 0) aril__h5.H5Fclose_(file);
-    aril__h5_end();
-    return t ? t : aril__poison();
-}
-
-bool aril__hdf5_opens(const char *path)
-{
-    if (aril__h5_begin() != ARIL_OK) return false;
-    uint64_t size;
-    hid_t file = aril__h5_open_file(path, &size);
-    if (file >= 0) aril__h5.H5Fclose_(file);
-    aril__h5_end();
-    return file >= 0;
-}
-
-bool aril__hdf5_has(const char *path, const char *name)
-{
-    struct stat st;
-    int fd = aril__open_to_read(path, &st);
-    if (fd < 0) return false;
-    close(fd);
-    if (aril__h5_begin() != ARIL_OK) return false;
-    hid_t file = aril__h5.H5Fopen_(path, ARIL__H5_READ_ONLY, H5P_DEFAULT);
-    bool has = file >= 0 && aril__h5.H5Lexists_(file, name, H5P_DEFAULT) > 0;
-    if (file >= 0) aril__h5.H5Fclose_(file);
-    aril__h5_end();
-    return has;
-}
 
 /* ---- writing: to memory, which then replaces the file atomically ---- */
 
@@ -187,33 +142,15 @@ static aril_status absent(const char *path)
 {
     return aril__fail(
         ARIL_ERR_UNSUPPORTED,
-        "%s: Aril was built without HDF5; on Debian: apt-get install libhdf5-dev, then build again",
+        "%s: Aril was built without HDF5, which writes such files; on Debian: apt-get install "
+        "libhdf5-dev, then build again",
         path ? path : "HDF5");
-}
-
-aril_tensor *aril_hdf5_read(const char *path, const char *name)
-{
-    (void)name;
-    absent(path);
-    return aril__poison();
 }
 
 aril_status aril__hdf5_image(const aril__hdf5_contents *c, aril__bytes *image)
 {
     (void)c, (void)image;
     return absent(NULL);
-}
-
-bool aril__hdf5_opens(const char *path)
-{
-    absent(path);
-    return false;
-}
-
-bool aril__hdf5_has(const char *path, const char *name)
-{
-    (void)path, (void)name;
-    return false;
 }
 
 #endif
@@ -224,8 +161,12 @@ bool aril__hdf5_is(const char *path)
     unsigned char head[sizeof mark];
     struct stat st;
     int fd = aril__open_to_read(path, &st);
-    bool is =
-        fd >= 0 && aril__read_at(fd, head, sizeof head, 0) && memcmp(head, mark, sizeof mark) == 0;
+    bool is = false;
+    for (int64_t at = 0; fd >= 0 && !is && at < st.st_size; at = at ? 2 * at : 512) {
+        if (!aril__read_at(fd, head, sizeof head, (uint64_t)at)) break;
+        if (at == 0 && memcmp(head, "PK", 2) == 0) break; /* an archive, which may hold one */
+        is = memcmp(head, mark, sizeof mark) == 0;
+    }
     if (fd >= 0) close(fd);
     return is;
 }

@@ -5,13 +5,12 @@
 #include "aril/formats.h"
 #include "formats/bytes.h"
 
-/* Is it an HDF5 file, by its first bytes? No error if it cannot be read. */
+/* Is it an HDF5 file, by its mark? No error if it cannot be read. */
 bool aril__hdf5_is(const char *path);
 
-/* Can the file be opened (if not, sets an error)? Does it hold an array of that name (no error if
- * it cannot be opened)? */
-bool aril__hdf5_opens(const char *path);
-bool aril__hdf5_has(const char *path, const char *name);
+/* Where an HDF5 file begins, which may follow other data of 512, 1024, 2048 ... bytes; n: it is
+ * none. */
+size_t aril__hdf5_begin(const unsigned char *data, size_t n);
 
 /* The shape of an array, which is not read. */
 aril_status aril__hdf5_shape(const char *path, const char *name, aril_shape *shape);

@@ -150,7 +150,7 @@ aril_status aril__keras_open(aril__keras_file *f, const char *path)
     if (s == ARIL_OK) {
         if (memcmp(head, "PK\3\4", 4) == 0)
             s = open_archive(f, path);
-        else if (memcmp(head, "\211HDF\r\n\032\n", 8) == 0)
+        else if (aril__hdf5_is(path))
             s = open_arrays(f, path);
         else if (head[0] == '{')
             s = open_config(f, path);

@@ -185,9 +185,9 @@ aril_status aril__zoo_load(const aril_zoo_entry *e, aril_module *m, const aril_z
     if (d.classes > 0 && !new_head)
         status = aril__fail(ARIL_ERR_SHAPE,
                             "%s: the weights are for %lld classes, %s has %lld; set .classes = "
-                            "%lld to use them",
+                            "%lld (on the command line: --classes %lld) to use them",
                             weights, (long long)d.classes, e->name, (long long)zoo->classes,
-                            (long long)d.classes);
+                            (long long)d.classes, (long long)d.classes);
     else if (opts.other_shapes || opts.partial)
         status = aril_load_weights(m, weights, opts);
     else if (status != ARIL_OK && error)

@@ -6,6 +6,7 @@
 #include "data/open.h"
 #include "models/models.h"
 #include "models/pretrained.h"
+#include "nn/cost.h"
 #include "nn/module.h"
 
 #include <string.h>
@@ -83,18 +84,25 @@ aril_module *aril_zoo_make(const char *name, aril_zoo_opts opts)
     return m;
 }
 
+/* A network in a sketch; aril__sketch is on as long as it is used. */
+static aril_module *sketched(const aril_zoo_entry *e, aril_zoo_opts *opts)
+{
+    if (complete(e, opts) < 0) return NULL;
+    aril_module *m = e->make(e, opts);
+    if (!m || aril_module_build(m, opts->input) == ARIL_OK) return m;
+    aril_module_release(m);
+    return NULL;
+}
+
 aril_status aril_zoo_cost(const aril_zoo_entry *e, aril_zoo_opts opts, aril_cost *cost)
 {
     if (!e || !cost)
         return aril__fail(ARIL_ERR_ARG, "zoo_cost: the %s is NULL", e ? "result" : "entry");
     *cost = (aril_cost){ 0 };
-    aril_status s = complete(e, &opts);
-    if (s < 0) return s;
     bool before = aril__sketch(true);
-    aril_module *m = e->make(e, &opts);
-    s = m ? aril_module_build(m, opts.input) : aril__last_status();
-    if (s == ARIL_OK)
-        s = aril__sketch_flops(m, opts.input, e->dtype ? e->dtype : ARIL_F32, &cost->flop);
+    aril_module *m = sketched(e, &opts);
+    aril_status s = m ? ARIL_OK : aril__last_status();
+    if (m) s = aril__sketch_flops(m, opts.input, e->dtype ? e->dtype : ARIL_F32, &cost->flop);
     const aril_named *p = s == ARIL_OK ? aril_parameters(m) : NULL;
     const aril_named *b = p ? aril_buffers(m) : NULL;
     if (s == ARIL_OK && !b) s = aril__last_status();
@@ -103,6 +111,38 @@ aril_status aril_zoo_cost(const aril_zoo_entry *e, aril_zoo_opts opts, aril_cost
     cost->trainable = cost->parameters;
     cost->parameter_bytes = cost->trainable_bytes = 4 * (double)cost->parameters;
     cost->buffer_bytes = 4 * (double)cost->buffers;
+    aril_module_release(m);
+    aril__sketch(before);
+    return s;
+}
+
+aril_status aril_zoo_summary(const aril_zoo_entry *e, aril_zoo_opts opts, FILE *to,
+                             aril_summary_opts how)
+{
+    if (!e) return aril__fail(ARIL_ERR_ARG, "zoo_summary: the entry is NULL");
+    bool before = aril__sketch(true);
+    aril_module *m = sketched(e, &opts);
+    if (!how.dtype) how.dtype = e->dtype;
+    bool guessed = false;
+    aril_status s =
+        m ? aril__summary_sketch(m, opts.input, to, how, &guessed) : aril__last_status();
+    aril_module_release(m);
+    aril__sketch(before);
+    if (s < 0 || !guessed) return s;
+    m = aril_zoo_make(e->name, opts);
+    s = m ? aril_summary_with(m, opts.input, to, how) : aril__last_status();
+    aril_module_release(m);
+    return s;
+}
+
+aril_status aril_zoo_print(const aril_zoo_entry *e, aril_zoo_opts opts, FILE *to)
+{
+    if (!e || !to)
+        return aril__fail(ARIL_ERR_ARG, "zoo_print: the %s is NULL", e ? "file" : "entry");
+    bool before = aril__sketch(true);
+    aril_module *m = sketched(e, &opts);
+    if (m) aril_module_print(m, to);
+    aril_status s = m ? ARIL_OK : aril__last_status();
     aril_module_release(m);
     aril__sketch(before);
     return s;

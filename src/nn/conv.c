@@ -172,6 +172,7 @@ static aril_module *make(const aril__layer *layer, conv_fn *fn, int spatial, boo
                   .reset = conv_reset,                                                \
                   .describe = conv_describe },                                        \
         .fused = conv_fused,                                                          \
+        .has_kernel = true,                                                           \
     };                                                                                \
     aril_module *aril_nn_##name(int64_t in, int64_t out, int64_t kernel)              \
     {                                                                                 \

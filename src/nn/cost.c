@@ -148,6 +148,7 @@ static void note(aril__meter *meter, const aril__run *r)
     double bytes = bytes_of(r->n_out ? r->out[0] : NULL) + bytes_of(r->n_in ? r->in[0] : NULL);
     int reserve = r->op->reserve_out - 1; /* its gradient works on about as many values */
     if (reserve >= 0) bytes += bytes_of(r->out[reserve]);
+    if (reserve >= 0 && r->out[reserve] && !r->out[reserve]->storage) w->costs->guessed = true;
     if (bytes > w->working) w->working = bytes;
 }
 
@@ -169,9 +170,10 @@ static aril_status count_kept(watch *w, aril_tensor *result, double *bytes)
         for (int i = 0; i < node->n_saved && s == ARIL_OK; i++) {
             const aril__saved *saved = &node->saved[i];
             if (saved->kind != ARIL__SAVED_IN && saved->kind != ARIL__SAVED_OUT) continue;
-            const aril__storage *storage = saved->tensor->storage;
-            int fresh = storage ? add(&w->seen, storage) : 0;
-            if (fresh > 0) *bytes += (double)storage->bytes;
+            double size;
+            const void *memory = aril__memory_of(saved->tensor, &size);
+            int fresh = memory ? add(&w->seen, memory) : 0;
+            if (fresh > 0) *bytes += size;
             if (fresh < 0) s = fresh;
         }
         if (n + node->n_in > cap) {
@@ -196,8 +198,10 @@ static aril_status run(watch *w, aril_module *m, aril_list in)
     ARIL_ENABLE_GRAD;
     aril_cost *total = &w->costs->total;
     for (int i = 0; i < in.n; i++) {
-        if (!in.at[i] || !in.at[i]->storage) continue;
-        int fresh = add(&w->seen, in.at[i]->storage);
+        double size;
+        const void *memory = in.at[i] ? aril__memory_of(in.at[i], &size) : NULL;
+        if (!memory) continue;
+        int fresh = add(&w->seen, memory);
         if (fresh < 0) return fresh;
         if (fresh) total->input_bytes += bytes_of(in.at[i]);
     }
@@ -211,8 +215,10 @@ static aril_status run(watch *w, aril_module *m, aril_list in)
     aril__meter_set(before);
     for (int i = 0; i < n_out && s == ARIL_OK; i++) {
         if (!out[i]) continue;
-        int fresh = out[i]->storage ? add(&w->seen, out[i]->storage) : 0;
-        if (fresh > 0) total->activation_bytes += (double)out[i]->storage->bytes;
+        double size;
+        const void *memory = aril__memory_of(out[i], &size);
+        int fresh = memory ? add(&w->seen, memory) : 0;
+        if (fresh > 0) total->activation_bytes += size;
         s = fresh < 0 ? fresh : count_kept(w, out[i], &total->activation_bytes);
     }
     if (s < 0) return s;
@@ -228,16 +234,10 @@ static aril_status run(watch *w, aril_module *m, aril_list in)
     return s;
 }
 
-aril_status aril__costs_measure(aril_module *m, aril_list in, aril__costs *c)
+/* Runs a module that is built, or a sketch. */
+static aril_status measure(aril_module *m, aril_list in, aril__costs *c)
 {
-    *c = (aril__costs){ 0 };
-    if (!m)
-        return aril_ok() ? aril__fail(ARIL_ERR_ARG, "summary: the module is NULL")
-                         : aril_error_code();
-    if (in.n < 1 || !in.at) return aril__fail(ARIL_ERR_ARG, "summary: the input is NULL");
-    aril_status s = aril__check_value("summary", in.at[0]);
-    if (s == ARIL_OK) s = aril_module_build_n(m, in);
-    if (s < 0) return s;
+    aril_status s;
     size_t max = (size_t)rows_below(m);
     watch w = { .meter = { note }, .costs = c };
     c->batch = aril_ndim(in.at[0]) ? aril_size(in.at[0], 0) : 1;
@@ -264,6 +264,35 @@ aril_status aril__costs_measure(aril_module *m, aril_list in, aril__costs *c)
     free(w.hook);
     free(w.seen.at);
     return s;
+}
+
+aril_status aril__costs_measure(aril_module *m, aril_list in, aril__costs *c)
+{
+    *c = (aril__costs){ 0 };
+    if (!m)
+        return aril_ok() ? aril__fail(ARIL_ERR_ARG, "summary: the module is NULL")
+                         : aril_error_code();
+    if (in.n < 1 || !in.at) return aril__fail(ARIL_ERR_ARG, "summary: the input is NULL");
+    aril_status s = aril__check_value("summary", in.at[0]);
+    if (s == ARIL_OK) s = aril_module_build_n(m, in);
+    return s < 0 ? s : measure(m, in, c);
+}
+
+typedef struct sketched {
+    aril_module *module;
+    aril__costs *costs;
+} sketched;
+
+static aril_status measure_sketch(void *ctx, aril_tensor *x)
+{
+    sketched *s = ctx;
+    return measure(s->module, (aril_list){ 1, &x }, s->costs);
+}
+
+aril_status aril__costs_sketch(aril_module *m, aril_shape input, aril_dtype dtype, aril__costs *c)
+{
+    *c = (aril__costs){ 0 };
+    return aril__sketch_run(input, dtype, measure_sketch, &(sketched){ m, c }, NULL);
 }
 
 void aril__costs_free(aril__costs *c)

@@ -21,11 +21,19 @@ typedef struct aril__costs {
     aril__cost_row *row;
     int n;
     int64_t batch; /* samples in the run */
+    bool guessed;  /* in a sketch, kernels were left out that decide what they save for backward */
     aril_cost total;
 } aril__costs;
 
 /* Runs m on `in` and fills c, which the caller frees with aril__costs_free, also on failure. */
 aril_status aril__costs_measure(aril_module *m, aril_list in, aril__costs *c);
+/* The same from shapes alone, for a built module that was created in a sketch. */
+aril_status aril__costs_sketch(aril_module *m, aril_shape input, aril_dtype dtype, aril__costs *c);
 void aril__costs_free(aril__costs *c);
+
+/* The summary of such a module, as aril_summary_with prints it. Nothing is printed, and *guessed is
+ * set, if its memory can only be told by running it. */
+aril_status aril__summary_sketch(aril_module *m, aril_shape input, FILE *to, aril_summary_opts opts,
+                                 bool *guessed);
 
 #endif

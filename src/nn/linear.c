@@ -63,6 +63,7 @@ static const aril__layer linear_layer = {
               .reset = linear_reset,
               .describe = linear_describe },
     .fused = linear_fused,
+    .has_kernel = true,
 };
 
 aril_module *aril_nn_linear(int64_t in, int64_t out)

@@ -2,6 +2,7 @@
 #include "nn/module.h"
 
 #include "aril/create.h"
+#include "aril/view.h"
 #include "formats/bytes.h"
 #include "formats/weights/weights.h"
 
@@ -16,9 +17,12 @@ typedef struct pair {
     const char *from; /* in the source */
     char number[16];
     aril_shape shape;   /* in the source */
+    aril_shape as;      /* the same, or what a kernel is turned to */
     aril_tensor *to;    /* in the module; NULL: none */
     aril_tensor *value; /* converted for its destination; holds a reference */
     bool fits;          /* `to` has its shape */
+    bool turned;        /* a kernel in the order of Keras */
+    bool depthwise;     /* of a depthwise convolution */
 } pair;
 
 typedef struct loading {
@@ -28,6 +32,7 @@ typedef struct loading {
     aril_weights *file;
     const aril_rename *rename;
     bool partial, other_shapes;
+    bool kernels_turned; /* kernels of the source are in the order of Keras */
 
     aril__gathered state;
     int n;
@@ -101,6 +106,46 @@ static aril_status check_unique(loading *l)
     return s;
 }
 
+/* ---- kernels in the order of Keras ---- */
+
+/* [...,in,out] as [out,in,...], or for a depthwise convolution [...,in,multiplier] as
+ * [in * multiplier,1,...]. */
+static void turn_shape(pair *p)
+{
+    aril_shape from = p->shape, to = { .ndim = from.ndim };
+    int n = from.ndim;
+    to.dim[0] = from.dim[n - 1];
+    to.dim[1] = from.dim[n - 2];
+    for (int i = 2; i < n; i++) to.dim[i] = from.dim[i - 2];
+    bool fits = aril__same_dims(p->to->ndim, p->to->dim, n, to.dim);
+    p->depthwise = n > 2 && !fits && p->to->dim[1] == 1 &&
+                   !__builtin_mul_overflow(to.dim[0], to.dim[1], &from.dim[0]) &&
+                   from.dim[0] == p->to->dim[0];
+    if (p->depthwise) {
+        to.dim[0] = from.dim[0];
+        to.dim[1] = 1;
+    }
+    p->as = to;
+    p->turned = true;
+}
+
+static bool is_kernel(const loading *l, const pair *p)
+{
+    const aril_module *owner = aril__find_owner(l->m, p->name);
+    const char *dot = strrchr(p->name, '.');
+    return p->to->ndim >= 2 && p->to->ndim == p->shape.ndim && owner->layer &&
+           owner->layer->has_kernel && strcmp(dot ? dot + 1 : p->name, "weight") == 0;
+}
+
+static aril_tensor *turn(const pair *p, aril_tensor *v)
+{
+    int n = aril_ndim(v);
+    aril_axes order = { .n = n, .axis = { n - 1, n - 2 } };
+    if (p->depthwise) order.axis[0] = n - 2, order.axis[1] = n - 1;
+    for (int i = 2; i < n; i++) order.axis[i] = i - 2;
+    return aril_reshape(aril_permute(v, order), p->as);
+}
+
 /* ---- pairing ---- */
 
 static int by_address(const void *a, const void *b)
@@ -142,7 +187,9 @@ static aril_status pair_up(loading *l)
         p->shape = l->file ? aril_weights_shape(l->file, i) : aril_shape_of(l->named->at[i]);
         s = look_up(l, p, p->from);
         if (s == ARIL_OK && p->name && !p->to && l->file) s = look_up_unwrapped(l, p);
-        p->fits = p->to && aril__same_dims(p->to->ndim, p->to->dim, p->shape.ndim, p->shape.dim);
+        p->as = p->shape;
+        if (s == ARIL_OK && p->to && l->kernels_turned && is_kernel(l, p)) turn_shape(p);
+        p->fits = p->to && aril__same_dims(p->to->ndim, p->to->dim, p->as.ndim, p->as.dim);
         l->n_left += p->name && !p->to;
         l->n_other += p->to && !p->fits;
     }
@@ -171,11 +218,13 @@ static aril_status complain_of_shapes(const loading *l)
         if (!p->to || p->fits) continue;
         if (l->n_other > 1)
             snprintf(more, sizeof more, " (and %d more differ in shape)", l->n_other - 1);
-        return aril__fail(ARIL_ERR_SHAPE, "%s: \"%s\" is %s in the module, but %s in the %s%s%s",
-                          l->what, p->name, aril__text(a, p->to),
-                          aril__shape_text(b, p->shape.ndim, p->shape.dim),
-                          l->file ? "file" : "loaded state", more,
-                          l->file ? "; set .other_shapes to skip such tensors" : "");
+        return aril__fail(
+            ARIL_ERR_SHAPE, "%s: \"%s\" is %s in the module, but %s in the %s%s%s%s", l->what,
+            p->name, aril__text(a, p->to), aril__shape_text(b, p->as.ndim, p->as.dim),
+            l->file ? "file" : "loaded state",
+            p->turned ? " after turning it from Keras' order (.order = ARIL_ORDER_SAME keeps it)"
+                      : "",
+            more, l->file ? "; set .other_shapes to skip such tensors" : "");
     }
     return ARIL_OK;
 }
@@ -201,8 +250,28 @@ static aril_status complain_of_names(const loading *l)
     return s;
 }
 
+/* That nothing fits is a mistake, whatever may be skipped. */
+static aril_status complain_of_all(const loading *l)
+{
+    const char *name = NULL;
+    for (int i = 0; i < l->n; i++) {
+        if (l->pair[i].to) return ARIL_OK;
+        if (!name) name = l->pair[i].name;
+    }
+    if (!name || l->state.n == 0) return ARIL_OK;
+    return aril__fail(ARIL_ERR_ARG,
+                      "%s: no tensor of the %s is in the module, whose names are as \"%s\", not "
+                      "\"%s\"%s",
+                      l->what, l->file ? "file" : "loaded state", l->state.name[0], name,
+                      l->file ? "; .rename changes names" : "");
+}
+
 static aril_status check_fit(const loading *l)
 {
+    if (l->partial) {
+        aril_status s = complain_of_all(l);
+        if (s < 0) return s;
+    }
     if (l->n_other && !l->other_shapes) return complain_of_shapes(l);
     if (!l->partial && (l->n_missing || l->n_left)) return complain_of_names(l);
     return ARIL_OK;
@@ -218,6 +287,7 @@ static aril_status prepare(loading *l, int i)
     ARIL_SCOPE;
     ARIL_NO_GRAD;
     aril_tensor *v = l->file ? aril_weights_tensor(l->file, i) : l->named->at[i];
+    if (p->turned) v = turn(p, v);
     v = aril_cast(v, (aril_dtype)p->to->dtype);
     v = aril_contiguous(aril_to(v, aril_device_of(p->to)));
     p->value = aril_keep(v);
@@ -334,7 +404,9 @@ void aril_weights_report_print(const aril_weights_report *report, FILE *to, int 
 {
     if (!report || !to) return;
     if (max == 0) max = 10;
-    fprintf(to, "%d loaded\n", report->loaded);
+    fprintf(to, "%d loaded", report->loaded);
+    if (report->turned) fprintf(to, ", %d of them turned from Keras' order", report->turned);
+    fputc('\n', to);
     print_lines(&report->missing, "missing", to, max);
     print_lines(&report->left_over, "left over", to, max);
     print_lines(&report->other_shape, "of another shape", to, max);
@@ -365,7 +437,10 @@ static aril_status load(loading *l, aril_weights_report *report)
     if (s == ARIL_OK && report) s = make_report(l, report);
     if (s == ARIL_OK) s = check_fit(l);
     if (s == ARIL_OK) s = load_values(l);
-    for (int i = 0; s == ARIL_OK && report && i < l->n; i++) report->loaded += l->pair[i].fits;
+    for (int i = 0; s == ARIL_OK && report && i < l->n; i++) {
+        report->loaded += l->pair[i].fits;
+        report->turned += l->pair[i].fits && l->pair[i].turned;
+    }
     clean(l);
     return s;
 }
@@ -390,6 +465,11 @@ aril_status aril_load_weights_from(aril_module *m, aril_weights *w, aril_load_we
                   .n = aril_weights_count(w) };
     if (opts.report) *opts.report = (aril_weights_report){ 0 };
     if (!w) return aril__fail(ARIL_ERR_ARG, "load_weights: no file");
+    if ((unsigned)opts.order > ARIL_ORDER_KERAS)
+        return aril__fail(ARIL_ERR_ARG, "load_weights: no order of kernels has the number %d",
+                          (int)opts.order);
+    l.kernels_turned =
+        opts.order == ARIL_ORDER_KERAS || (opts.order == ARIL_ORDER_OF_FILE && w->kernels_turned);
     return load(&l, opts.report);
 }
 

@@ -19,6 +19,7 @@ typedef struct aril__layer {
     /* Writes how errors name the module, instead of by path and type: "net.txt: layer 'a': ". */
     void (*where)(const aril_module *self, char *text, size_t size);
     aril_activation activation; /* set for activation layers that other ops can fuse; 0: none */
+    bool has_kernel;            /* "weight" is [out,in,...], which Keras has as [...,in,out] */
 } aril__layer;
 
 enum { ARIL__PARAMETER, ARIL__BUFFER, ARIL__SCRATCH };
@@ -166,8 +167,22 @@ aril_device aril__module_device(const aril_module *m);
 /* Where modules create their parameters until they are moved or built: the CPU. Tests change it. */
 extern aril_device aril__new_modules_on;
 
+/* The module that owns the tensor of a name below m; NULL: none. */
+aril_module *aril__find_owner(aril_module *m, const char *name);
+
 /* A parameter in a sketch. */
 aril_tensor *aril__sketched(aril_shape shape, aril_dtype dtype, aril_device device);
+
+/* Calls fn with an input of this shape and a batch of 1 that has no value: no operation runs, only
+ * shapes are inferred, and the thread's meter sees what would run. *flop (NULL: not wanted) is set
+ * to the FLOPs. */
+typedef aril_status aril__sketch_fn(void *ctx, aril_tensor *x);
+aril_status aril__sketch_run(aril_shape input, aril_dtype dtype, aril__sketch_fn *fn, void *ctx,
+                             double *flop);
+
+/* The memory that a tensor is part of, or would be in a sketch, and its size: NULL, 0 if it has
+ * none. */
+const void *aril__memory_of(const aril_tensor *t, double *bytes);
 
 /* FLOPs of m, which was created in a sketch or is built, for inputs of this shape, in evaluation:
  * no operation runs, and only shapes are inferred. */

@@ -55,15 +55,18 @@ aril_module *aril__find_module(aril_module *m, const char *name, size_t length)
     return m;
 }
 
-aril__own_tensor *aril__find_own(aril_module *m, const char *name)
+aril_module *aril__find_owner(aril_module *m, const char *name)
 {
     const char *dot = name ? strrchr(name, '.') : NULL;
-    if (!name || !m) return NULL;
-    if (dot) {
-        m = aril__find_module(m, name, (size_t)(dot - name));
-        if (!m || dot == name) return NULL;
-        name = dot + 1;
-    }
+    if (!name || !m || dot == name) return NULL;
+    return dot ? aril__find_module(m, name, (size_t)(dot - name)) : m;
+}
+
+aril__own_tensor *aril__find_own(aril_module *m, const char *name)
+{
+    m = aril__find_owner(m, name);
+    if (!m) return NULL;
+    if (strrchr(name, '.')) name = strrchr(name, '.') + 1;
     for (int i = 0; i < m->n_own; i++)
         if (strcmp(m->own[i].name, name) == 0) return &m->own[i];
     return NULL;

@@ -244,17 +244,36 @@ static aril_status draw(const aril__costs *c, FILE *to, aril_summary_opts opts)
 
 /* ---- public functions ---- */
 
+static aril_status check(FILE *to, const aril_summary_opts *opts)
+{
+    if (to && opts->batch >= 0 && opts->width >= 0 && opts->depth >= 0) return ARIL_OK;
+    return aril__fail(ARIL_ERR_ARG,
+                      to ? "summary: batch %lld, width %d, depth %d; expected 0 (default) or more"
+                         : "summary: the file is NULL",
+                      (long long)opts->batch, opts->width, opts->depth);
+}
+
 aril_status aril_summary_n(aril_module *m, aril_list in, FILE *to, aril_summary_opts opts)
 {
-    if (!to || opts.batch < 0 || opts.width < 0 || opts.depth < 0)
-        return aril__fail(
-            ARIL_ERR_ARG,
-            to ? "summary: batch %lld, width %d, depth %d; expected 0 (default) or more"
-               : "summary: the file is NULL",
-            (long long)opts.batch, opts.width, opts.depth);
+    aril_status s = check(to, &opts);
+    if (s < 0) return s;
     aril__costs c;
-    aril_status s = aril__costs_measure(m, in, &c);
+    s = aril__costs_measure(m, in, &c);
     if (s == ARIL_OK) s = draw(&c, to, opts);
+    aril__costs_free(&c);
+    return s;
+}
+
+aril_status aril__summary_sketch(aril_module *m, aril_shape input, FILE *to, aril_summary_opts opts,
+                                 bool *guessed)
+{
+    *guessed = false;
+    aril_status s = check(to, &opts);
+    if (s < 0) return s;
+    aril__costs c;
+    s = aril__costs_sketch(m, input, opts.dtype ? opts.dtype : m->dtype, &c);
+    *guessed = s == ARIL_OK && c.guessed;
+    if (s == ARIL_OK && !c.guessed) s = draw(&c, to, opts);
     aril__costs_free(&c);
     return s;
 }

@@ -34,7 +34,7 @@ def tensors():
     t["f8"] = torch.tensor([1., -0.5]).to(torch.float8_e4m3fn)
     t["empty"] = torch.empty(0, 3)
     t["expanded"] = torch.tensor([[1., 2.]]).expand(3, 2)
-    t["complex"] = torch.zeros(2, dtype=torch.complex64)
+    t["complex"] = torch.tensor([[1 + 2j, -3 + .5j], [0, 7j]], dtype=torch.complex64).t()
     t["tied"] = t["conv.weight"]
     return t
 

@@ -466,6 +466,60 @@ TEST(a_network_of_gigabytes_costs_no_memory)
     aril_clear_error();
 }
 
+/* What aril_zoo_summary, or with `real` the summary of a network, prints. */
+static char *summary(const char *name, aril_zoo_opts opts, bool real)
+{
+    char *text = NULL;
+    size_t size = 0;
+    FILE *to = open_memstream(&text, &size);
+    const aril_zoo_entry *e = aril_zoo_find(name);
+    aril_summary_opts how = { .batch = 3, .ascii = true, .dtype = e->dtype };
+    aril_module *m = real ? aril_zoo_make(name, opts) : NULL;
+    aril_shape input = opts.input.ndim ? opts.input : e->input;
+    aril_status s =
+        real ? aril_summary_with(m, input, to, how)
+             : aril_zoo_summary(e, opts, to, (aril_summary_opts){ .batch = 3, .ascii = true });
+    aril_module_release(m);
+    fclose(to);
+    if (s < 0) test_fail(__FILE__, __LINE__, "%s: %s", name, aril_error());
+    return text;
+}
+
+TEST(summaries_need_no_weights)
+{
+    static const char *const names[] = { "lenet5",   "resnet20",     "shufflenet_v2_x0_5",
+                                         "char_rnn", "mobilenet_v2", "densenet121" };
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        aril_zoo_opts opts = { .input = i > 3 ? ARIL_SHAPE(3, 64, 64) : (aril_shape){ 0 } };
+        char *sketch = summary(names[i], opts, false), *real = summary(names[i], opts, true);
+        bool same = strcmp(sketch, real) == 0;
+        if (!same) test_fail(__FILE__, __LINE__, "%s\n%s\n%s", names[i], sketch, real);
+        free(sketch);
+        free(real);
+    }
+    int64_t before = aril_memory(aril_cpu()).live;
+    aril_memory_reset_peak(aril_cpu());
+    char *text = summary("gpt2-xl", (aril_zoo_opts){ 0 }, false);
+    bool total = strstr(text, "Total params: 1,557,611,200 (5.80 GB)");
+    free(text);
+    CHECK(total);
+    CHECK_INT(aril_memory(aril_cpu()).live, before);
+    CHECK(aril_memory(aril_cpu()).peak < before + ((int64_t)1 << 26));
+    size_t size = 0;
+    FILE *to = open_memstream(&text, &size);
+    CHECK_INT(aril_zoo_print(aril_zoo_find("gpt2-xl"), (aril_zoo_opts){ 0 }, to), ARIL_OK);
+    fclose(to);
+    bool tree = strstr(text, "GPT2") || strstr(text, "gpt2");
+    free(text);
+    CHECK(tree);
+    CHECK(aril_zoo_summary(NULL, (aril_zoo_opts){ 0 }, stdout, (aril_summary_opts){ 0 }) < 0);
+    CHECK(aril_zoo_print(NULL, (aril_zoo_opts){ 0 }, stdout) < 0);
+    CHECK(aril_zoo_print(aril_zoo_find("lenet5"), (aril_zoo_opts){ 0 }, NULL) < 0);
+    CHECK(aril_zoo_summary(aril_zoo_find("lenet5"), (aril_zoo_opts){ 0 }, NULL,
+                           (aril_summary_opts){ 0 }) < 0);
+    aril_clear_error();
+}
+
 /* Each allocation in turn, of a sample of them, fails: an error, and nothing else. */
 TEST(networks_survive_lost_memory)
 {

@@ -345,7 +345,7 @@ def compare(name):
 # ---- golden values -----------------------------------------------------------------------------
 
 # One network or more of each family, on inputs that are small: the side, or the number of tokens.
-GOLDEN = {"alexnet": 64, "vgg11_lrn": 32, "googlenet": 64, "inception_v3": 80, "resnet18": 40, "resnet50-v1": 40,
+GOLDEN = {"alexnet": 64, "vgg11_lrn": 32, "vgg11_bn": 32, "googlenet": 64, "inception_v3": 80, "resnet18": 40, "resnet50-v1": 40,
           "resnext50_32x4d": 40, "resnet20": 32, "densenet121": 40, "squeezenet1_1": 48, "mobilenet_v2": 40, "mobilenet_v3_small": 40,
           "shufflenet_v2_x0_5": 40, "efficientnet_b0": 40, "efficientnet_v2_s": 40, "vit_b_16": 32, "convnext_tiny": 32, "gpt2": 8, "bert-base-uncased": 8}
 GOLDEN_CLASSES = 10

@@ -136,6 +136,34 @@ static pickle_value *new_tensor(pickle *p, pickle_kind kind)
     return v && v->u.tensor ? v : NULL;
 }
 
+/* Sizes, or strides in pairs, with a last dimension. */
+static pickle_value *with_last(pickle *p, const pickle_value *from, int64_t times, int64_t last)
+{
+    pickle_value *v = aril__pickle_new(p, PICKLE_TUPLE);
+    for (size_t i = 0; v && i <= from->u.items.n; i++) {
+        pickle_value *n = aril__pickle_new(p, PICKLE_INT);
+        if (!n) return NULL;
+        n->u.i = last;
+        if (i < from->u.items.n && __builtin_mul_overflow(from->u.items.at[i]->u.i, times, &n->u.i))
+            n->u.i = -1; /* refused, as what is too large is */
+        if (!aril__pickle_append(p, v, n)) return NULL;
+    }
+    return v;
+}
+
+/* Complex numbers as pairs of real ones: [...,2]. */
+static pickle_value *in_pairs(pickle *p, pickle_value *v)
+{
+    pickle_tensor *t = v->u.tensor;
+    if (!t->type.is_complex) return v;
+    t->type.is_complex = false;
+    t->type.size /= 2;
+    if (__builtin_mul_overflow(t->offset, 2, &t->offset)) t->offset = -1;
+    t->size = with_last(p, t->size, 1, 2);
+    t->stride = with_last(p, t->stride, 2, 1);
+    return t->size && t->stride ? v : NULL;
+}
+
 /* (storage, offset, size, stride, ...) */
 static pickle_value *call_tensor(pickle *p, const pickle_class *c, pickle_value *args)
 {
@@ -156,6 +184,12 @@ static pickle_value *call_tensor(pickle *p, const pickle_class *c, pickle_value 
     return v;
 }
 
+static pickle_value *call_tensor_v1(pickle *p, const pickle_class *c, pickle_value *args)
+{
+    pickle_value *v = call_tensor(p, c, args);
+    return v ? in_pairs(p, v) : NULL;
+}
+
 /* (storage, offset, size, stride, requires_grad, hooks, metadata): of views, as of conj(). */
 static pickle_value *call_tensor_v2(pickle *p, const pickle_class *c, pickle_value *args)
 {
@@ -167,7 +201,7 @@ static pickle_value *call_tensor_v2(pickle *p, const pickle_class *c, pickle_val
         if (changes && value->kind == PICKLE_BOOL && value->u.i && !v->u.tensor->problem)
             v->u.tensor->problem = "a view that negates its values";
     }
-    return v;
+    return v ? in_pairs(p, v) : NULL;
 }
 
 /* (storage, offset, size, stride, requires_grad, hooks, dtype, metadata) */
@@ -180,7 +214,7 @@ static pickle_value *call_tensor_v3(pickle *p, const pickle_class *c, pickle_val
         return bad_call(p, c);
     v->u.tensor->type = dtype->u.type->type;
     v->u.tensor->problem = dtype->u.type->type.problem;
-    return v;
+    return in_pairs(p, v);
 }
 
 static pickle_value *call_quantized(pickle *p, const pickle_class *c, pickle_value *args)
@@ -355,6 +389,7 @@ static pickle_value *call_scalar(pickle *p, const pickle_class *c, pickle_value 
 
 /* clang-format off */
 #define TYPE(d, n)      { .dtype = ARIL_##d, .size = n }
+#define COMPLEX(d, n)   { .dtype = ARIL_##d, .size = n, .is_complex = true }
 #define NONE(n, text)   { .dtype = ARIL_F32, .size = n, .problem = "dtype " text }
 #define STORAGE(prefix, t)    { "torch", prefix "Storage", NULL, t, true }, \
                               { "torch.cuda", prefix "Storage", NULL, t, true }, \
@@ -364,7 +399,7 @@ static const pickle_class classes[] = {
     { "collections", "OrderedDict", call_dict, { 0 }, false },
     { "collections", "defaultdict", call_dict, { 0 }, false },
     { "collections", "Counter", call_dict, { 0 }, false },
-    { "torch._utils", "_rebuild_tensor", call_tensor, { 0 }, false },
+    { "torch._utils", "_rebuild_tensor", call_tensor_v1, { 0 }, false },
     { "torch._utils", "_rebuild_tensor_v2", call_tensor_v2, { 0 }, false },
     { "torch._utils", "_rebuild_tensor_v3", call_tensor_v3, { 0 }, false },
     { "torch._utils", "_rebuild_parameter", call_first, { 0 }, false },
@@ -392,8 +427,8 @@ static const pickle_class classes[] = {
     STORAGE("Double", TYPE(F64, 8)), STORAGE("Float", TYPE(F32, 4)), STORAGE("Half", TYPE(F16, 2)),
     STORAGE("BFloat16", TYPE(BF16, 2)), STORAGE("Long", TYPE(I64, 8)), STORAGE("Int", TYPE(I32, 4)),
     STORAGE("Short", TYPE(I16, 2)), STORAGE("Char", TYPE(I8, 1)), STORAGE("Byte", TYPE(U8, 1)),
-    STORAGE("Bool", TYPE(BOOL, 1)), STORAGE("ComplexDouble", NONE(16, "complex128")),
-    STORAGE("ComplexFloat", NONE(8, "complex64")), STORAGE("QUInt8", NONE(1, "quint8")),
+    STORAGE("Bool", TYPE(BOOL, 1)), STORAGE("ComplexDouble", COMPLEX(F64, 16)),
+    STORAGE("ComplexFloat", COMPLEX(F32, 8)), STORAGE("QUInt8", NONE(1, "quint8")),
     STORAGE("QInt8", NONE(1, "qint8")), STORAGE("QInt32", NONE(4, "qint32")),
     STORAGE("QUInt4x2", NONE(1, "quint4x2")), STORAGE("QUInt2x4", NONE(1, "quint2x4")),
     { "torch.storage", "UntypedStorage", NULL, TYPE(U8, 1), true },
@@ -417,10 +452,10 @@ static const pickle_class classes[] = {
     { "torch", "float8_e5m2fnuz", NULL, TYPE(F8E5M2FNUZ, 1), false },
     { "torch", "float8_e8m0fnu", NULL, TYPE(F8E8M0, 1), false },
     { "torch", "float4_e2m1fn_x2", NULL, NONE(1, "float4_e2m1fn_x2"), false },
-    { "torch", "complex32", NULL, NONE(4, "complex32"), false },
-    { "torch", "complex64", NULL, NONE(8, "complex64"), false },
-    { "torch", "complex128", NULL, NONE(16, "complex128"), false },
-    { "torch", "bcomplex32", NULL, NONE(4, "bcomplex32"), false },
+    { "torch", "complex32", NULL, COMPLEX(F16, 4), false },
+    { "torch", "complex64", NULL, COMPLEX(F32, 8), false },
+    { "torch", "complex128", NULL, COMPLEX(F64, 16), false },
+    { "torch", "bcomplex32", NULL, COMPLEX(BF16, 4), false },
     { "torch", "quint8", NULL, NONE(1, "quint8"), false },
     { "torch", "qint8", NULL, NONE(1, "qint8"), false },
     { "torch", "qint32", NULL, NONE(4, "qint32"), false },

@@ -34,6 +34,7 @@ typedef struct pickle_dtype {
     size_t size;         /* bytes of an element; 0: not known */
     const char *problem; /* why Aril has no such dtype: "dtype complex64"; NULL: it has */
     bool big;            /* big-endian; NumPy only */
+    bool is_complex;     /* a pair of `dtype`, which tensors have as a last dimension of 2 */
 } pickle_dtype;
 
 /* Elements in the file, shared by tensors. */

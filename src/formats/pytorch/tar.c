@@ -241,12 +241,15 @@ static aril_status read_tensor(tar *t)
     const pickle_value *size = tensor ? read_numbers(p, ndim) : NULL;
     const pickle_value *stride = size ? read_numbers(p, ndim) : NULL;
     if (!stride) return p->status;
-    *tensor = (pickle_tensor){ .storage = storage->u.storage,
-                               .type = storage->u.storage->type,
-                               .offset = (int64_t)aril__le64(p->data + p->at),
-                               .size = size,
-                               .stride = stride,
-                               .problem = storage->u.storage->type.problem };
+    *tensor =
+        (pickle_tensor){ .storage = storage->u.storage,
+                         .type = storage->u.storage->type,
+                         .offset = (int64_t)aril__le64(p->data + p->at),
+                         .size = size,
+                         .stride = stride,
+                         .problem = storage->u.storage->type.is_complex
+                                        ? "a complex dtype" /* which these versions did not have */
+                                        : storage->u.storage->type.problem };
     p->at += 8;
     made->u.tensor = tensor;
     return add(p, &t->tensors, v->u.items.at[0]->u.i, made) ? ARIL_OK : p->status;

@@ -22,11 +22,8 @@ static bool is_matlab(const aril_weights *w)
 
 static int probe_hdf5(aril_weights *w)
 {
-    enum { MARK = 8, MATLAB = 512 }; /* bytes before it in a file of MATLAB */
-    static const char mark[] = "\211HDF\r\n\032\n";
-    if (w->size >= MARK && memcmp(w->data, mark, MARK) == 0) return 1;
-    if (is_matlab(w) && w->size >= MATLAB + MARK && memcmp(w->data + MATLAB, mark, MARK) == 0)
-        return 1;
+    bool is_zip = w->size >= 2 && memcmp(w->data, "PK", 2) == 0; /* it may hold an HDF5 file */
+    if (!is_zip && aril__hdf5_begin(w->data, w->size) < w->size) return 1;
     aril_status status;
     const aril__zip *z = aril__weights_zip(w, &status);
     for (int i = 0; z && i < z->n; i++)
@@ -126,6 +123,23 @@ static aril_status list(aril_weights *w, const aril__hdf5 *h)
     return aril__fail(ARIL_ERR_ARG, "%s has no arrays below \"%s\"", w->path, w->root_wanted);
 }
 
+/* Keras 3 writes a group "vars" for the model itself, and for every layer; Keras 2 the names of the
+ * layers. */
+static aril_status find_keras(aril_weights *w, const aril__keras_file *f)
+{
+    aril__hdf5_texts names = { 0 };
+    w->kernels_turned = f->config || f->version;
+    if (w->kernels_turned) return ARIL_OK;
+    int s = aril__hdf5_attribute(f->arrays, "/", "layer_names", &names);
+    w->kernels_turned = names.n > 0;
+    aril__hdf5_texts_free(&names);
+    if (s < 0 || w->kernels_turned) return s;
+    s = aril__hdf5_group(f->arrays, "vars", &names);
+    w->kernels_turned = s == 0;
+    aril__hdf5_texts_free(&names);
+    return s < 0 ? s : ARIL_OK;
+}
+
 static aril_status open_hdf5(aril_weights *w)
 {
     aril__keras_file *f = aril__calloc(sizeof *f);
@@ -150,7 +164,8 @@ static aril_status open_hdf5(aril_weights *w)
         w->root = aril__strdup(root);
         if (!w->root) return aril__weights_no_memory(w);
     }
-    if (f->version) s = aril__weights_note(w, "keras_version", f->version);
+    if (!is_matlab(w)) s = find_keras(w, f);
+    if (f->version && s == ARIL_OK) s = aril__weights_note(w, "keras_version", f->version);
     return s == ARIL_OK ? list(w, f->arrays) : s;
 }
 

@@ -388,6 +388,7 @@ static aril_status read_block(aril_weights *w, const aril__bytes *key, cursor *v
 
 static aril_status open_file(aril_weights *w)
 {
+    w->kernels_turned = true;
     w->reader = aril__calloc(sizeof(checkpoint));
     if (!w->reader) return aril__weights_no_memory(w);
     checkpoint *c = w->reader;

@@ -58,7 +58,8 @@ struct aril_weights {
     const char *root_wanted; /* while it is opened: of the options */
     char *root;              /* the part that was chosen; NULL: "" */
     bool copy;
-    bool is_part; /* of a file with an index: not an index itself */
+    bool is_part;        /* of a file with an index: not an index itself */
+    bool kernels_turned; /* kernels are in the order of Keras */
 
     int n, capacity, n_meta, meta_capacity;
     aril__weights_entry *entry;
