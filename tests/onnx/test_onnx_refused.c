@@ -202,7 +202,13 @@ TEST(versions_that_do_not_exist)
     fails(load("ir_version: 8 opset_import { version: 13 } opset_import { domain: \"ai.onnx\" "
                "version: 14 } ",
                "1", 1, NEG),
-          NULL, "two operator sets are imported of the domain ai.onnx");
+          NULL, "two versions are imported of the domain ai.onnx");
+    /* The same version twice, as skl2onnx writes it. */
+    aril_program *p =
+        load("ir_version: 8 opset_import { version: 13 } opset_import { version: 13 } ", "1", 1,
+             NEG);
+    CHECK_MSG(p != NULL, "%s", aril_error());
+    aril_program_free(p);
 }
 
 TEST(a_device_that_does_not_exist)
