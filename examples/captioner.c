@@ -5,9 +5,9 @@
  *     build/examples/captioner [STEPS [SCENES.png]]
  *     build/examples/captioner --small
  *
- * With a second argument, the last scenes it describes are written to a file. --small: scenes of one
- * object, learned in a tenth of the time. It fails if less than 95 % of the descriptions are exact,
- * unless it was told how long to learn. */
+ * With a second argument, the last scenes it describes are written to a file. --small: scenes of
+ * one object, learned in a tenth of the time. It fails if less than 95 % of the descriptions are
+ * exact, unless it was told how long to learn. */
 #include <aril/aril.h>
 
 #include <stdlib.h>

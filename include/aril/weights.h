@@ -142,9 +142,10 @@ ARIL_API void aril_weights_report_free(aril_weights_report *report);
 /* Prints the counts, and up to `max` lines of each list (0: 10, negative: all). */
 ARIL_API void aril_weights_report_print(const aril_weights_report *report, FILE *to, int max);
 
-/* The order of dimensions of kernels in a file. Keras and TensorFlow have [in,out] for a dense layer
- * and [H,W,in,out] for a convolution (depthwise [H,W,in,multiplier], transposed [H,W,out,in]), Aril
- * and PyTorch [out,in] and [out,in,H,W] ([in * multiplier,1,H,W], [in,out,H,W]). */
+/* The order of dimensions of kernels in a file. Keras and TensorFlow have [in,out] for a dense
+ * layer and [H,W,in,out] for a convolution (depthwise [H,W,in,multiplier], transposed
+ * [H,W,out,in]), Aril and PyTorch [out,in] and [out,in,H,W] ([in * multiplier,1,H,W],
+ * [in,out,H,W]). */
 typedef enum aril_weights_order {
     ARIL_ORDER_OF_FILE, /* that of Keras if the file is known to be of Keras or TensorFlow */
     ARIL_ORDER_SAME,    /* that of the module */

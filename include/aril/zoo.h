@@ -100,8 +100,8 @@ ARIL_API aril_module *aril_zoo_make(const char *name, aril_zoo_opts opts);
 ARIL_API aril_status aril_zoo_cost(const aril_zoo_entry *e, aril_zoo_opts opts, aril_cost *cost);
 
 /* Prints what aril_summary_with and aril_module_print do, also from shapes alone: a network that
- * would not fit in memory needs a few megabytes. The summary of a network with recurrent layers does
- * run it, since their kernels decide how much they keep for backward. */
+ * would not fit in memory needs a few megabytes. The summary of a network with recurrent layers
+ * does run it, since their kernels decide how much they keep for backward. */
 ARIL_API aril_status aril_zoo_summary(const aril_zoo_entry *e, aril_zoo_opts opts, FILE *to,
                                       aril_summary_opts how);
 ARIL_API aril_status aril_zoo_print(const aril_zoo_entry *e, aril_zoo_opts opts, FILE *to);

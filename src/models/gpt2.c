@@ -221,7 +221,7 @@ static const aril_zoo_file vocabulary[] = {
     {                                                                                           \
         .name = net, .family = "gpt2",                                                          \
         .paper = "Language Models are Unsupervised Multitask Learners", .year = 2019,           \
-        ARIL__TOKENS(1024), .classes = 50257, .generates = true, .make = gpt2,                                     \
+        ARIL__TOKENS(1024), .classes = 50257, .generates = true, .make = gpt2,                  \
         .config = &(const config){ __VA_ARGS__ },                                               \
         .weights = { .url = "https://huggingface.co/openai-community/" net "/resolve/" revision \
                             "/model.safetensors",                                               \

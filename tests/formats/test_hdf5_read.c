@@ -133,3 +133,33 @@ TEST(the_newest_format)
     CHECK(good);
     closed(f);
 }
+
+/* Each allocation in turn, of a sample of them, fails: an error, and nothing else. */
+TEST(lost_memory_is_an_error)
+{
+    int tried = 0;
+    if (!hdf5_file("new.h5", &image)) SKIP("without zlib");
+    for (int n = 1;; n += 1 + n / 20, tried++) {
+        ARIL_SCOPE;
+        aril__hdf5_texts t = { 0 };
+        aril_fail_allocation(n);
+        aril__hdf5 *f = aril__hdf5_open_memory(image.at, image.n, "new.h5");
+        bool good = f && aril__hdf5_attribute(f, "/", "many", &t) == ARIL_OK && t.n == 3;
+        aril__hdf5_texts_free(&t);
+        good = good && aril__hdf5_text_array(f, "text", &t) == ARIL_OK && t.n == 2;
+        aril__hdf5_texts_free(&t);
+        good = good && aril__hdf5_group(f, "big endian", &t) == 0 && t.n == 2;
+        aril__hdf5_texts_free(&t);
+        for (int i = 0; good && i < aril__hdf5_count(f); i++)
+            good = aril_tensor_status(aril__hdf5_array(f, i)) == ARIL_OK;
+        bool failed = aril_allocation_failed();
+        aril_fail_allocation(0);
+        aril__hdf5_close(f);
+        bool told = good || aril_error_code() == ARIL_ERR_MEMORY;
+        CHECK_MSG(told, "allocation %d: %s", n, aril_error());
+        aril_clear_error();
+        if (!failed) break;
+    }
+    aril__bytes_free(&image);
+    CHECK(tried > 20);
+}

@@ -245,12 +245,15 @@ static void normalize(char *name)
     *to = 0;
 }
 
-/* Replaces the first soft link in a path; NULL if there is none, or no memory. */
-static char *follow(const aril__hdf5 *f, const char *name)
+/* Replaces the first soft link in a path: *next is to be freed; NULL if there is none. */
+static h5_problem follow(const aril__hdf5 *f, const char *name, char **next)
 {
     size_t n = strlen(name), base = 0;
-    char *part = aril__strdup(name), *result = NULL;
-    for (size_t i = 1; part && i <= n && !result; i++) {
+    char *part = aril__strdup(name);
+    *next = NULL;
+    if (!part) return H5_NO_MEMORY;
+    h5_problem p = H5_FINE;
+    for (size_t i = 1; i <= n && !*next && p == H5_FINE; i++) {
         if (name[i] && name[i] != '/') continue;
         part[i] = 0;
         const h5_entry *e = find(f, part);
@@ -260,30 +263,35 @@ static char *follow(const aril__hdf5 *f, const char *name)
             aril__bytes b = { 0 };
             aril__bytes_print(&b, "%.*s/%s%s", *e->target == '/' ? 0 : (int)base, name, e->target,
                               name + i);
-            if (b.failed) break;
-            result = (char *)b.at;
+            if (b.failed) p = H5_NO_MEMORY;
+            if (b.failed) aril__bytes_free(&b);
+            *next = (char *)b.at;
         }
         base = i;
     }
     free(part);
-    return result;
+    return p;
 }
 
-const h5_entry *aril__h5_find(const aril__hdf5 *f, const char *name)
+h5_problem aril__h5_find(const aril__hdf5 *f, const char *name, const h5_entry **found)
 {
-    const h5_entry *e = NULL;
     char *path = aril__strdup(name);
+    h5_problem p = path ? H5_FINE : H5_NO_MEMORY;
+    *found = NULL;
     for (int links = 0; path && links < 16; links++) {
         normalize(path);
-        e = find(f, path);
-        if (e && e->kind != H5_SOFT) break;
-        char *next = follow(f, path);
+        const h5_entry *e = find(f, path);
+        if (e && e->kind != H5_SOFT) {
+            *found = e;
+            break;
+        }
+        char *next;
+        p = follow(f, path, &next);
         free(path);
         path = next;
-        e = NULL;
     }
     free(path);
-    return e && e->kind != H5_SOFT ? e : NULL;
+    return p;
 }
 
 /* ---- arrays ---- */
@@ -322,8 +330,8 @@ aril_shape aril__hdf5_array_shape(const aril__hdf5 *f, int i)
 
 int aril__hdf5_find(const aril__hdf5 *f, const char *name)
 {
-    const h5_entry *e = aril__h5_find(f, name);
-    if (!e || e->kind != H5_ARRAY) return -1;
+    const h5_entry *e;
+    if (aril__h5_find(f, name, &e) != H5_FINE || !e || e->kind != H5_ARRAY) return -1;
     int at = (int)(e - f->entry), low = 0, high = f->n_arrays;
     while (low < high) {
         int middle = low + (high - low) / 2;
@@ -466,10 +474,13 @@ aril_tensor *aril_hdf5_read(const char *path, const char *name)
 {
     aril__hdf5 *f = aril__hdf5_open(path);
     if (!f) return aril__poison();
-    const h5_entry *e = name ? aril__h5_find(f, name) : NULL;
+    const h5_entry *e = NULL;
+    h5_problem p = name ? aril__h5_find(f, name, &e) : H5_FINE;
     bool is_array = e && (e->kind == H5_ARRAY || e->kind == H5_REFUSED);
     aril_tensor *t = NULL;
-    if (is_array)
+    if (p != H5_FINE)
+        aril__h5_fail(f, p, "array", name);
+    else if (is_array)
         t = read_array(f, e);
     else
         aril__fail(ARIL_ERR_ARG,

@@ -46,8 +46,8 @@ struct aril__hdf5 {
     int *array, *refused, n_arrays, n_refused; /* entries */
 };
 
-/* The object that a path leads to, through soft links; NULL if there is none. */
-const h5_entry *aril__h5_find(const aril__hdf5 *f, const char *name);
+/* Finds the object that a path leads to, through soft links; NULL if there is none. */
+h5_problem aril__h5_find(const aril__hdf5 *f, const char *name, const h5_entry **found);
 
 /* Sets the error of a part of the file: `what` and `name` say which. */
 aril_status aril__h5_fail(const aril__hdf5 *f, h5_problem p, const char *what, const char *name);

@@ -169,10 +169,11 @@ aril_status aril__hdf5_attribute(const aril__hdf5 *f, const char *group, const c
                                  aril__hdf5_texts *out)
 {
     *out = (aril__hdf5_texts){ 0 };
-    const h5_entry *e = aril__h5_find(f, group);
-    if (!e) return ARIL_OK;
+    const h5_entry *e;
+    h5_problem p = aril__h5_find(f, group, &e);
+    if (!e) return done(f, p, "group", group, out);
     search s = { .file = f, .name = name, .out = out };
-    h5_problem p = aril__h5_messages(f, e->address, attribute_message, &s);
+    p = aril__h5_messages(f, e->address, attribute_message, &s);
     return done(f, p, "attribute", name, out);
 }
 
@@ -199,8 +200,9 @@ static h5_problem text_array(const aril__hdf5 *f, uint64_t address, aril__hdf5_t
 aril_status aril__hdf5_text_array(const aril__hdf5 *f, const char *name, aril__hdf5_texts *out)
 {
     *out = (aril__hdf5_texts){ 0 };
-    const h5_entry *e = aril__h5_find(f, name);
-    if (!e || (e->kind != H5_ARRAY && e->kind != H5_REFUSED)) return ARIL_OK;
+    const h5_entry *e;
+    h5_problem p = aril__h5_find(f, name, &e);
+    if (!e || (e->kind != H5_ARRAY && e->kind != H5_REFUSED)) return done(f, p, "array", name, out);
     return done(f, text_array(f, e->address, out), "array", name, out);
 }
 
@@ -209,11 +211,12 @@ aril_status aril__hdf5_text_array(const aril__hdf5 *f, const char *name, aril__h
 int aril__hdf5_group(const aril__hdf5 *f, const char *name, aril__hdf5_texts *out)
 {
     *out = (aril__hdf5_texts){ 0 };
-    const h5_entry *group = aril__h5_find(f, name);
+    const h5_entry *group;
+    h5_problem p = aril__h5_find(f, name, &group);
+    if (p != H5_FINE) return (int)done(f, p, "group", name, out);
     if (!group || group->kind != H5_GROUP) return 1;
     size_t n = strlen(group->name), skip = n ? n + 1 : 0;
     int capacity = 0;
-    h5_problem p = H5_FINE;
     /* Sorted, they begin with "name/"; other names may come between the group and these. */
     for (const h5_entry *e = group + 1; e < f->entry + f->n_entries && p == H5_FINE; e++) {
         if (strncmp(e->name, group->name, n) != 0) break;
