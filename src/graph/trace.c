@@ -201,8 +201,8 @@ static bool same_geometry(const aril_tensor *a, const aril_tensor *b)
 static aril__cell *strided_cell(aril__tracing *t, aril__cell *base, const aril_tensor *like)
 {
     struct as_strided_attrs a = { .ndim = { like->ndim }, .offset = { like->offset } };
-    memcpy(a.dim, like->dim, sizeof a.dim);
-    memcpy(a.stride, like->stride, sizeof a.stride);
+    memcpy(a.dim, like->dim, (size_t)like->ndim * sizeof *a.dim); /* the rest is not set */
+    memcpy(a.stride, like->stride, (size_t)like->ndim * sizeof *a.stride);
     aril__value_id in[1] = { value_of(t, base) };
     aril__node_id id = in[0] ? add_node(t, &aril__op_as_strided, 1, in, &a) : 0;
     if (!id || !aril__graph_describe(t->g, t->g->nodes[id].out, like)) return NULL;
