@@ -279,6 +279,7 @@ static aril__cold void no_device(aril_device id)
 
 aril__device *aril__device_find(aril_device id)
 {
+    if (!aril__cpu_device) aril__self(); /* the first call of a program: devices are registered */
     if (id.kind == ARIL__CPU && id.index == 0) return aril__cpu_device;
     aril__device *d = find_or_open(id);
     if (!d) no_device(id);
