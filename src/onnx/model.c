@@ -487,6 +487,8 @@ static aril_status read_nodes(loading *l, names *s, const aril__message *graph,
                   : aril__message_text(aril__message_sub_at(graph, "output", to->n_out), "name");
         name_slot *e = find_here(s, name);
         onnx_slot slot = e ? e->slot : use(s, name);
+        if (!slot && cut)
+            return aril__fail(ARIL_ERR_ARG, "%s: the model has no value '%s'", l->m->path, name);
         if (!slot) return malformed(l, graph, "an output is not computed:", name);
         if (e) e->last = NEVER;
         to->out[to->n_out] = slot;
