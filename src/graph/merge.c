@@ -17,7 +17,6 @@
 #include "ops/shape/like.h"
 #include "ops/shape/view.h"
 #include "ops/shape/view_write.h"
-#include "ops/table/numbers.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -190,9 +189,10 @@ static bool is_write(const pass *p, const aril__graph_node *n, leaf *to)
     if (!is_op(n, &aril__op_view_write) || !is_zeros(p, producer(p, input(p, n, 0)))) return false;
     const struct view_write_attrs *a = aril__graph_attrs(p->g, n);
     const int64_t *path = a->path;
-    if (a->n[0] != 1 || (path[0] != ARIL__OP_select && path[0] != ARIL__OP_slice)) return false;
+    const aril__op *view = aril__op_numbered((int)path[0]);
+    bool selected = view == &aril__op_select;
+    if (a->n[0] != 1 || (!selected && view != &aril__op_slice)) return false;
     int64_t n_axis = size(p, n->out, (int)path[1]);
-    bool selected = path[0] == ARIL__OP_select;
     int64_t first = path[2] < 0 ? path[2] + n_axis : path[2];
     if (!selected && path[4] != 1) return false;
     to->kind = WRITE;
