@@ -60,8 +60,8 @@ aril__derived *aril__derived_new(aril__device *device, size_t bytes);
 void aril__derived_put(aril__storage *s, const void *key, size_t key_size, unsigned version,
                        aril__derived *d);
 
-/* False where contents are small or borrowed, and where they had to be restored before: then they are
- * read again and again. */
+/* False where contents are small or borrowed, and where they had to be restored before: then they
+ * are read again and again. */
 bool aril__derived_is_replaceable(const aril__storage *s);
 
 /* Makes the cached form `d` stand for the contents, from which it was computed just now. A no-op

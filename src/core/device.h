@@ -73,8 +73,8 @@ aril__device *aril__device_find(aril_device id);
 void *aril__device_alloc(aril__device *d, size_t bytes);
 /* The same for a block that will last: apart from those that come and go. */
 void *aril__device_alloc_lasting(aril__device *d, size_t bytes);
-/* Adds to the memory in use: pages of a block that were returned to the system (negative), or are in
- * use again. */
+/* Adds to the memory in use: pages of a block that were returned to the system (negative), or are
+ * in use again. */
 void aril__device_count_live(aril__device *d, int64_t bytes);
 void aril__device_free(aril__device *d, void *p, size_t bytes);
 /* The same for memory of the queue with that number. */

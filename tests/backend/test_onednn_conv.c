@@ -504,8 +504,8 @@ TEST(weights_are_split_if_there_are_few_rows)
     CHECK_MSG(s.channels >= 4, "%d x %d x %d", (int)s.batch, (int)s.rows, (int)s.channels);
 }
 
-/* A network that predicts holds its weights once: packed. They are computed from that form when they
- * are read. */
+/* A network that predicts holds its weights once: packed. They are computed from that form when
+ * they are read. */
 static int packed_weights;
 
 static void packed_weight_is_the_only_one(const layer *l, aril_dtype dtype, bool last)

@@ -101,10 +101,12 @@ TEST(an_onnx_model)
     aril__message_set_int(tensor, "data_type", 16);
     aril__message_set_ints(tensor, "dims", (const int64_t[]){ 4, 1000 }, 2);
     add_node(graph, "Product", "x", "w", "h");
-    aril__message *attribute =
-        aril__message_add_sub(add_node(graph, "If", "h", "", "y"), "attribute");
-    aril__message_set_text(attribute, "name", "then_branch");
-    add_node(aril__message_set_sub(attribute, "g"), "Constant", NULL, NULL, "z");
+    aril__message *node = add_node(graph, "If", "h", "", "y");
+    for (int i = 0; i < 2; i++) {
+        aril__message *attribute = aril__message_add_sub(node, "attribute");
+        aril__message_set_text(attribute, "name", i ? "else_branch" : "then_branch");
+        add_node(aril__message_set_sub(attribute, "g"), "Identity", "h", NULL, "z");
+    }
     CHECK_INT(aril__message_save(model, temp_path("x.onnx")), ARIL_OK);
     aril__message_free(model);
     CHECK_MSG(describe(temp_path("x.onnx")) == ARIL_OK, "%s", aril_error());
@@ -113,7 +115,7 @@ TEST(an_onnx_model)
     CHECK_MSG(why && strstr(why, "1 node is not supported: Product-17"), "%s", text);
     if (why) *why = '\0';
     CHECK_STR(text, "ONNX model, IR version 8, opset 17, from test\n"
-                    "2 nodes, 1 initializer, 4,000 parameters\n"
+                    "2 nodes and 2 nodes in their graphs, 1 initializer, 4,000 parameters\n"
                     "\n"
                     "graph main (\n"
                     "  %x[FLOAT, Nx4x?]\n"
@@ -121,12 +123,17 @@ TEST(an_onnx_model)
                     "  %w[FLOAT, Nx4x?]\n"
                     ") {\n"
                     "  %h = Product(%x, %w)\n"
-                    "  %y[FLOAT, Nx4x?] = If[then_branch=<graph >](%h, %)\n"
+                    "  %y[FLOAT, Nx4x?] = If[then_branch=<graph >, else_branch=<graph >](%h, %)\n"
                     "  return %y\n"
                     "}\n"
                     "\n"
                     "graph () {\n"
-                    "  %z = Constant()\n"
+                    "  %z = Identity(%h)\n"
+                    "  return\n"
+                    "}\n"
+                    "\n"
+                    "graph () {\n"
+                    "  %z = Identity(%h)\n"
                     "  return\n"
                     "}\n");
 }

@@ -469,7 +469,7 @@ TEST(depth_is_limited)
         CHECK(b);
         aril__message *m = read_all(b, n);
         CHECK_MSG((m != NULL) == (depths[i] < 100), "%d", depths[i]);
-        CHECK(m || strstr(aril_error(), "nested too deeply"));
+        CHECK(m || strstr(aril_error(), "messages are nested more than 100 deep"));
         aril_clear_error();
         aril__message_free(m);
         free(b);
