@@ -2,7 +2,9 @@
 """Weights in files: what Aril lists and reads of files that PyTorch, safetensors and NumPy wrote, and they of Aril's.
 
 A thousand random checkpoints in all variants: zip and legacy pickles of each protocol, tar archives, sharded files,
-npz; random dtypes, shapes, strides, shared storages, nesting.  weights.py [COUNT [SEED]]"""
+npz; random dtypes, shapes, strides, shared storages, nesting.  weights.py [COUNT [SEED]]
+
+weights.py speed NETWORK: how long both sides take to load its checkpoint into a network that is there."""
 import os
 import sys
 
@@ -17,6 +19,7 @@ import random  # noqa: E402
 import struct  # noqa: E402
 import tarfile  # noqa: E402
 import tempfile  # noqa: E402
+import time  # noqa: E402
 
 from by_ctypes import B, I, I64, P, S, Named, declare, error, options  # noqa: E402
 
@@ -382,7 +385,29 @@ def test_special(folder):
     os.unlink(path)
 
 
+def speed(name, rounds=9):
+    """torch.load and load_state_dict beside aril_load_weights, alternately."""
+    import torchvision
+    make = declare("aril_zoo_make", P, S, options("ZooOptions", (Shape, "input"), (I64, "classes"), (S, "weights"), (B, "aux no_dropout")))
+    load = declare("aril_load_weights", I, P, S, options("LoadWeightsOptions", (B, "partial other_shapes"), (S, "root"), (P, "rename"), (I, "order"), (P, "report")))
+    ours, theirs, times = make(name.encode(), make.argtypes[1]()), torchvision.models.get_model(name), []
+    assert ours, error()
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, name + ".pth")
+        torch.save(theirs.state_dict(), path)
+        for _ in range(rounds):
+            t0 = time.perf_counter()
+            theirs.load_state_dict(torch.load(path))
+            t1 = time.perf_counter()
+            assert load(ours, path.encode(), load.argtypes[2]()) == 0, error()
+            times.append((t1 - t0, time.perf_counter() - t1))
+    for what, (a, b) in (("first", times[0]), ("median", sorted(times[1:], key=lambda t: t[0] / t[1])[rounds // 2 - 1])):
+        print(f"{name}, {what}: torch {1e3 * a:.0f} ms, here {1e3 * b:.0f} ms, ratio {a / b:.2f}")
+
+
 def main(arguments):
+    if arguments and arguments[0] == "speed":
+        return speed(*arguments[1:])
     n = int(arguments[0]) if arguments else 1000
     seed = int(arguments[1]) if len(arguments) > 1 else 0
     cases = (test_checkpoint, test_checkpoint, test_checkpoint, test_tar, test_arrays, test_parts, test_writing)
