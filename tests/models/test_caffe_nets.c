@@ -140,6 +140,23 @@ TEST(losses_are_summed_by_their_weights)
     aril_module_release(m);
 }
 
+/* All scores of a sample are those of its classes, whatever their shape. */
+TEST(a_multinomial_loss_takes_scores_of_any_shape)
+{
+    ARIL_SCOPE;
+    aril_module *m = parse_train(INPUT("x", "dim: 2 dim: 2 dim: 2") INPUT(
+        "t", "dim: 2") "layer { name: 'l' type: 'MultinomialLogisticLoss' bottom: 'x' bottom: 't' "
+                       "top: 'l' }\n");
+    CHECK_MSG(m, "%s", aril_error());
+    static const float p[] = { 0.1F, 0.2F, 0.3F, 0.4F, 0.4F, 0.3F, 0.2F, 0.1F };
+    static const int64_t label[] = { 3, 1 };
+    aril_tensor *x = aril_from(p, ARIL_SHAPE(2, 2, 2), ARIL_F32, test_device());
+    aril_tensor *t = aril_from(label, ARIL_SHAPE(2), ARIL_I64, test_device());
+    CHECK_NEAR(aril_item(aril_caffe_loss(m, ARIL_LIST(x, t), NULL)), -(log(0.4) + log(0.3)) / 2,
+               1e-6);
+    aril_module_release(m);
+}
+
 TEST(no_gradient_flows_where_propagate_down_is_false)
 {
     ARIL_SCOPE;

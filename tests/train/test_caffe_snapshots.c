@@ -176,13 +176,16 @@ TEST(hdf5_snapshots_have_the_layout_of_caffe)
     char path[4096], text[256];
     aril_caffe_solver *s = open_solver("Adam", "HDF5", NULL, true);
     CHECK_MSG(s, "%s", aril_error());
-    CHECK_INT(aril_caffe_solver_step(s, 9), ARIL_OK);
+    CHECK_INT(aril_caffe_solver_step(s, 8), ARIL_OK);
     aril_status status = aril_caffe_solver_snapshot(s, path, sizeof path);
     if (status < 0 && no_hdf5()) {
         aril_caffe_solver_free(s);
         SKIP("no HDF5");
     }
     CHECK_MSG(status == ARIL_OK, "%s", aril_error());
+    CHECK_INT(integer_of(path, "current_step"), 0); /* of the iteration before */
+    CHECK_INT(aril_caffe_solver_step(s, 1), ARIL_OK);
+    CHECK_INT(aril_caffe_solver_snapshot(s, path, sizeof path), ARIL_OK);
     CHECK_INT(integer_of(path, "iter"), 9);
     CHECK_INT(integer_of(path, "current_step"), 1);
     aril__hdf5 *f = aril__hdf5_open(path);

@@ -620,6 +620,31 @@ TEST(parameters_that_the_loss_does_not_reach_decay)
     aril_caffe_solver_free(s);
 }
 
+/* As in Caffe: only negative numbers switch clipping off. */
+TEST(gradients_clipped_to_nothing_leave_the_decay)
+{
+    static const char *const rest[] = { "weight_decay: 0", "weight_decay: 0.5" };
+    static const double want[] = { 1, 0.75 };
+    for (int i = 0; i < 2; i++) {
+        char text[1000];
+        snprintf(text, sizeof text,
+                 "net_param { layer { name: 'd' type: 'DummyData' top: 'x' dummy_data_param { "
+                 "shape { dim: 2 dim: 1 } data_filler { value: 1 } } } "
+                 "layer { name: 'ip' type: 'InnerProduct' bottom: 'x' top: 'ip' "
+                 "inner_product_param { num_output: 1 bias_term: false weight_filler { value: 1 } "
+                 "} } layer { name: 'r' type: 'Reduction' bottom: 'ip' top: 'r' loss_weight: 1 } } "
+                 "base_lr: 0.5 lr_policy: 'fixed' max_iter: 9 solver_mode: CPU clip_gradients: 0 "
+                 "%s",
+                 rest[i]);
+        aril_caffe_solver *s = parse(text);
+        CHECK_MSG(s, "%s", aril_error());
+        CHECK_INT(aril_caffe_solver_step(s, 1), ARIL_OK);
+        CHECK_NEAR(aril_item(aril_caffe_param_at(aril_caffe_solver_net(s), 0).tensor), want[i],
+                   1e-6);
+        aril_caffe_solver_free(s);
+    }
+}
+
 TEST(several_test_nets_have_their_states)
 {
     CHECK(write_samples(temp_path("db")));

@@ -149,11 +149,12 @@ static aril_tensor *safe_log(aril_tensor *p)
     return aril_log(aril__caffe_straight(aril_clamp_min(aril_detach(p), log_threshold), p));
 }
 
+/* A label for each sample, among all of its scores. */
 FORWARD(multinomial)
 {
     (void)m;
     labelled v;
-    if (label_of(in[0], in[1], 1, &v) < 0) {
+    if (label_of(aril_flatten(in[0], 1, -1), in[1], 1, &v) < 0) {
         aril__caffe_failed(l, out);
         return;
     }

@@ -92,8 +92,10 @@ static aril_status write_state(aril_caffe_solver *s, const char *weights, aril__
 {
     ARIL_SCOPE;
     ARIL_NO_GRAD;
+    /* As in Caffe, the step is that of the last iteration. */
+    int64_t last = s->iter > 0 ? s->iter - 1 : 0;
     aril__solverstate state = { .iter = s->iter,
-                                .step = aril__caffe_current_step(&s->settings, s->iter),
+                                .step = aril__caffe_current_step(&s->settings, last),
                                 .net = (char *)(uintptr_t)weights,
                                 .n = slots_of(s) * s->n_params };
     aril_tensor **history = aril__malloc(((size_t)state.n + 1) * sizeof *history);

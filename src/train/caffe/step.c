@@ -172,10 +172,22 @@ static aril_status add_zeros(aril_caffe_solver *s)
     return status;
 }
 
+/* `clip_gradients: 0` leaves nothing of them; decay remains. */
+static aril_status drop_gradients(aril_caffe_solver *s)
+{
+    aril_status status = ARIL_OK;
+    ARIL_NO_GRAD;
+    for (int k = 0; k < s->n_params && status == ARIL_OK; k++) {
+        aril_tensor *p = aril_caffe_param_at(s->train.net, k).tensor;
+        if (s->index[k] >= 0) status = aril_set_grad(p, aril_zeros_like(p));
+    }
+    return status;
+}
+
 static aril_status update(aril_caffe_solver *s)
 {
     if (!s->optim) return ARIL_OK;
-    aril_status zeros = add_zeros(s);
+    aril_status zeros = s->settings.clip == 0 ? drop_gradients(s) : add_zeros(s);
     if (zeros != ARIL_OK) return zeros;
     if (s->settings.l1) {
         aril_status status = add_signs(s);
