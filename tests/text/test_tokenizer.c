@@ -275,6 +275,74 @@ TEST(merges_may_come_before_the_vocabulary)
     aril_tokenizer_free(t);
 }
 
+static void add_added(aril__bytes *to, const char *first, const char *second, bool normalized)
+{
+    const char *const content[] = { first, second };
+    for (int i = 0; i < 2 && content[i]; i++)
+        aril__bytes_print(to, "%s{\"id\":%d,\"content\":\"%s\",\"rstrip\":%s,\"normalized\":%s}",
+                          i ? "," : "", 5 + i, content[i], i ? "false" : "true",
+                          normalized ? "true" : "false");
+}
+
+/* All added tokens are found before the first takes the white space behind it. The ids are those of
+ * the package tokenizers. */
+TEST(added_tokens_share_white_space)
+{
+    static const struct {
+        const char *added[2]; /* 5, which takes the white space behind it, and 6, which does not */
+        const char *text;
+        int n;
+        int64_t id[5];
+    } cases[] = {
+        { { " K" }, " K K", 2, { 5, 5 } },
+        { { " K" }, "a K  K b", 4, { 0, 5, 5, 1 } },
+        { { "\\n" }, "a\n\nb", 4, { 0, 5, 5, 1 } },
+        { { "\\n" }, " \n \n ", 3, { 3, 5, 5 } },
+        { { "  " }, "a     b", 4, { 0, 5, 5, 1 } },
+        { { "  " }, "   a", 2, { 5, 0 } },
+        { { "K", "  " }, "K   a", 4, { 5, 6, 3, 0 } },
+        { { "K", "  " }, "K    ", 3, { 5, 6, 6 } },
+        { { "K", "  " }, "aK  b", 4, { 0, 5, 6, 1 } },
+        { { "K", "\\n " }, "K\n \na", 4, { 5, 6, 4, 0 } },
+    };
+    for (size_t i = 0; i < 2 * (sizeof cases / sizeof *cases); i++) {
+        ARIL_SCOPE;
+        aril__bytes b = { 0 };
+        aril__bytes_print(&b, "{" BYTE_LEVEL ",\"added_tokens\":[");
+        add_added(&b, cases[i / 2].added[0], cases[i / 2].added[1], i % 2);
+        aril__bytes_print(&b, "]," BPE("{\"a\":0,\"b\":1,\"k\":2,\"\\u0120\":3,\"\\u010a\":4}",
+                                       "[]") "}");
+        aril_tokenizer *t = aril__tokenizer_of_json("file", (char *)b.at, b.n);
+        aril__bytes_free(&b);
+        CHECK_MSG(t, "%s", aril_error());
+        aril_tensor *ids = aril_tokenizer_encode(t, cases[i / 2].text, (aril_encode_opts){ 0 });
+        aril_tokenizer_free(t);
+        CHECK_INT(aril_numel(ids), cases[i / 2].n);
+        for (int k = 0; k < cases[i / 2].n; k++)
+            CHECK_INT(((const int64_t *)aril_data(ids))[k], cases[i / 2].id[k]);
+    }
+}
+
+/* Long white space of which tokens consist and which each of them takes: one reading of it. */
+TEST(white_space_is_read_once)
+{
+    ARIL_SCOPE;
+    enum { N = 1 << 22 };
+    aril__bytes b = { 0 };
+    aril__bytes_print(&b, "{" BYTE_LEVEL ",\"added_tokens\":[");
+    add_added(&b, "  ", NULL, false);
+    aril__bytes_print(&b, "]," BPE("{\"\\u0120\":3}", "[]") "}");
+    aril_tokenizer *t = aril__tokenizer_of_json("file", (char *)b.at, b.n);
+    aril__bytes_free(&b);
+    CHECK_MSG(t, "%s", aril_error());
+    char *text = malloc(N);
+    if (text) memset(text, ' ', N);
+    aril_tensor *ids = aril_tokenizer_encode(t, text, (aril_encode_opts){ .size = N });
+    free(text);
+    aril_tokenizer_free(t);
+    CHECK_INT(aril_numel(ids), N / 2);
+}
+
 TEST(wrong_calls_are_errors)
 {
     ARIL_SCOPE;
