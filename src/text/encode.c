@@ -25,11 +25,12 @@ static int64_t added_at(const aril_tokenizer *t, const unsigned char *p, size_t 
 {
     if (!t->starts_added[*p]) return -1;
     for (int64_t i = 0; i < t->n_added; i++) {
-        const aril__token *k = &t->token[t->added[i]];
-        if (k->kind & ARIL__TOKEN_LATER || (plain && k->kind & ARIL__TOKEN_SPECIAL)) continue;
-        if (k->size == 0 || k->size > n || memcmp(t->text.at + k->at, p, k->size) != 0) continue;
-        *length = k->size;
-        return t->added[i];
+        const aril__form *f = &t->added[i];
+        unsigned kind = t->token[f->id].kind;
+        if (kind & ARIL__TOKEN_LATER || (plain && kind & ARIL__TOKEN_SPECIAL)) continue;
+        if (f->size == 0 || f->size > n || memcmp(t->text.at + f->at, p, f->size) != 0) continue;
+        *length = f->size;
+        return f->id;
     }
     return -1;
 }

@@ -343,6 +343,54 @@ TEST(white_space_is_read_once)
     CHECK_INT(aril_numel(ids), N / 2);
 }
 
+/* ---- letters of the alphabet that spells bytes ---- */
+
+static int64_t only_id(const aril_tokenizer *t, const char *text)
+{
+    ARIL_SCOPE;
+    aril_tensor *ids = aril_tokenizer_encode(t, text, (aril_encode_opts){ 0 });
+    return aril_numel(ids) == 1 ? *(const int64_t *)aril_data(ids) : -1;
+}
+
+/* A special token that is spelled as one of bytes is that token: learned, saved, read, and added. */
+TEST(special_tokens_may_be_spelled_as_bytes)
+{
+    static const char *const marks[] = { "<e>", "\u00e9", "\u0120", "\u0120t" };
+    static const char text[] = "the tea \u00e9t\u00e9 a tea the tea";
+    aril_tokenizer *t = aril_tokenizer_train(
+        text, strlen(text), (aril_tokenizer_opts){ .size = 270, .special = marks, .n_special = 4 });
+    CHECK_MSG(t, "%s", aril_error());
+    CHECK(aril_tokenizer_save(t, temp_path("letters")) == ARIL_OK);
+    aril_tokenizer *read = aril_tokenizer_load(temp_path("letters"));
+    CHECK_MSG(read, "%s", aril_error());
+    for (int i = 0; i < 2; i++) {
+        const aril_tokenizer *k = i ? read : t;
+        CHECK_INT(aril_tokenizer_size(k), aril_tokenizer_size(t));
+        for (int id = 0; id < 4; id++) {
+            CHECK_INT(only_id(k, marks[id]), id);
+            CHECK_INT(aril_tokenizer_id(k, marks[id]), id);
+            CHECK(aril_tokenizer_is_special(k, id));
+        }
+        CHECK_STR(aril_tokenizer_token(k, 1, NULL), "\xe9");
+        CHECK_STR(aril_tokenizer_token(k, 3, NULL), " t");
+        CHECK_STR(aril_tokenizer_token(k, 4, NULL), "!");
+        CHECK_INT(only_id(k, " "), 2);
+    }
+    aril_tokenizer_free(t);
+    aril_tokenizer_free(read);
+
+    t = aril_tokenizer_train("", 0, (aril_tokenizer_opts){ .size = 256 });
+    CHECK_INT(aril_tokenizer_add_special(t, "\u00e9"), 165); /* as the package tokenizers does */
+    CHECK_INT(aril_tokenizer_add_special(t, " t"), 256);
+    CHECK(aril_tokenizer_save(t, temp_path("added")) == ARIL_OK);
+    read = aril_tokenizer_load(temp_path("added"));
+    CHECK_MSG(read, "%s", aril_error());
+    CHECK(only_id(read, "\u00e9") == 165 && only_id(t, "\u00e9") == 165);
+    CHECK(only_id(read, " t") == 256 && only_id(t, " t") == 256);
+    aril_tokenizer_free(t);
+    aril_tokenizer_free(read);
+}
+
 TEST(wrong_calls_are_errors)
 {
     ARIL_SCOPE;
