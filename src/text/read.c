@@ -296,8 +296,8 @@ static void add_added(aril__reading *r, const added *a)
         aril__read_refuse(r, a->content, "a token of single words (single_word)");
         return;
     }
-    /* A text that reads otherwise than it is spelled ("\u0120") may be a token of the vocabulary, or
-     * another token of that text. */
+    /* A text that reads otherwise than it is spelled ("\u0120") may be a token of the
+     * vocabulary, or another token of that text. */
     size_t n = strlen(a->content);
     bool spelled;
     if (!to_bytes(r, a->content, n, &spelled)) return;

@@ -154,7 +154,7 @@ int64_t aril__token_spelled(const aril_tokenizer *t, const char *text, size_t n)
     return id >= 0 ? id : aril__token_find(t, text, n, false);
 }
 
-/* The text that an added token stands for: "\xc3\xa9" is that of the byte 0xe9 in GPT-2's alphabet. */
+/* The text that an added token stands for: U+00E9 is that of the byte 0xe9. */
 static bool form_of(aril_tokenizer *t, int64_t id, aril__form *form)
 {
     const aril__token *k = &t->token[id];

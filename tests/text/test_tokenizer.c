@@ -352,7 +352,7 @@ static int64_t only_id(const aril_tokenizer *t, const char *text)
     return aril_numel(ids) == 1 ? *(const int64_t *)aril_data(ids) : -1;
 }
 
-/* A special token that is spelled as one of bytes is that token: learned, saved, read, and added. */
+/* A special token that is spelled as one of bytes is that token. */
 TEST(special_tokens_may_be_spelled_as_bytes)
 {
     static const char *const marks[] = { "<e>", "\u00e9", "\u0120", "\u0120t" };
