@@ -76,8 +76,9 @@ ARIL_API const char *aril_tokenizer_token(const aril_tokenizer *t, int64_t id, s
 /* Whether a token is special: it stands for itself in a text. */
 ARIL_API bool aril_tokenizer_is_special(const aril_tokenizer *t, int64_t id);
 
-/* Makes a text a special token and returns its id: that of a token of this text, or the next free
- * one. A negative status on failure. */
+/* Makes a text a special token and returns its id: that of the token that files spell like this, or
+ * the next free one. A negative status on failure. Letters of GPT-2's alphabet of bytes spell those
+ * bytes: "\xc3\xa9" (U+00E9) becomes the token of the byte 0xe9, as in the package tokenizers. */
 ARIL_API int64_t aril_tokenizer_add_special(aril_tokenizer *t, const char *token);
 
 /* ---- text to tokens and back ---- */

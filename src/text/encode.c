@@ -25,11 +25,12 @@ static int64_t added_at(const aril_tokenizer *t, const unsigned char *p, size_t 
 {
     if (!t->starts_added[*p]) return -1;
     for (int64_t i = 0; i < t->n_added; i++) {
-        const aril__token *k = &t->token[t->added[i]];
-        if (k->kind & ARIL__TOKEN_LATER || (plain && k->kind & ARIL__TOKEN_SPECIAL)) continue;
-        if (k->size == 0 || k->size > n || memcmp(t->text.at + k->at, p, k->size) != 0) continue;
-        *length = k->size;
-        return t->added[i];
+        const aril__form *f = &t->added[i];
+        unsigned kind = t->token[f->id].kind;
+        if (kind & ARIL__TOKEN_LATER || (plain && kind & ARIL__TOKEN_SPECIAL)) continue;
+        if (f->size == 0 || f->size > n || memcmp(t->text.at + f->at, p, f->size) != 0) continue;
+        *length = f->size;
+        return f->id;
     }
     return -1;
 }
@@ -81,34 +82,40 @@ static aril_status encode_rest(encoding *e, const unsigned char *p, size_t n)
     return status;
 }
 
+static aril_status encode_part(encoding *e, const unsigned char *p, size_t n, bool later)
+{
+    return later ? e->t->kind->encode(e->t, &e->bpe, p, n, &e->ids) : encode_rest(e, p, n);
+}
+
+/* Added tokens are found first, each behind the one before it; then they take white space, which
+ * may be that of which the next one consists. */
 static aril_status encode_text(encoding *e, const unsigned char *p, size_t n, bool later)
 {
     const aril_tokenizer *t = e->t;
     bool none = (later ? t->n_later : t->n_added) == 0;
     if (later && none) return t->kind->encode(t, &e->bpe, p, n, &e->ids);
     aril_status status = ARIL_OK;
-    size_t begin = 0;
-    for (size_t at = 0; at <= n && status == ARIL_OK;) {
+    size_t begin = 0, spaces_end = 0;
+    for (size_t at = 0; at < n && !none && status == ARIL_OK;) {
         size_t length = 0;
-        int64_t id = at == n || none ? -1
-                     : later         ? later_at(t, p + at, n - at, e->plain, &length)
-                                     : added_at(t, p + at, n - at, e->plain, &length);
-        if (id < 0 && at < n && !none) {
+        int64_t id = later ? later_at(t, p + at, n - at, e->plain, &length)
+                           : added_at(t, p + at, n - at, e->plain, &length);
+        if (id < 0) {
             at++;
             continue;
         }
-        size_t end = id < 0 ? n : at;
-        if (id >= 0 && t->token[id].kind & ARIL__TOKEN_LEFT)
+        size_t end = at;
+        if (t->token[id].kind & ARIL__TOKEN_LEFT && begin < at)
             end = begin + without_spaces(p + begin, at - begin);
-        status = later ? t->kind->encode(t, &e->bpe, p + begin, end - begin, &e->ids)
-                       : encode_rest(e, p + begin, end - begin);
-        if (id < 0) break;
+        if (begin < end) status = encode_part(e, p + begin, end - begin, later);
         aril__bytes_add(&e->ids, &id, sizeof id);
-        at += length;
-        if (t->token[id].kind & ARIL__TOKEN_RIGHT) at += leading_spaces(p + at, n - at);
-        begin = at;
+        begin = at += length;
+        if (t->token[id].kind & ARIL__TOKEN_RIGHT) {
+            if (at >= spaces_end) spaces_end = at + leading_spaces(p + at, n - at);
+            begin = spaces_end;
+        }
     }
-    return status;
+    return begin < n && status == ARIL_OK ? encode_part(e, p + begin, n - begin, later) : status;
 }
 
 aril_tensor *aril_tokenizer_encode(const aril_tokenizer *t, const char *text, aril_encode_opts o)

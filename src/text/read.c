@@ -296,12 +296,15 @@ static void add_added(aril__reading *r, const added *a)
         aril__read_refuse(r, a->content, "a token of single words (single_word)");
         return;
     }
-    /* Text that is spelled otherwise than it reads (a space) is no token of the vocabulary. */
+    /* A text that reads otherwise than it is spelled ("\u0120") may be a token of the
+     * vocabulary, or another token of that text. */
     size_t n = strlen(a->content);
     bool spelled;
     if (!to_bytes(r, a->content, n, &spelled)) return;
+    int64_t id = spelled ? aril__token_find(r->t, r->bytes.at, r->bytes.n, true) : -1;
     spelled &= r->bytes.n == n && memcmp(r->bytes.at, a->content, n) == 0;
-    int64_t id = aril__token_find(r->t, a->content, n, spelled);
+    if (!spelled && (id < 0 || (uint64_t)id != a->id))
+        id = aril__token_find(r->t, a->content, n, false);
     if (id >= 0 && (uint64_t)id != a->id) {
         aril__read_wrong(r, "the added token '%.80s' has the id %llu, but %lld in the vocabulary",
                          a->content, (unsigned long long)a->id, (long long)id);

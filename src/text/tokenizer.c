@@ -3,6 +3,7 @@
 
 #include "core/error.h"
 #include "core/memory.h"
+#include "text/alphabet.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -144,18 +145,46 @@ aril_status aril__token_add(aril_tokenizer *t, const char *what, int64_t id, con
     return ARIL_OK;
 }
 
-aril_status aril__token_mark(aril_tokenizer *t, int64_t id, unsigned kind)
+int64_t aril__token_spelled(const aril_tokenizer *t, const char *text, size_t n)
+{
+    unsigned char *bytes = t->kind->spelled && n <= 2 * t->longest ? aril__malloc(n + 1) : NULL;
+    int64_t size = bytes ? aril__alphabet_to_bytes(text, n, bytes) : -1;
+    int64_t id = size >= 0 ? aril__token_find(t, bytes, (size_t)size, true) : -1;
+    free(bytes);
+    return id >= 0 ? id : aril__token_find(t, text, n, false);
+}
+
+/* The text that an added token stands for: U+00E9 is that of the byte 0xe9. */
+static bool form_of(aril_tokenizer *t, int64_t id, aril__form *form)
 {
     const aril__token *k = &t->token[id];
-    bool known = k->kind & ARIL__TOKEN_ADDED;
+    *form = (aril__form){ .at = k->at, .size = k->size, .id = (uint32_t)id };
+    aril__bytes text = { 0 };
+    aril__bytes_add(&text, "", 0);
+    aril__token_spell(&text, t, id);
+    bool good = !text.failed;
+    if (good && (text.n != k->size || memcmp(text.at, t->text.at + k->at, text.n) != 0)) {
+        form->at = t->text.n;
+        form->size = (uint32_t)text.n;
+        good = aril__bytes_add(&t->text, text.at, text.n) != NULL;
+    }
+    aril__bytes_free(&text);
+    return good;
+}
+
+aril_status aril__token_mark(aril_tokenizer *t, int64_t id, unsigned kind)
+{
+    bool known = t->token[id].kind & ARIL__TOKEN_ADDED;
+    aril__form form;
+    if (!known && (!form_of(t, id, &form) || !make_room((void **)&t->added, &t->added_room,
+                                                        (size_t)t->n_added + 1, sizeof *t->added)))
+        return no_memory();
     t->token[id].kind |= (uint8_t)(kind | ARIL__TOKEN_ADDED);
     if (known) return ARIL_OK;
-    if (!make_room((void **)&t->added, &t->added_room, (size_t)t->n_added + 1, sizeof *t->added))
-        return no_memory();
     int64_t i = t->n_added++;
-    for (; i > 0 && t->token[t->added[i - 1]].size < k->size; i--) t->added[i] = t->added[i - 1];
-    t->added[i] = (uint32_t)id;
-    if (k->size > 0) t->starts_added[t->text.at[k->at]] = true;
+    for (; i > 0 && t->added[i - 1].size < form.size; i--) t->added[i] = t->added[i - 1];
+    t->added[i] = form;
+    if (form.size > 0) t->starts_added[t->text.at[form.at]] = true;
     return ARIL_OK;
 }
 
@@ -202,16 +231,15 @@ aril_status aril__merge_add(aril_tokenizer *t, uint32_t left, uint32_t right, ui
     return ARIL_OK;
 }
 
-/* Adds the form of an added token to t->later, behind those that are as long. */
-static bool add_form(aril_tokenizer *t, uint32_t id)
+/* Adds what an added token becomes to t->later, behind those that are as long. */
+static bool add_form(aril_tokenizer *t, const aril__form *added)
 {
-    const aril__token *k = &t->token[id];
-    const unsigned char *p = t->text.at + k->at;
-    aril__form form = { .at = t->forms.n, .id = id };
+    const unsigned char *p = t->text.at + added->at;
+    aril__form form = { .at = t->forms.n, .id = added->id };
     if (t->kind->normalize)
-        t->kind->normalize(t, p, k->size, &t->forms);
+        t->kind->normalize(t, p, added->size, &t->forms);
     else
-        aril__bytes_add(&t->forms, p, k->size);
+        aril__bytes_add(&t->forms, p, added->size);
     if (t->forms.failed) return false;
     size_t size = t->forms.n - form.at;
     if (size == 0 || size > UINT32_MAX) return true; /* found nowhere */
@@ -232,7 +260,7 @@ static bool make_forms(aril_tokenizer *t)
     t->later = aril__calloc(((size_t)t->n_added + 1) * sizeof *t->later);
     bool good = t->later != NULL;
     for (int64_t i = 0; i < t->n_added && good; i++)
-        if (t->token[t->added[i]].kind & ARIL__TOKEN_LATER) good = add_form(t, t->added[i]);
+        if (t->token[t->added[i].id].kind & ARIL__TOKEN_LATER) good = add_form(t, &t->added[i]);
     return good;
 }
 
@@ -253,8 +281,12 @@ int64_t aril_tokenizer_size(const aril_tokenizer *t)
 int64_t aril_tokenizer_id(const aril_tokenizer *t, const char *token)
 {
     if (!t || !token) return -1;
-    int64_t id = aril__token_find(t, token, strlen(token), true);
-    return id >= 0 ? id : aril__token_find(t, token, strlen(token), false);
+    size_t n = strlen(token);
+    for (int64_t i = 0; i < t->n_added; i++)
+        if (t->added[i].size == n && memcmp(t->text.at + t->added[i].at, token, n) == 0)
+            return t->added[i].id;
+    int64_t id = aril__token_find(t, token, n, true);
+    return id >= 0 ? id : aril__token_find(t, token, n, false);
 }
 
 const char *aril_tokenizer_token(const aril_tokenizer *t, int64_t id, size_t *size)
@@ -273,7 +305,7 @@ int64_t aril_tokenizer_add_special(aril_tokenizer *t, const char *token)
 {
     if (!t || !token || !*token)
         return aril__fail(ARIL_ERR_ARG, "add_special: expected a tokenizer and a text");
-    int64_t id = aril_tokenizer_id(t, token);
+    int64_t id = aril__token_spelled(t, token, strlen(token));
     aril_status status = ARIL_OK;
     if (id < 0) {
         id = t->n;

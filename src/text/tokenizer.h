@@ -28,9 +28,9 @@ typedef struct aril__token {
     uint8_t kind;
 } aril__token;
 
-/* What an added token that is found later looks like in normalized text. */
+/* What an added token looks like: in a text, or, if it is found later, in normalized text. */
 typedef struct aril__form {
-    size_t at; /* its bytes begin here in `forms` */
+    size_t at; /* its bytes begin here in `text` or `forms` */
     uint32_t size, id;
 } aril__form;
 
@@ -79,7 +79,7 @@ struct aril_tokenizer {
     uint32_t *pair; /* hash table of merges by pair: rank + 1, 0 if free */
     size_t pairs;
     int64_t byte[256]; /* the token of each byte, -1: none */
-    uint32_t *added;   /* the added tokens, the longest first */
+    aril__form *added; /* the added tokens as files spell them, the longest first */
     int64_t n_added;
     size_t added_room;
     bool starts_added[256]; /* bytes that an added token begins with */
@@ -110,6 +110,9 @@ aril_status aril__token_mark(aril_tokenizer *t, int64_t id, unsigned kind);
 
 /* The token of these bytes: one of those spelled as bytes, or any other; -1: none. */
 int64_t aril__token_find(const aril_tokenizer *t, const void *bytes, size_t size, bool spelled);
+
+/* The token that files spell like this; -1: none. */
+int64_t aril__token_spelled(const aril_tokenizer *t, const char *text, size_t size);
 
 /* Adds the merge of the lowest rank so far. */
 aril_status aril__merge_add(aril_tokenizer *t, uint32_t left, uint32_t right, uint32_t result);

@@ -345,10 +345,16 @@ static aril_status add_first_tokens(aril_tokenizer *t, aril_tokenizer_opts o)
         const char *text = o.special ? o.special[i] : NULL;
         if (!text || !*text)
             return aril__fail(ARIL_ERR_ARG, "tokenizer_train: special token %d is empty", i);
-        bool ascii = true;
-        for (const char *c = text; *c; c++) ascii &= *c > ' ' && *c <= '~';
-        s = aril__token_add(t, "tokenizer_train", i, text, strlen(text),
-                            ARIL__TOKEN_MODEL | (ascii ? ARIL__TOKEN_BYTES : 0));
+        /* Files spell bytes in an alphabet: a text of its letters is that token too. */
+        size_t n = strlen(text);
+        unsigned char *bytes = aril__malloc(n);
+        if (!bytes) return aril__fail(ARIL_ERR_MEMORY, "out of memory for a special token");
+        int64_t size = aril__alphabet_to_bytes(text, n, bytes);
+        bool spelled = size >= 0;
+        s = aril__token_add(t, "tokenizer_train", i, spelled ? (const void *)bytes : text,
+                            spelled ? (size_t)size : n,
+                            ARIL__TOKEN_MODEL | (spelled ? ARIL__TOKEN_BYTES : 0));
+        free(bytes);
         if (s == ARIL_OK) s = aril__token_mark(t, i, ARIL__TOKEN_SPECIAL);
     }
     for (uint32_t code = '!'; code < 0x100 + 68 && s == ARIL_OK; code++)

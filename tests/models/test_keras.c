@@ -354,6 +354,135 @@ TEST(broken_graphs_are_errors)
     }
 }
 
+/* A layer of a network, called with `from`, JSON of the version's kind. */
+static void add_layer(aril__bytes *to, const char *class, const char *name, const char *config,
+                      const char *from)
+{
+    aril__bytes_print(to,
+                      "%s{\"class_name\":\"%s\",\"name\":\"%s\",\"config\":{\"name\":\"%s\"%s},"
+                      "\"inbound_nodes\":[%s]}",
+                      to->at[to->n - 1] == '[' ? "" : ",", class, name, name, config, from);
+}
+
+#define VECTOR_OF_3       ",\"batch_shape\":[null,3]"
+#define OLD_FROM(name, n) "[\"" name "\"," n ",0,{}]"
+#define NEW_FROM(name, n) \
+    "{\"class_name\":\"__keras_tensor__\",\"config\":{\"keras_history\":[\"" name "\"," n ",0]}}"
+#define NEW_NODE(args) "{\"args\":[" args "],\"kwargs\":{}}"
+
+/* Loads a network that calls `inner`, relu, on a and on b; its outputs: the sum of both results or
+ * nothing, and result `first`, counted as Keras counts it. */
+static aril_module *load_called_twice(int version, bool sequential, bool sum, const char *first)
+{
+    const char *path = temp_path("config.json");
+    aril__bytes b = { 0 }, inner = { 0 };
+    aril__bytes_print(&inner, ",\"layers\":[");
+    add_layer(&inner, "InputLayer", "i", VECTOR_OF_3, "");
+    add_layer(&inner, "ReLU", "r", "",
+              version == 2 ? "[[\"i\",0,0,{}]]" : NEW_NODE(NEW_FROM("i", "0")));
+    aril__bytes_print(&inner, "]");
+    if (!sequential)
+        aril__bytes_print(&inner,
+                          ",\"input_layers\":[[\"i\",0,0]],\"output_layers\":[[\"r\",0,0]]");
+    aril__bytes_print(&b,
+                      "{\"class_name\":\"Functional\",\"module\":\"keras\",%s\"config\":{"
+                      "\"name\":\"net\",\"layers\":[",
+                      version == 2 ? "\"keras_version\":\"2.21.0\"," : "");
+    add_layer(&b, "InputLayer", "a", VECTOR_OF_3, "");
+    add_layer(&b, "InputLayer", "b", VECTOR_OF_3, "");
+    add_layer(&b, sequential ? "Sequential" : "Functional", "inner", (char *)inner.at,
+              version == 2 ? "[" OLD_FROM("a", "0") "],[" OLD_FROM("b", "0") "]"
+                           : NEW_NODE(NEW_FROM("a", "0")) "," NEW_NODE(NEW_FROM("b", "0")));
+    if (sum)
+        add_layer(&b, "Add", "sum", "",
+                  version == 2
+                      ? "[" OLD_FROM("inner", "1") "," OLD_FROM("inner", "2") "]"
+                      : NEW_NODE("[" NEW_FROM("inner", "0") "," NEW_FROM("inner", "1") "]"));
+    aril__bytes_print(&b, "],\"input_layers\":[[\"a\",0,0],[\"b\",0,0]],\"output_layers\":[%s%s]}}",
+                      sum ? "[\"sum\",0,0]," : "", first);
+    bool written = !b.failed && !inner.failed && write_file(path, b.at, b.n);
+    aril__bytes_free(&b);
+    aril__bytes_free(&inner);
+    return written
+               ? aril_keras_load(path, (aril_keras_opts){ .weights = temp_path("text.weights.h5") })
+               : NULL;
+}
+
+/* Keras 2 counts the calls of a network from 1; Keras 3 in the list of outputs only, and from 0 if
+ * it is a Sequential. */
+TEST(outputs_name_the_call_of_a_shared_network)
+{
+    if (!has_hdf5()) return;
+    unpack("text.weights.h5");
+    static const struct {
+        int version;
+        bool sequential, sum;
+        const char *outputs;
+        int which[2]; /* 0: relu(a), 1: relu(b) */
+    } cases[] = {
+        { 3, false, true, "[\"inner\",1,0]", { 0 } },
+        { 3, false, true, "[\"inner\",2,0]", { 1 } },
+        { 3, true, true, "[\"inner\",0,0]", { 0 } },
+        { 3, true, true, "[\"inner\",1,0]", { 1 } },
+        { 3, false, false, "[\"inner\",2,0],[\"inner\",1,0]", { 1, 0 } },
+        { 2, false, true, "[\"inner\",1,0]", { 0 } },
+        { 2, false, true, "[\"inner\",2,0]", { 1 } },
+        { 2, true, true, "[\"inner\",1,0]", { 0 } },
+        { 2, true, false, "[\"inner\",2,0],[\"inner\",1,0]", { 1, 0 } },
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        ARIL_SCOPE;
+        aril_module *m = load_called_twice(cases[i].version, cases[i].sequential, cases[i].sum,
+                                           cases[i].outputs);
+        CHECK_MSG(m, "%zu: %s", i, aril_error());
+        aril_tensor *in[2], *relu[2], *out[2];
+        for (int k = 0; k < 2; k++) {
+            in[k] = aril_randn(ARIL_SHAPE(2, 3), ARIL_F32, aril_cpu());
+            relu[k] = aril_relu(in[k]);
+        }
+        aril_status s = aril_forward_all(m, (aril_list){ 2, in }, 2, out);
+        aril_module_release(m);
+        CHECK_MSG(s == ARIL_OK, "%zu: %s", i, aril_error());
+        for (int k = 0; k < 2; k++) {
+            aril_tensor *want = !cases[i].sum ? relu[cases[i].which[k]]
+                                : k == 0      ? aril_add(relu[0], relu[1])
+                                              : relu[cases[i].which[0]];
+            CHECK_MSG(near(out[k], want), "%zu: output %d is of another call", i, k);
+        }
+    }
+}
+
+/* A network whose outputs are one tensor twice. */
+TEST(a_nested_network_may_give_a_result_twice)
+{
+    static const char config[] =
+        "{\"class_name\":\"Functional\",\"config\":{\"name\":\"net\",\"layers\":[" INPUT
+        ",{\"class_name\":\"Functional\",\"name\":\"inner\",\"config\":{\"name\":\"inner\","
+        "\"layers\":[" INPUT "," CALL(
+            "r",
+            "in") "],\"input_layers\":[[\"in\",0,0]],"
+                  "\"output_layers\":[[\"r\",0,0],[\"r\",0,0]]}," NODE(
+                      "in") "},"
+                            "{\"class_name\":\"ReLU\",\"name\":\"x\",\"config\":{\"name\":\"x\"},"
+                            "\"inbound_nodes\":[[[\"inner\",1,0,{}]]]},"
+                            "{\"class_name\":\"Add\",\"name\":\"y\",\"config\":{\"name\":\"y\"},"
+                            "\"inbound_nodes\":[[[\"x\",0,0,{}],[\"inner\",1,1,{}]]]}],"
+                            "\"input_layers\":[[\"in\",0,0]],\"output_layers\":[[\"y\",0,0]]}}";
+    ARIL_SCOPE;
+    if (!has_hdf5()) return;
+    unpack("text.weights.h5");
+    const char *path = temp_path("config.json");
+    CHECK(write_file(path, config, strlen(config)));
+    aril_module *m =
+        aril_keras_load(path, (aril_keras_opts){ .weights = temp_path("text.weights.h5") });
+    CHECK_MSG(m, "%s", aril_error());
+    aril_tensor *x = aril_randn(ARIL_SHAPE(2, 4), ARIL_F32, aril_cpu());
+    aril_tensor *y = aril_forward(m, x);
+    bool good = near(y, aril_mul_scalar(aril_relu(x), 2.0));
+    aril_module_release(m);
+    CHECK_MSG(good, "%s", aril_error());
+}
+
 /* Networks in networks: refused at a depth that no stack minds. */
 TEST(deep_nesting_is_an_error)
 {

@@ -481,6 +481,25 @@ def shared():
     return [a, b], [d(body(a)), d(body(b)), L.Dot(1)([body(a), body(b)])]
 
 
+def called_twice():
+    """Results of both calls of a network as arguments, as outputs, or as both; the network may give a result twice."""
+    shape = pick([(4,), (5, 5, 2)])
+    i, a, b, c = (keras.Input(shape) for _ in range(4))
+    y = L.Dense(3)(i)
+    twice = chance()
+    if chance() and not twice:
+        inner = keras.Sequential([keras.Input(shape), L.Dense(3), L.ReLU()], name="inner")
+    else:
+        inner = keras.Model(i, [y, y] if twice else y, name="inner")
+    if chance():
+        inner(c)  # a call that is not saved
+    p, q = inner(a), inner(b)
+    if twice:
+        (p, r), (q, s) = p, q
+    outputs = pick([[L.Concatenate()([p, q]), p], [p, q], [q, p], [L.Add()([p, q]), q], [p, L.ReLU()(q)], [L.ReLU()(p), q]])
+    return [a, b], outputs + ([L.Add()([r, s]), r] if twice else [])
+
+
 def nested():
     def block(x, n):
         y = L.Conv2D(n, 3, padding="same", use_bias=False)(x)
@@ -515,7 +534,8 @@ CASES.update({f"UpSampling{n}D": lambda n=n: up(n) for n in (1, 2, 3)})
 CASES.update({k: lambda k=k: recurrent(k) for k in ("LSTM", "GRU", "SimpleRNN")})
 CASES.update({f.__name__: f for f in (resizing, dense, flattened, batch_norm, image_norm, layer_norm, group_norm, normalization, rescaling, activation,
                                       training_only, merge, broadcast, concatenate, dot, shapes, repeat, embedding, bidirectional, masked_text,
-                                      time_distributed, attention, multi_head, einsum, operations, shared, nested, channels_first)})
+                                      time_distributed, attention, multi_head, einsum, operations, shared, called_twice, nested,
+                                      channels_first)})
 
 
 def random_cases(name, n):

@@ -275,6 +275,122 @@ TEST(merges_may_come_before_the_vocabulary)
     aril_tokenizer_free(t);
 }
 
+static void add_added(aril__bytes *to, const char *first, const char *second, bool normalized)
+{
+    const char *const content[] = { first, second };
+    for (int i = 0; i < 2 && content[i]; i++)
+        aril__bytes_print(to, "%s{\"id\":%d,\"content\":\"%s\",\"rstrip\":%s,\"normalized\":%s}",
+                          i ? "," : "", 5 + i, content[i], i ? "false" : "true",
+                          normalized ? "true" : "false");
+}
+
+/* All added tokens are found before the first takes the white space behind it. The ids are those of
+ * the package tokenizers. */
+TEST(added_tokens_share_white_space)
+{
+    static const struct {
+        const char *added[2]; /* 5, which takes the white space behind it, and 6, which does not */
+        const char *text;
+        int n;
+        int64_t id[5];
+    } cases[] = {
+        { { " K" }, " K K", 2, { 5, 5 } },
+        { { " K" }, "a K  K b", 4, { 0, 5, 5, 1 } },
+        { { "\\n" }, "a\n\nb", 4, { 0, 5, 5, 1 } },
+        { { "\\n" }, " \n \n ", 3, { 3, 5, 5 } },
+        { { "  " }, "a     b", 4, { 0, 5, 5, 1 } },
+        { { "  " }, "   a", 2, { 5, 0 } },
+        { { "K", "  " }, "K   a", 4, { 5, 6, 3, 0 } },
+        { { "K", "  " }, "K    ", 3, { 5, 6, 6 } },
+        { { "K", "  " }, "aK  b", 4, { 0, 5, 6, 1 } },
+        { { "K", "\\n " }, "K\n \na", 4, { 5, 6, 4, 0 } },
+    };
+    for (size_t i = 0; i < 2 * (sizeof cases / sizeof *cases); i++) {
+        ARIL_SCOPE;
+        aril__bytes b = { 0 };
+        aril__bytes_print(&b, "{" BYTE_LEVEL ",\"added_tokens\":[");
+        add_added(&b, cases[i / 2].added[0], cases[i / 2].added[1], i % 2);
+        aril__bytes_print(&b, "]," BPE("{\"a\":0,\"b\":1,\"k\":2,\"\\u0120\":3,\"\\u010a\":4}",
+                                       "[]") "}");
+        aril_tokenizer *t = aril__tokenizer_of_json("file", (char *)b.at, b.n);
+        aril__bytes_free(&b);
+        CHECK_MSG(t, "%s", aril_error());
+        aril_tensor *ids = aril_tokenizer_encode(t, cases[i / 2].text, (aril_encode_opts){ 0 });
+        aril_tokenizer_free(t);
+        CHECK_INT(aril_numel(ids), cases[i / 2].n);
+        for (int k = 0; k < cases[i / 2].n; k++)
+            CHECK_INT(((const int64_t *)aril_data(ids))[k], cases[i / 2].id[k]);
+    }
+}
+
+/* Long white space of which tokens consist and which each of them takes: one reading of it. */
+TEST(white_space_is_read_once)
+{
+    ARIL_SCOPE;
+    enum { N = 1 << 22 };
+    aril__bytes b = { 0 };
+    aril__bytes_print(&b, "{" BYTE_LEVEL ",\"added_tokens\":[");
+    add_added(&b, "  ", NULL, false);
+    aril__bytes_print(&b, "]," BPE("{\"\\u0120\":3}", "[]") "}");
+    aril_tokenizer *t = aril__tokenizer_of_json("file", (char *)b.at, b.n);
+    aril__bytes_free(&b);
+    CHECK_MSG(t, "%s", aril_error());
+    char *text = malloc(N);
+    if (text) memset(text, ' ', N);
+    aril_tensor *ids = aril_tokenizer_encode(t, text, (aril_encode_opts){ .size = N });
+    free(text);
+    aril_tokenizer_free(t);
+    CHECK_INT(aril_numel(ids), N / 2);
+}
+
+/* ---- letters of the alphabet that spells bytes ---- */
+
+static int64_t only_id(const aril_tokenizer *t, const char *text)
+{
+    ARIL_SCOPE;
+    aril_tensor *ids = aril_tokenizer_encode(t, text, (aril_encode_opts){ 0 });
+    return aril_numel(ids) == 1 ? *(const int64_t *)aril_data(ids) : -1;
+}
+
+/* A special token that is spelled as one of bytes is that token. */
+TEST(special_tokens_may_be_spelled_as_bytes)
+{
+    static const char *const marks[] = { "<e>", "\u00e9", "\u0120", "\u0120t" };
+    static const char text[] = "the tea \u00e9t\u00e9 a tea the tea";
+    aril_tokenizer *t = aril_tokenizer_train(
+        text, strlen(text), (aril_tokenizer_opts){ .size = 270, .special = marks, .n_special = 4 });
+    CHECK_MSG(t, "%s", aril_error());
+    CHECK(aril_tokenizer_save(t, temp_path("letters")) == ARIL_OK);
+    aril_tokenizer *read = aril_tokenizer_load(temp_path("letters"));
+    CHECK_MSG(read, "%s", aril_error());
+    for (int i = 0; i < 2; i++) {
+        const aril_tokenizer *k = i ? read : t;
+        CHECK_INT(aril_tokenizer_size(k), aril_tokenizer_size(t));
+        for (int id = 0; id < 4; id++) {
+            CHECK_INT(only_id(k, marks[id]), id);
+            CHECK_INT(aril_tokenizer_id(k, marks[id]), id);
+            CHECK(aril_tokenizer_is_special(k, id));
+        }
+        CHECK_STR(aril_tokenizer_token(k, 1, NULL), "\xe9");
+        CHECK_STR(aril_tokenizer_token(k, 3, NULL), " t");
+        CHECK_STR(aril_tokenizer_token(k, 4, NULL), "!");
+        CHECK_INT(only_id(k, " "), 2);
+    }
+    aril_tokenizer_free(t);
+    aril_tokenizer_free(read);
+
+    t = aril_tokenizer_train("", 0, (aril_tokenizer_opts){ .size = 256 });
+    CHECK_INT(aril_tokenizer_add_special(t, "\u00e9"), 165); /* as the package tokenizers does */
+    CHECK_INT(aril_tokenizer_add_special(t, " t"), 256);
+    CHECK(aril_tokenizer_save(t, temp_path("added")) == ARIL_OK);
+    read = aril_tokenizer_load(temp_path("added"));
+    CHECK_MSG(read, "%s", aril_error());
+    CHECK(only_id(read, "\u00e9") == 165 && only_id(t, "\u00e9") == 165);
+    CHECK(only_id(read, " t") == 256 && only_id(t, " t") == 256);
+    aril_tokenizer_free(t);
+    aril_tokenizer_free(read);
+}
+
 TEST(wrong_calls_are_errors)
 {
     ARIL_SCOPE;

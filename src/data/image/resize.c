@@ -136,95 +136,109 @@ static void turn_back_f32(const float *from, int64_t rows, int64_t n, float *to)
 /* ---- both passes ---- */
 
 struct job {
-    const aril__pixels_view *from;
+    bool f32;
     struct taps x, y;
-    int64_t left, columns; /* range of columns used */
-    int64_t top, rows;     /* range of rows used */
-    char *turned, *narrow; /* [columns][LANES], [width][LANES] */
-    char *between;         /* [rows][width] of one channel, or of all channels */
+    int64_t columns, pixel; /* those used, and the distance between them */
+    char *turned, *narrow;  /* [columns][LANES], [width][LANES] */
 };
 
-/* The horizontal pass: channels c .. end - 1 of the image, interleaved in each row if `pixel` is
- * above 1. */
-static void along_x(const struct job *j, int64_t c, int64_t end)
+/* The horizontal pass: `channels` channels, interleaved if more than one, of rows that are `step`
+ * elements apart, to [channels][rows][width]. */
+static void along_x(const struct job *j, const char *from, int64_t step, int64_t rows,
+                    int64_t channels, char *to)
 {
-    const aril__pixels_view *from = j->from;
-    int64_t pixel = from->pixel, columns = (j->columns - 1) * pixel + (end - c), width = j->x.n;
-    size_t size = from->f32 ? sizeof(float) : 1;
-    for (int64_t r = 0; r < j->rows; r += LANES) {
-        int64_t rows = j->rows - r < LANES ? j->rows - r : LANES;
-        const char *at =
-            (const char *)from->data +
-            (size_t)(c * from->plane + (j->top + r) * from->row + j->left * pixel) * size;
-        if (from->f32)
-            turn_f32((const float *)(const void *)at, from->row, rows, columns,
+    int64_t columns = (j->columns - 1) * j->pixel + channels, width = j->x.n;
+    size_t size = j->f32 ? sizeof(float) : 1;
+    for (int64_t r = 0; r < rows; r += LANES) {
+        int64_t some = rows - r < LANES ? rows - r : LANES;
+        const char *at = from + (size_t)(r * step) * size;
+        if (j->f32)
+            turn_f32((const float *)(const void *)at, step, some, columns,
                      (float *)(void *)j->turned);
         else
-            turn_u8((const uint8_t *)at, from->row, rows, columns, (uint8_t *)j->turned);
-        for (int64_t k = c; k < end; k++) {
-            char *to = j->between + (size_t)(((k - c) * j->rows + r) * width) * size;
-            char *turned = j->turned + (size_t)(k - c) * LANES * size;
-            if (from->f32) {
+            turn_u8((const uint8_t *)at, step, some, columns, (uint8_t *)j->turned);
+        for (int64_t k = 0; k < channels; k++) {
+            char *out = to + (size_t)((k * rows + r) * width) * size;
+            char *turned = j->turned + (size_t)k * LANES * size;
+            if (j->f32) {
                 PICK(along_x_f32)
-                ((const float *)(void *)turned, &j->x, pixel, (float *)(void *)j->narrow);
-                turn_back_f32((const float *)(void *)j->narrow, rows, width, (float *)(void *)to);
+                ((const float *)(void *)turned, &j->x, j->pixel, (float *)(void *)j->narrow);
+                turn_back_f32((const float *)(void *)j->narrow, some, width, (float *)(void *)out);
             } else {
                 PICK(along_x_u8)
-                ((const uint8_t *)turned, &j->x, pixel, (uint8_t *)j->narrow);
-                turn_back_u8((const uint8_t *)j->narrow, rows, width, (uint8_t *)to);
+                ((const uint8_t *)turned, &j->x, j->pixel, (uint8_t *)j->narrow);
+                turn_back_u8((const uint8_t *)j->narrow, some, width, (uint8_t *)out);
             }
         }
     }
 }
 
-static void along_y(const struct job *j, int64_t channels, char *to)
+/* The vertical pass: rows of n elements, `step` apart, to [height][n]. */
+static void along_y(const struct job *j, const char *from, int64_t step, int64_t n, char *to)
 {
-    size_t size = j->from->f32 ? sizeof(float) : 1;
-    int64_t width = j->x.n;
-    for (int64_t c = 0; c < channels; c++)
-        for (int64_t y = 0; y < j->y.n; y++, to += (size_t)width * size) {
-            const char *from = j->between + (size_t)((c * j->rows + j->y.first[y]) * width) * size;
-            if (j->from->f32) PICK(along_y_f32)
-            ((const float *)(const void *)from, j->y.real + y * j->y.max, j->y.count[y], width,
-             (float *)(void *)to);
-            else PICK(along_y_u8)((const uint8_t *)from, j->y.fixed + y * j->y.max, j->y.count[y],
-                                  width, (uint8_t *)to);
-        }
+    size_t size = j->f32 ? sizeof(float) : 1;
+    for (int64_t y = 0; y < j->y.n; y++, to += (size_t)n * size) {
+        const char *at = from + (size_t)(j->y.first[y] * step) * size;
+        if (j->f32) PICK(along_y_f32)
+        ((const float *)(const void *)at, step, j->y.real + y * j->y.max, j->y.count[y], n,
+         (float *)(void *)to);
+        else PICK(along_y_u8)((const uint8_t *)at, step, j->y.fixed + y * j->y.max, j->y.count[y],
+                              n, (uint8_t *)to);
+    }
+}
+
+/* Pillow's order of the passes: the vertical one first where the image loses more than twice as
+ * many rows as columns. */
+static bool is_vertical_first(int64_t rows, int64_t columns, int64_t height, int64_t width)
+{
+    return height < rows && 2 * (columns - width) < rows - height;
 }
 
 aril_status aril__resize(const aril__pixels_view *from, aril__box box, int64_t height,
                          int64_t width, aril_resize_opts opts, void *to)
 {
     if (height < 1 || width < 1) return ARIL_OK;
-    struct job j = { .from = from };
+    struct job j = { .f32 = from->f32, .pixel = from->pixel };
     int64_t right = (int64_t)ceil(box.x + box.width), bottom = (int64_t)ceil(box.y + box.height);
-    j.left = box.x < 0 ? 0 : (int64_t)box.x;
-    j.top = box.y < 0 ? 0 : (int64_t)box.y;
+    int64_t left = box.x < 0 ? 0 : (int64_t)box.x, top = box.y < 0 ? 0 : (int64_t)box.y;
     if (right > from->width) right = from->width;
     if (bottom > from->height) bottom = from->height;
-    j.columns = right - j.left;
-    j.rows = bottom - j.top;
-    if (j.columns < 1 || j.rows < 1)
+    int64_t rows = bottom - top, columns = right - left;
+    if (columns < 1 || rows < 1)
         return aril__fail(ARIL_ERR_SHAPE, "resize: the part of the image has no pixels");
+    j.columns = columns;
     size_t size = from->f32 ? sizeof(float) : 1;
     /* Interleaved channels are transposed together, planes one by one. */
-    bool together = from->plane < from->pixel;
+    bool together = from->plane < from->pixel,
+         y_first = is_vertical_first(rows, columns, height, width);
     int64_t channels = from->channels, at_once = together ? channels : 1;
-    size_t turned = (size_t)(j.columns * (together ? from->pixel : 1) + channels) * LANES * size;
+    int64_t line = (columns - 1) * from->pixel + at_once; /* of a row */
+    size_t turned = (size_t)(columns * (together ? from->pixel : 1) + channels) * LANES * size;
     size_t narrow = (size_t)width * LANES * size;
-    size_t between = (size_t)(j.rows * width * at_once) * size;
+    size_t between = (size_t)(y_first ? height * line : rows * width * at_once) * size;
     char *buffer = aril__malloc(turned + narrow + between + 128);
-    bool ok = buffer && taps_new(&j.x, box.x - (double)j.left, box.width, 0, j.columns, width, opts,
-                                 !from->f32);
-    bool ok_y = ok && taps_new(&j.y, box.y - (double)j.top, box.height, 0, j.rows, height, opts,
-                               !from->f32);
+    bool ok = buffer &&
+              taps_new(&j.x, box.x - (double)left, box.width, 0, columns, width, opts, !from->f32);
+    bool ok_y =
+        ok && taps_new(&j.y, box.y - (double)top, box.height, 0, rows, height, opts, !from->f32);
     if (ok_y) {
         j.turned = buffer + (64 - (uintptr_t)buffer % 64);
         j.narrow = j.turned + (turned + 63) / 64 * 64;
-        j.between = j.narrow + narrow;
+        char *middle = j.narrow + narrow;
         for (int64_t c = 0; c < channels; c += at_once) {
-            along_x(&j, c, c + at_once);
-            along_y(&j, at_once, (char *)to + (size_t)(c * height * width) * size);
+            const char *at =
+                (const char *)from->data +
+                (size_t)(c * from->plane + top * from->row + left * from->pixel) * size;
+            char *out = (char *)to + (size_t)(c * height * width) * size;
+            if (y_first) {
+                along_y(&j, at, from->row, line, middle);
+                along_x(&j, middle, line, height, at_once, out);
+                continue;
+            }
+            along_x(&j, at, from->row, rows, at_once, middle);
+            for (int64_t k = 0; k < at_once; k++)
+                along_y(&j, middle + (size_t)(k * rows * width) * size, width, width,
+                        out + (size_t)(k * height * width) * size);
         }
         free(j.y.first);
     }

@@ -19,7 +19,7 @@ typedef struct aril__box {
 
 /* Resizes the part of `from` in the box to height x width at `to`, planar and contiguous, with the
  * same dtype. Pixels outside the box (rounded outward) have no influence. u8 results are
- * bit-identical to PIL's: horizontal pass first, rounded in between. */
+ * bit-identical to those of Pillow 13: two passes, rounded in between. */
 aril_status aril__resize(const aril__pixels_view *from, aril__box box, int64_t height,
                          int64_t width, aril_resize_opts opts, void *to);
 

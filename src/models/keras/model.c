@@ -45,13 +45,16 @@ static bool run_step(const keras_step *s, aril_tensor **v)
     return status == ARIL_OK && !aril__is_poison(v[s->out[0]]);
 }
 
-/* Values that a step returned unchanged have two names: neither is dropped early. */
+/* Values that a step returned unchanged, or twice, have two names: neither is dropped early. */
 static void note_same(const keras_step *s, aril_tensor **v, bool *stays)
 {
-    for (int o = 0; o < s->n_out; o++)
+    for (int o = 0; o < s->n_out; o++) {
+        int at = s->out[o];
         for (int i = 0; i < s->n_in; i++)
-            if (s->in[i] >= 0 && v[s->in[i]] == v[s->out[o]])
-                stays[s->in[i]] = stays[s->out[o]] = true;
+            if (s->in[i] >= 0 && v[s->in[i]] == v[at]) stays[s->in[i]] = stays[at] = true;
+        for (int i = 0; i < o; i++)
+            if (v[s->out[i]] == v[at]) stays[s->out[i]] = stays[at] = true;
+    }
 }
 
 static void drop_used(const keras_program *p, int step, aril_tensor **v, const bool *stays)

@@ -204,12 +204,17 @@ static aril_status read_ends(const names *n, const json *v, keras_ref **at, int 
     return s;
 }
 
-/* Keras counts the calls of a network that is a layer from 1 where it kept a call of its own: in
- * its lists of outputs always, in arguments depending on its version. `ends`: the former. */
-static void note_reference(keras_ref r, bool ends)
+/* Keras counts the calls of a network that is a layer from 1 where it kept a call of its own. Keras
+ * 2 counts the same in arguments and in the list of outputs (`ends`), and each call is in one of
+ * them: one number that is too large tells. Keras 3 counts from 1 in the list of outputs, unless
+ * the layer is a Sequential, and from 0 in arguments. */
+static void note_reference(const names *n, keras_ref r, bool ends)
 {
-    if (aril__keras_is_network(r.layer->class) && r.node >= r.layer->n_nodes)
-        r.layer->first_node[ends] = 1;
+    if (!aril__keras_is_network(r.layer->class)) return;
+    bool one = r.node >= r.layer->n_nodes;
+    if (one && n->l->version < 3) r.layer->first_node[!ends] = 1;
+    if (ends && n->l->version >= 3) one |= strcmp(r.layer->class, "Sequential") != 0;
+    if (one) r.layer->first_node[ends] = 1;
 }
 
 static aril_status settle_reference(const names *n, keras_ref *r, bool ends)
@@ -232,14 +237,14 @@ static aril_status settle_references(const names *n)
                 keras_node *node = &net->inner[i]->node[k];
                 for (int a = 0; a < node->n_in && s == ARIL_OK; a++)
                     if (node->in[a].ref.layer && pass == 0)
-                        note_reference(node->in[a].ref, false);
+                        note_reference(n, node->in[a].ref, false);
                     else if (node->in[a].ref.layer)
                         s = settle_reference(n, &node->in[a].ref, false);
             }
         for (int i = 0; i < net->n_in + net->n_out && s == ARIL_OK; i++) {
             keras_ref *r = i < net->n_in ? &net->in[i] : &net->out[i - net->n_in];
             if (pass == 0)
-                note_reference(*r, true);
+                note_reference(n, *r, true);
             else
                 s = settle_reference(n, r, true);
         }

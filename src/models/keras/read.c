@@ -109,10 +109,11 @@ static aril_module *load(keras_loader *l, const json *config)
     return m;
 }
 
-/* Of "3.4.1": 3; without a version, which only old files lack: 2 if the configuration is of that
- * kind. */
+/* Of "3.4.1": 3. JSON of Keras 2 names its version itself, that of Keras 3 and old files name none:
+ * 2 if the configuration is of that kind. */
 static int version_of(const char *text, const json *config)
 {
+    if (!text) text = aril__json_text(aril__json_get(config, "keras_version"), NULL);
     if (text && *text >= '1' && *text <= '9') return *text - '0';
     return aril__json_get(config, "module") ? 3 : 2;
 }
