@@ -531,6 +531,7 @@ static aril_status iterate(aril_caffe_solver *s)
     double loss, sum = 0;
     aril_status status = ARIL_OK;
     aril__caffe_set_rate(s);
+    aril__caffe_clear_grads(s);
     for (int64_t k = 0; k < c->iter_size && status == ARIL_OK; k++) {
         status = aril__caffe_pass(s, k + 1 == c->iter_size, &loss, out);
         sum += loss;

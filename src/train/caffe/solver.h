@@ -110,6 +110,9 @@ aril_status aril__caffe_forward(aril__caffe_part *p, aril_tensor **outputs, aril
 aril_status aril__caffe_optimizer(aril_caffe_solver *s);
 /* Sets the learning rates of the current iteration. */
 void aril__caffe_set_rate(aril_caffe_solver *s);
+/* Clears the gradients of all parameters, which an iteration starts from: the caller's own backward
+ * passes are no part of it. */
+void aril__caffe_clear_grads(aril_caffe_solver *s);
 
 /* Whether snapshots can be written; creates their folder. */
 aril_status aril__caffe_check_prefix(const aril_caffe_solver *s);

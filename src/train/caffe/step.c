@@ -138,6 +138,12 @@ void aril__caffe_set_rate(aril_caffe_solver *s)
         aril__number_set(aril_optim_group_lr(s->optim, g), rate * s->lr_mult[g]);
 }
 
+void aril__caffe_clear_grads(aril_caffe_solver *s)
+{
+    for (int k = 0; k < s->n_params; k++)
+        aril_zero_grad(aril_caffe_param_at(s->train.net, k).tensor);
+}
+
 /* ---- the update ---- */
 
 /* L1: adds decay * sign(w) to the gradients, after they were clipped. */
