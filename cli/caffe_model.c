@@ -212,7 +212,9 @@ static int convert_blobs(const char *from, const char *to, const weights_options
         aril_caffe_upgrade(from, to, true);
         return aril_ok() ? EXIT_DONE : report("convert");
     }
-    return weights_convert(from, to, o);
+    weights_options same = *o;
+    same.all |= ends_with(to, ".h5") && !o->root; /* HDF5 keeps its names: data/conv1/0 */
+    return weights_convert(from, to, &same);
 }
 
 static int convert_net(const char *from, const char *to, const char *weights, aril_export_opts opts)
