@@ -53,7 +53,9 @@ typedef struct caffe_net {
     int n_inputs, n_outputs;
     int most_in, most_out; /* of any node */
     bool has_loss, has_python;
-    bool train; /* its phase */
+    bool train;                     /* its phase */
+    const aril__message **excluded; /* layers of other phases, levels or stages, for errors */
+    int n_excluded;
     caffe_weight *weight;
     int n_weights;
     char *pending; /* weights to be read when the net is built */

@@ -317,10 +317,36 @@ static aril_status copy_layers(caffe_net *net, const aril__message *file, bool c
 
 /* ---- files ---- */
 
+/* Whether a file is the state of a solver, which is given for weights by mistake. */
+static bool is_solverstate(const char *path)
+{
+    aril__saved_errors before = aril__errors_begin_quiet();
+    aril__message *m = aril__message_load(&aril__caffe_SolverState, path);
+    bool is = m && aril__message_has(m, "iter") && aril__message_has(m, "current_step");
+    aril__error_release(aril__errors_end(&before));
+    aril__message_free(m);
+    return is;
+}
+
 static aril_status from_message(caffe_net *net, const char *path)
 {
     int found;
+    aril__saved_errors before = aril__errors_begin_quiet();
     aril__message *file = aril__message_load(&aril__caffe_NetParameter, path);
+    aril__error *e = aril__errors_end(&before);
+    if (!file && e) {
+        aril_status code = e->code;
+        if (code == ARIL_ERR_FORMAT && is_solverstate(path))
+            aril__fail(code,
+                       "%s is the state of a solver, not a caffemodel: the weights are in the file "
+                       "of the same name that ends with .caffemodel",
+                       path);
+        else
+            aril__raise_error(e);
+        aril__error_release(e);
+        return code;
+    }
+    aril__error_release(e);
     if (!file) return aril__latest_status();
     aril_status s = aril__caffe_net_upgrade(file, path);
     if (s == ARIL_OK) s = copy_layers(net, file, false, &found);

@@ -114,9 +114,11 @@ aril_status aril__caffe_weights_from_hdf5(caffe_net *net, const char *path)
     if (!file) return aril__latest_status();
     int s = aril__hdf5_group(file, "data", &links);
     if (s == 1)
-        s = aril__fail(ARIL_ERR_FORMAT,
-                       "%s has no group 'data' with the blobs of layers: it is no caffemodel",
-                       path);
+        s = aril__fail(ARIL_ERR_FORMAT, "%s has no group 'data' with the blobs of layers: it is %s",
+                       path,
+                       aril__hdf5_find(file, "current_step") >= 0
+                           ? "the state of a solver, not a caffemodel"
+                           : "no caffemodel");
     aril__hdf5_texts_free(&links);
     if (s == ARIL_OK) s = aril__caffe_names(net, &names);
     /* All shapes are compared before the first change. */
