@@ -30,6 +30,22 @@ const aril__message *aril__caffe_layer_message(const aril_module *m, int i)
     return net && i >= 0 && i < net->n_nodes ? net->node[i].message : NULL;
 }
 
+aril_tensor *aril__caffe_layer_blob(const aril_module *m, int i, int k)
+{
+    const caffe_net *net = aril__caffe_data("caffe_layer_blob", m);
+    bool is = net && i >= 0 && i < net->n_nodes && k >= 0 &&
+              k < aril__caffe_layer_of(&net->node[i])->n_blobs;
+    return is ? aril__caffe_weight_at(net, i, k) : NULL;
+}
+
+void aril__caffe_watch(aril_module *m, aril__caffe_watcher *fn, void *ctx)
+{
+    caffe_net *net = aril__caffe_data("caffe_watch", m);
+    if (!net) return;
+    net->watcher = fn;
+    net->watcher_ctx = ctx;
+}
+
 /* ---- blobs ---- */
 
 int aril_caffe_inputs(const aril_module *m)
