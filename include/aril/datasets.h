@@ -101,7 +101,7 @@ typedef struct aril_folder_opts {
                           class */
 } aril_folder_opts;
 
-/* A folder of JPEG and PNG files. Each subfolder is a class, sorted by name, and every image below
+/* A folder of images: JPEG, PNG, BMP, PGM and PPM. Each subfolder is a class, sorted by name, and every image below
  * it belongs to that class; without subfolders, the images in the folder have no target. x: u8
  * [C,H,W] in the image's own size, y: the class. Samples are named by their paths in the folder
  * ("cats/17.jpg"). If a transform crops or downscales a JPEG, only the needed part is decoded, at

@@ -74,7 +74,7 @@ ARIL_API bool aril_describes_file(const char *path);
  * ARIL_ERR_FORMAT if the file is malformed; the error names the place in it. */
 ARIL_API aril_status aril_describe_file(const char *path, FILE *out);
 
-/* ---- images: JPEG and PNG, where the build found libjpeg and libpng ---- */
+/* ---- images: BMP, PGM, PPM; JPEG and PNG where the build found libjpeg and libpng ---- */
 
 /* How to read an image. All zeros: the channels of the file, EXIF orientation applied, 8 bits. */
 typedef struct aril_image_opts {
