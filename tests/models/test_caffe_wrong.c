@@ -142,6 +142,35 @@ TEST(a_missing_matrix_names_its_layer)
             "net.prototxt: layer 'i' (InfogainLoss) at line 3: load: cannot open nofile");
 }
 
+TEST(nets_are_printed_with_their_shapes)
+{
+    static const char text[] =
+        "layer { name: 'in' type: 'Input' top: 'x' top: 'y' input_param { shape { dim: 64 dim: 3 } "
+        "} } layer { name: 'sum' type: 'Eltwise' bottom: 'x' bottom: 'y' top: 'sum' }";
+    for (int given = 0; given < 3; given++) {
+        char printed[1024] = "";
+        const aril_shape shapes[] = { ARIL_SHAPE(4, 3), ARIL_SHAPE(4, 3) };
+        aril_module *m =
+            aril_caffe_net_parse(text, strlen(text), NULL,
+                                 (aril_caffe_opts){ .shapes = shapes, .n_shapes = given });
+        if (given == 1) { /* x has another batch size than y */
+            CHECK(!m);
+            aril_clear_error();
+            continue;
+        }
+        CHECK_MSG(m, "%s", aril_error());
+        FILE *f = fmemopen(printed, sizeof printed - 1, "w");
+        CHECK_INT(aril_caffe_print(m, f), ARIL_OK);
+        fclose(f);
+        aril_module_release(m);
+        m = aril_caffe_net_parse(printed, strlen(printed), NULL, (aril_caffe_opts){ 0 });
+        CHECK_MSG(m, "%s: %s", aril_error(), printed);
+        for (int i = 0; i < 2; i++) CHECK_INT(aril_caffe_input(m, i).shape.dim[0], given ? 4 : 64);
+        CHECK_INT(aril_caffe_output(m, 0).shape.dim[0], given ? 4 : 64);
+        aril_module_release(m);
+    }
+}
+
 /* The files of a snapshot have similar names. */
 TEST(swapped_files_of_a_snapshot_are_recognized)
 {
