@@ -12,7 +12,7 @@ static aril_status no_memory(const char *path)
     return aril__fail(ARIL_ERR_MEMORY, "%s: out of memory", path);
 }
 
-/* "data/LAYER", or "data/LAYER/k" (or in another group); freed by the caller. `position` is that among the layers of its
+/* "IN/LAYER", or "IN/LAYER/k"; freed by the caller. `position` is that among the layers of its
  * name. NULL: out of memory. */
 static char *name_in(const char *in, const char *layer, int position, int k)
 {
