@@ -170,8 +170,9 @@ static bool knows_inputs(const aril_module *net, const char *from, const char *t
     return aril_ok();
 }
 
-/* Inputs and outputs keep the names of their blobs. */
-static void export_onnx(aril_module *net, const char *to, aril_export_opts opts)
+/* Inputs and outputs keep the names of their blobs. Not every layer can be written for a batch of
+ * any size: losses divide by it, and the first axis of a sequence is the time. */
+static void export_onnx(aril_module *net, const char *from, const char *to, aril_export_opts opts)
 {
     ARIL_SCOPE;
     enum { MOST_INPUTS = 16, MOST_OUTPUTS = 63 };
@@ -192,7 +193,16 @@ static void export_onnx(aril_module *net, const char *to, aril_export_opts opts)
     outputs[n_out] = "total_loss";
     opts.inputs = inputs;
     opts.outputs = outputs;
-    if (aril_ok()) aril_module_export(net, (aril_list){ .n = n, .at = in }, to, opts);
+    if (!aril_ok()) return;
+    aril_status s = aril_module_export(net, (aril_list){ .n = n, .at = in }, to, opts);
+    if (s == ARIL_OK || !opts.batch) return;
+    aril_clear_error();
+    opts.batch = false;
+    if (aril_module_export(net, (aril_list){ .n = n, .at = in }, to, opts) == ARIL_OK)
+        fprintf(stderr,
+                "aril convert: %s cannot be written for batches of any size: %s has the sizes of "
+                "its inputs, as with --fixed\n",
+                from, to);
 }
 
 /* The blobs of a caffemodel need no net. */
@@ -202,7 +212,9 @@ static int convert_blobs(const char *from, const char *to, const weights_options
         aril_caffe_upgrade(from, to, true);
         return aril_ok() ? EXIT_DONE : report("convert");
     }
-    return weights_convert(from, to, o);
+    weights_options same = *o;
+    same.all |= ends_with(to, ".h5") && !o->root; /* HDF5 keeps its names: data/conv1/0 */
+    return weights_convert(from, to, &same);
 }
 
 static int convert_net(const char *from, const char *to, const char *weights, aril_export_opts opts)
@@ -227,7 +239,7 @@ static int convert_net(const char *from, const char *to, const char *weights, ar
     if (net) aril_module_eval(net);
     if (net && knows_inputs(net, from, to)) {
         if (ends_with(to, ".onnx"))
-            export_onnx(net, to, opts);
+            export_onnx(net, from, to, opts);
         else if (ends_with(to, ".caffemodel") || ends_with(to, ".h5"))
             aril_caffe_weights_save(net, to);
         else

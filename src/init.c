@@ -20,6 +20,7 @@
 const aril__weights_kind *const aril__weights_kinds[] = {
     &aril__onnx_weights,
     &aril__safetensors_weights,
+    &aril__caffe_hdf5_weights, /* before HDF5 of any kind */
     &aril__hdf5_weights,
     &aril__pytorch_weights,
     &aril__npz_weights,
@@ -33,8 +34,13 @@ const aril__weights_kind *const aril__weights_kinds[] = {
 
 /* The files of models that are printed as text. */
 const aril__describer *const aril__describers[] = {
-    &aril__onnx_describer,        &aril__caffemodel_describer,  &aril__prototxt_describer,
-    &aril__binaryproto_describer, &aril__solverstate_describer, NULL,
+    &aril__solverstate_hdf5_describer, /* by its contents */
+    &aril__onnx_describer,
+    &aril__caffemodel_describer,
+    &aril__prototxt_describer,
+    &aril__binaryproto_describer,
+    &aril__solverstate_describer,
+    NULL,
 };
 
 void aril__library_start(void)

@@ -101,11 +101,11 @@ typedef struct aril_folder_opts {
                           class */
 } aril_folder_opts;
 
-/* A folder of JPEG and PNG files. Each subfolder is a class, sorted by name, and every image below
- * it belongs to that class; without subfolders, the images in the folder have no target. x: u8
- * [C,H,W] in the image's own size, y: the class. Samples are named by their paths in the folder
- * ("cats/17.jpg"). If a transform crops or downscales a JPEG, only the needed part is decoded, at
- * the needed scale.
+/* A folder of images: JPEG, PNG, BMP, PGM and PPM. Each subfolder is a class, sorted by name, and
+ * every image below it belongs to that class; without subfolders, the images in the folder have no
+ * target. x: u8 [C,H,W] in the image's own size, y: the class. Samples are named by their paths in
+ * the folder ("cats/17.jpg"). If a transform crops or downscales a JPEG, only the needed part is
+ * decoded, at the needed scale.
  *
  * Unless .follow_links is set, a symbolic link to a folder or an image outside the folder is an
  * error, and a link to a folder inside it is skipped. */

@@ -64,8 +64,8 @@ ARIL_API const char *aril_safetensors_get(const aril_safetensors *f, const char 
 
 /* ---- models of other frameworks ---- */
 
-/* Whether aril_describe_file takes a file of that name: .onnx, .caffemodel, .prototxt,
- * .binaryproto, .solverstate. */
+/* Whether aril_describe_file takes a file: one named .onnx, .caffemodel, .prototxt, .binaryproto or
+ * .solverstate, or a solverstate of Caffe in HDF5, which is known by its contents. */
 ARIL_API bool aril_describes_file(const char *path);
 
 /* Prints what an ONNX model, a Caffe net or a Caffe solver contains: inputs and outputs with their
@@ -74,7 +74,7 @@ ARIL_API bool aril_describes_file(const char *path);
  * ARIL_ERR_FORMAT if the file is malformed; the error names the place in it. */
 ARIL_API aril_status aril_describe_file(const char *path, FILE *out);
 
-/* ---- images: JPEG and PNG, where the build found libjpeg and libpng ---- */
+/* ---- images: BMP, PGM, PPM; JPEG and PNG where the build found libjpeg and libpng ---- */
 
 /* How to read an image. All zeros: the channels of the file, EXIF orientation applied, 8 bits. */
 typedef struct aril_image_opts {

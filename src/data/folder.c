@@ -85,9 +85,12 @@ static aril_dataset *make(aril_folder_opts opts)
 
 bool aril__is_image_name(const char *name)
 {
+    static const char *const endings[] = { ".jpg", ".jpeg", ".png", ".bmp", ".pgm", ".ppm" };
     const char *dot = strrchr(name, '.');
-    return dot && *name != '.' &&
-           (!strcasecmp(dot, ".jpg") || !strcasecmp(dot, ".jpeg") || !strcasecmp(dot, ".png"));
+    bool is = false;
+    for (size_t i = 0; dot && i < sizeof endings / sizeof *endings; i++)
+        is |= strcasecmp(dot, endings[i]) == 0;
+    return is && *name != '.';
 }
 
 /* ---- directory traversal ---- */

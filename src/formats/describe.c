@@ -1,8 +1,13 @@
 /* What a model file of another framework contains, as text. */
 #include "formats/describe.h"
 
+#include "aril/create.h"
+#include "aril/dtype.h"
 #include "aril/formats.h"
+#include "aril/scope.h"
 #include "core/error.h"
+#include "core/tensor.h"
+#include "formats/hdf5.h"
 #include "formats/schemas.h"
 
 #include <inttypes.h>
@@ -240,15 +245,21 @@ static aril_status describe_blob(const char *path, FILE *out)
     return status;
 }
 
+static void put_state(FILE *out, int64_t iter, int64_t step, const char *weights)
+{
+    fprintf(out, "Caffe solver state after iteration %" PRId64 ", step %" PRId64 ", weights ", iter,
+            step);
+    put_text(out, weights);
+    fputs("\n\nhistory\n", out);
+}
+
 static aril_status describe_solverstate(const char *path, FILE *out)
 {
     aril__message *state = aril__message_load(&aril__caffe_SolverState, path);
     if (!state) return aril__latest_status();
     size_t n = aril__message_count(state, "history");
-    fprintf(out, "Caffe solver state after iteration %" PRId64 ", step %" PRId64 ", weights ",
-            aril__message_int(state, "iter"), aril__message_int(state, "current_step"));
-    put_text(out, aril__message_text(state, "learned_net"));
-    fputs("\n\nhistory\n", out);
+    put_state(out, aril__message_int(state, "iter"), aril__message_int(state, "current_step"),
+              aril__message_text(state, "learned_net"));
     for (size_t i = 0; i < n; i++) {
         fprintf(out, "  %zu ", i);
         put_values(out, aril__message_sub_at(state, "history", i));
@@ -259,21 +270,88 @@ static aril_status describe_solverstate(const char *path, FILE *out)
     return status;
 }
 
+/* ---- the state of a solver in HDF5 ---- */
+
+static bool has_integer(const aril__hdf5 *h, const char *name)
+{
+    int i = aril__hdf5_find(h, name);
+    return i >= 0 && !aril_dtype_is_float(aril__hdf5_array_dtype(h, i));
+}
+
+static bool is_solverstate_hdf5(const char *path)
+{
+    if (!aril__hdf5_is(path)) return false;
+    aril__saved_errors before = aril__errors_begin_quiet();
+    aril__hdf5_texts history = { 0 };
+    aril__hdf5 *h = aril__hdf5_open(path);
+    bool is = h && has_integer(h, "iter") && has_integer(h, "current_step") &&
+              aril__hdf5_group(h, "history", &history) == 0;
+    aril__hdf5_texts_free(&history);
+    aril__hdf5_close(h);
+    aril__error_release(aril__errors_end(&before));
+    return is;
+}
+
+static aril_status hdf5_integer(const aril__hdf5 *h, const char *path, const char *name,
+                                int64_t *to)
+{
+    ARIL_SCOPE;
+    aril_tensor *t = aril__hdf5_array(h, aril__hdf5_find(h, name));
+    if (aril_tensor_status(t) != ARIL_OK) return aril_tensor_status(t);
+    if (aril_numel(t) != 1)
+        return aril__fail(ARIL_ERR_FORMAT, "%s: '%s' has %lld numbers, expected one", path, name,
+                          (long long)aril_numel(t));
+    *to = aril_item_int(t);
+    return ARIL_OK;
+}
+
+static aril_status describe_solverstate_hdf5(const char *path, FILE *out)
+{
+    aril__hdf5_texts net = { 0 };
+    int64_t iter = 0, step = 0;
+    aril__hdf5 *h = aril__hdf5_open(path);
+    if (!h) return aril__latest_status();
+    aril_status status = aril__hdf5_text_array(h, "learned_net", &net);
+    if (status == ARIL_OK) status = hdf5_integer(h, path, "iter", &iter);
+    if (status == ARIL_OK) status = hdf5_integer(h, path, "current_step", &step);
+    if (status == ARIL_OK) {
+        put_state(out, iter, step, net.n ? net.at[0] : "");
+        for (int k = 0;; k++) {
+            char name[32], shape[ARIL__SHAPE_TEXT];
+            snprintf(name, sizeof name, "history/%d", k);
+            int i = aril__hdf5_find(h, name);
+            if (i < 0) break;
+            aril_shape s = aril__hdf5_array_shape(h, i);
+            fprintf(out, "  %d %s %s\n", k, aril__shape_text(shape, s.ndim, s.dim),
+                    aril_dtype_name(aril__hdf5_array_dtype(h, i)));
+        }
+    }
+    aril__hdf5_texts_free(&net);
+    aril__hdf5_close(h);
+    return status;
+}
+
 /* ---- files ---- */
 
-const aril__describer aril__binaryproto_describer = { ".binaryproto", describe_blob };
-const aril__describer aril__solverstate_describer = { ".solverstate", describe_solverstate };
-const aril__describer aril__caffemodel_describer = { ".caffemodel", describe_caffemodel };
-const aril__describer aril__prototxt_describer = { ".prototxt", describe_prototxt };
+const aril__describer aril__binaryproto_describer = { ".binaryproto", .describe = describe_blob };
+const aril__describer aril__solverstate_describer = { ".solverstate",
+                                                      .describe = describe_solverstate };
+const aril__describer aril__solverstate_hdf5_describer = { .is = is_solverstate_hdf5,
+                                                           .describe = describe_solverstate_hdf5 };
+const aril__describer aril__caffemodel_describer = { ".caffemodel",
+                                                     .describe = describe_caffemodel };
+const aril__describer aril__prototxt_describer = { ".prototxt", .describe = describe_prototxt };
 
-/* The kind of a file by its name; NULL: none. */
+/* The kind of a file by its contents, or by its name; NULL: none. One in HDF5 with another name is
+ * a file of arrays. */
 static const aril__describer *kind_of(const char *path)
 {
     size_t n = path ? strlen(path) : 0;
-    for (int i = 0; aril__describers[i]; i++) {
-        size_t length = strlen(aril__describers[i]->ending);
-        if (n >= length && strcmp(path + n - length, aril__describers[i]->ending) == 0)
-            return aril__describers[i];
+    for (int i = 0; path && aril__describers[i]; i++) {
+        const aril__describer *d = aril__describers[i];
+        size_t length = d->ending ? strlen(d->ending) : 0;
+        if (d->ending ? n >= length && strcmp(path + n - length, d->ending) == 0 : d->is(path))
+            return d->ending && aril__hdf5_is(path) ? NULL : d;
     }
     return NULL;
 }

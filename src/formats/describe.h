@@ -8,7 +8,8 @@
 #include <stdio.h>
 
 typedef struct aril__describer {
-    const char *ending; /* of the names of its files */
+    const char *ending; /* of the names of its files; NULL: known by their contents */
+    bool (*is)(const char *path);
     aril_status (*describe)(const char *path, FILE *out);
 } aril__describer;
 
@@ -16,7 +17,8 @@ typedef struct aril__describer {
 extern const aril__describer *const aril__describers[];
 
 extern const aril__describer aril__caffemodel_describer, aril__binaryproto_describer,
-    aril__solverstate_describer, aril__prototxt_describer, aril__onnx_describer;
+    aril__solverstate_describer, aril__solverstate_hdf5_describer, aril__prototxt_describer,
+    aril__onnx_describer;
 
 /* Prints text of a file: control characters, which could change a terminal, become '?'. */
 void aril__put_text(FILE *out, const char *text, size_t n);

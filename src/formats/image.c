@@ -76,6 +76,21 @@ static aril_tensor *with_channels(aril_tensor *x, int want)
 
 /* ---- reading ---- */
 
+static void unknown_kind(const unsigned char *data, size_t size, const char *name)
+{
+    bool webp = size >= 12 && memcmp(data, "RIFF", 4) == 0 && memcmp(data + 8, "WEBP", 4) == 0,
+         tiff = size >= 4 && (memcmp(data, "II*\0", 4) == 0 || memcmp(data, "MM\0*", 4) == 0);
+    if (webp || tiff)
+        aril__fail(ARIL_ERR_UNSUPPORTED,
+                   "%s is a %s file, which Aril does not read; convert it to PNG or JPEG", name,
+                   webp ? "WebP" : "TIFF");
+    else
+        aril__fail(ARIL_ERR_FORMAT,
+                   size ? "%s is not an image: neither JPEG, PNG, BMP, PGM nor PPM"
+                        : "%s is an empty file, not an image",
+                   name);
+}
+
 aril_tensor *aril__image_decode(const unsigned char *data, size_t size, aril__image_want *want)
 {
     want->decoded = (aril__decoded){ 0 };
@@ -88,11 +103,12 @@ aril_tensor *aril__image_decode(const unsigned char *data, size_t size, aril__im
         x = aril__jpeg_decode(data, size, want);
     } else if (aril__is_png(data, size)) {
         x = aril__png_decode(data, size, want);
+    } else if (aril__is_bmp(data, size)) {
+        x = aril__bmp_decode(data, size, want);
+    } else if (aril__is_pnm(data, size)) {
+        x = aril__pnm_decode(data, size, want);
     } else {
-        aril__fail(ARIL_ERR_FORMAT,
-                   size ? "%s is neither a JPEG nor a PNG file"
-                        : "%s is an empty file, not an image",
-                   want->name);
+        unknown_kind(data, size, want->name);
         return aril__poison();
     }
     if (aril_tensor_status(x) != ARIL_OK) return x;

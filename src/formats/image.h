@@ -31,7 +31,7 @@ typedef struct aril__image_want {
     aril__decoded decoded; /* output: which part was decoded, and its scale */
 } aril__image_want;
 
-/* Decodes JPEG or PNG: u8 or u16 [H,W,C], owned by the scope; poison on failure. */
+/* Decodes JPEG, PNG, BMP, PGM or PPM: u8 or u16 [H,W,C], owned by the scope; poison on failure. */
 aril_tensor *aril__image_decode(const unsigned char *data, size_t size, aril__image_want *want);
 
 /* The decoders for each format, and format detection. Their results may have other channels than
@@ -39,7 +39,11 @@ aril_tensor *aril__image_decode(const unsigned char *data, size_t size, aril__im
 bool aril__is_jpeg(const unsigned char *data, size_t size);
 bool aril__is_png(const unsigned char *data, size_t size);
 aril_tensor *aril__jpeg_decode(const unsigned char *data, size_t size, aril__image_want *want);
+bool aril__is_bmp(const unsigned char *data, size_t size);
+bool aril__is_pnm(const unsigned char *data, size_t size);
 aril_tensor *aril__png_decode(const unsigned char *data, size_t size, aril__image_want *want);
+aril_tensor *aril__bmp_decode(const unsigned char *data, size_t size, aril__image_want *want);
+aril_tensor *aril__pnm_decode(const unsigned char *data, size_t size, aril__image_want *want);
 
 /* Encodes an image of 1 or 3 channels and appends it to *out; quality is 1 to 100. */
 aril_status aril__jpeg_encode(const aril__pixels *p, int quality, aril__bytes *out);

@@ -12,7 +12,15 @@
 
 typedef enum token_kind { END, WORD, NUMBER, STRING, SYMBOL } token_kind;
 
+/* A message that is being read, and the field of the one around it that it is a value of. */
+typedef struct level {
+    const struct level *up; /* NULL: the whole file */
+    const aril__message *message;
+    const aril__proto_field *field; /* NULL: the whole file */
+} level;
+
 typedef struct parser {
+    const level *in; /* the innermost */
     const char *at, *end, *line_start;
     uint64_t line;
     const char *name;
@@ -396,10 +404,60 @@ static bool unknown_value(const parser *p, const aril__proto_field *f, const cha
                 is_word ? suggestion(word, words, n, all, hint, sizeof hint) : all);
 }
 
+/* Whether all letters and digits of an enum's name stand in a text in that order: SOFTMAX_LOSS in
+ * SoftmaxWithLoss. */
+static bool abbreviates(const char *name, const char *text, size_t n)
+{
+    for (; *name; name++) {
+        if (*name == '_') continue;
+        char c = is_letter(*name) ? (char)(*name | 32) : *name;
+        while (n > 0 && (is_letter(*text) ? *text | 32 : *text) != c) text++, n--;
+        if (n == 0) return false;
+        text++, n--;
+    }
+    return true;
+}
+
+/* A field beside that of the innermost message, whose messages have a field of that name as text;
+ * NULL: none. */
+static const char *other_form(const parser *p, const char *name)
+{
+    const aril__proto_type *up = p->in->up ? p->in->up->message->type : NULL;
+    for (int i = 0; up && i < up->n; i++) {
+        const aril__proto_field *f = &up->field[i];
+        const aril__proto_field *same =
+            f->kind == ARIL__PROTO_message &&
+                    aril__proto_repeated(f) == aril__proto_repeated(p->in->field)
+                ? aril__proto_field_named(f->of, name)
+                : NULL;
+        if (same && same->kind == ARIL__PROTO_string) return f->name;
+    }
+    return NULL;
+}
+
+/* An error at text where the name of an enum's value is expected: Caffe's 'layers' have types
+ * without quotes, its newer 'layer' have text. */
+static bool text_for_value(const parser *p, const aril__proto_field *f)
+{
+    const aril__proto_enum *e = f->of;
+    const char *near = NULL, *other = other_form(p, f->name);
+    char buf[64], hint[128] = "";
+    for (int i = 0; i < e->n; i++)
+        if (abbreviates(e->value[i].name, p->token + 1, p->n - 2) &&
+            (!near || strlen(e->value[i].name) > strlen(near)))
+            near = e->value[i].name;
+    if (other)
+        snprintf(hint, sizeof hint, "; or '%s' in place of '%s', which takes text", other,
+                 p->in->field->name);
+    return fail(p, "%s: expected %s%s, without quotes, got %s%s", f->name,
+                near ? near : "a value of ", near ? "" : e->name, shown(p, buf, sizeof buf), hint);
+}
+
 static bool parse_enum(parser *p, const aril__proto_field *f, uint64_t *bits)
 {
     char word[64];
     char buf[64];
+    if (p->kind == STRING) return text_for_value(p, f);
     if (p->kind != WORD) {
         parser at = *p;
         if (!parse_integer(p, f, bits)) return false;
@@ -427,8 +485,11 @@ static bool parse_sub(parser *p, aril__message *m, const aril__proto_field *f)
     aril__message *sub = aril__message_put_sub(m, f);
     if (!sub) return fail_memory(p);
     sub->where = p->token_line;
+    level here = { p->in, sub, f };
     p->depth--;
+    p->in = &here;
     bool good = next(p) && parse_fields(p, sub, close);
+    p->in = here.up;
     p->depth++;
     return good;
 }
@@ -468,17 +529,6 @@ static bool parse_list(parser *p, aril__message *m, const aril__proto_field *f)
     }
 }
 
-static bool unknown_field(const parser *p, const aril__proto_type *type)
-{
-    const char *words[MOST_WORDS];
-    char word[64], hint[128], buf[64];
-    int n = type->n < MOST_WORDS ? type->n : MOST_WORDS;
-    for (int i = 0; i < n; i++) words[i] = type->field[i].name;
-    snprintf(word, sizeof word, "%.*s", (int)(p->n < 63 ? p->n : 63), p->token);
-    return fail(p, "%s has no field %s%s", type->name, shown(p, buf, sizeof buf),
-                suggestion(word, words, n, "", hint, sizeof hint));
-}
-
 static const aril__proto_field *field_of(const parser *p, const aril__proto_type *type)
 {
     for (int i = 0; i < type->n; i++) {
@@ -486,6 +536,48 @@ static const aril__proto_field *field_of(const parser *p, const aril__proto_type
         if (strncmp(name, p->token, p->n) == 0 && name[p->n] == '\0') return &type->field[i];
     }
     return NULL;
+}
+
+/* ", in layer 'conv1' (Convolution)": the innermost message that says so much of itself. */
+static const char *named(const parser *p, char *buf, size_t size)
+{
+    buf[0] = '\0';
+    for (const level *at = p->in; at->field; at = at->up) {
+        const aril__message *m = at->message;
+        const aril__proto_field *name = aril__proto_field_named(m->type, "name"),
+                                *type = aril__proto_field_named(m->type, "type");
+        if (!name || name->kind != ARIL__PROTO_string || !type) continue;
+        bool text = type->kind == ARIL__PROTO_string, has_type = aril__message_has(m, "type");
+        if (!text && type->kind != ARIL__PROTO_enum) continue;
+        if (!has_type && !aril__message_has(m, "name")) return buf;
+        const char *is = !has_type ? ""
+                         : text    ? aril__message_text(m, "type")
+                                   : aril__message_value(m, "type");
+        snprintf(buf, size, ", in %s '%.60s'%s%.40s%s", at->field->name,
+                 aril__message_text(m, "name"), *is ? " (" : "", is, *is ? ")" : "");
+        return buf;
+    }
+    return buf;
+}
+
+/* An error at a name that the innermost message has no field of. */
+static bool unknown_field(const parser *p)
+{
+    const aril__proto_type *type = p->in->message->type;
+    const char *words[MOST_WORDS];
+    char word[64], hint[256], buf[64], within[160];
+    int n = type->n < MOST_WORDS ? type->n : MOST_WORDS;
+    for (int i = 0; i < n; i++) words[i] = type->field[i].name;
+    snprintf(word, sizeof word, "%.*s", (int)(p->n < 63 ? p->n : 63), p->token);
+    suggestion(word, words, n, "", hint, sizeof hint);
+    for (const level *up = p->in->up; up; up = up->up)
+        if (field_of(p, up->message->type)) {
+            snprintf(hint, sizeof hint, ", but %s has: is a '}' missing before it?",
+                     up->message->type->name);
+            break;
+        }
+    return fail(p, "%s has no field %s%s%s", type->name, shown(p, buf, sizeof buf),
+                named(p, within, sizeof within), hint);
 }
 
 /* A field that is set already, or another of its oneof. */
@@ -503,7 +595,7 @@ static bool parse_field(parser *p, aril__message *m)
 {
     if (p->kind != WORD) return expected(p, "the name of a field");
     const aril__proto_field *f = field_of(p, m->type);
-    if (!f) return unknown_field(p, m->type);
+    if (!f) return unknown_field(p);
     if (set_before(m, f))
         return fail(p, "%s of %s is given twice, but has one value%s", f->name, m->type->name,
                     f->oneof ? ", or excludes a field given before" : "");
@@ -545,6 +637,8 @@ aril__message *aril__message_parse(const aril__proto_type *type, const char *tex
                  .line = 1,
                  .name = opts.name ? opts.name : type->name,
                  .depth = (opts.max_depth > 0 ? opts.max_depth : ARIL__PROTO_DEPTH) - 1 };
+    level whole = { .message = m };
+    p.in = &whole;
     p.end = p.at + size;
     p.line_start = p.at;
     char missing[256];

@@ -604,4 +604,4 @@ static aril_status describe(const char *path, FILE *out)
     return l.status;
 }
 
-const aril__describer aril__onnx_describer = { ".onnx", describe };
+const aril__describer aril__onnx_describer = { ".onnx", .describe = describe };

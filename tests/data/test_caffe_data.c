@@ -428,6 +428,46 @@ static void count_skipped(const char *why, void *ctx)
 }
 
 /* As by convert_imageset: the others keep their numbers. In a data layer it is an error. */
+/* As OpenCV reads them: turned as EXIF says, and BMP too. */
+TEST(image_lists_have_upright_images_and_bitmaps)
+{
+    ARIL_SCOPE;
+    static const char bmp[] = "BM\x3a\0\0\0\0\0\0\0\x36\0\0\0\x28\0\0\0\1\0\0\0\1\0\0\0\1\0\x18"
+                              "\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\1\2\3\0";
+    static const char exif[] =
+        "\xff\xe1\0\x22"
+        "Exif\0\0II*\0\x08\0\0\0\x01\0\x12\x01\x03\0\x01\0\0\0\6\0\0\0\0\0\0\0";
+    char list[4096];
+    snprintf(list, sizeof list, "%s", temp_path("turned.txt"));
+    CHECK_INT(aril__file_replace(temp_path("a.bmp"), bmp, sizeof bmp - 1), ARIL_OK);
+    CHECK_INT(aril__file_replace(list, "a.bmp 0\nturned.jpg 1\n", 21), ARIL_OK);
+    aril_tensor *x = aril_zeros(ARIL_SHAPE(3, 8, 24), ARIL_U8, aril_cpu());
+    bool jpeg = aril_image_write(temp_path("plain.jpg"), x, (aril_image_write_opts){ 0 }) == 0;
+    aril__bytes b = { 0 }, turned = { 0 };
+    if (jpeg) {
+        CHECK_INT(aril__read_file("image", temp_path("plain.jpg"), 0, &b), ARIL_OK);
+        aril__bytes_add(&turned, b.at, 2);
+        aril__bytes_add(&turned, exif, 36);
+        aril__bytes_add(&turned, b.at + 2, b.n - 2);
+        CHECK_INT(aril__file_replace(temp_path("turned.jpg"), turned.at, turned.n), ARIL_OK);
+        aril__bytes_free(&b);
+        aril__bytes_free(&turned);
+    }
+    aril_clear_error();
+    aril_dataset *d = aril_caffe_image_list(list, (aril_caffe_list_opts){ .root = temp_path("") });
+    CHECK_MSG(d, "%s", aril_error());
+    aril_sample s = { 0 };
+    CHECK_MSG(aril_dataset_get(d, 0, &s) == ARIL_OK, "%s", aril_error());
+    CHECK_INT(aril_item_int(aril_select(s.x, 0, 0)), 3);
+    CHECK_INT(aril_item_int(aril_select(s.x, 0, 2)), 1);
+    if (jpeg) {
+        CHECK_MSG(aril_dataset_get(d, 1, &s) == ARIL_OK, "%s", aril_error());
+        CHECK_INT(aril_size(s.x, 1), 24);
+        CHECK_INT(aril_size(s.x, 2), 8);
+    }
+    aril_dataset_release(d);
+}
+
 TEST(unreadable_images_may_be_left_out)
 {
     char list[4096], missing[4096], text[8300];

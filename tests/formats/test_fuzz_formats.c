@@ -3,6 +3,7 @@
  * see what the checks here cannot. */
 #include "aril/aril.h"
 #include "data/datum.h"
+#include "files/bitmaps.inc"
 #include "files/images.inc"
 #include "formats/atomic_file.h"
 #include "formats/gzip.h"
@@ -293,9 +294,12 @@ TEST(fuzz_images)
         size_t size;
     } file[] = {
 #define FILE_(x) { #x, x, sizeof x }
-        FILE_(png_gray1), FILE_(png_gray16),       FILE_(png_gray_alpha), FILE_(png_rgb16),
-        FILE_(png_rgba),  FILE_(png_interlaced),   FILE_(png_palette),    FILE_(png_palette_alpha),
-        FILE_(jpeg_gray), FILE_(jpeg_progressive), FILE_(jpeg_cmyk),
+        FILE_(png_gray1), FILE_(png_gray16),       FILE_(png_gray_alpha),  FILE_(png_rgb16),
+        FILE_(png_rgba),  FILE_(png_interlaced),   FILE_(png_palette),     FILE_(png_palette_alpha),
+        FILE_(jpeg_gray), FILE_(jpeg_progressive), FILE_(jpeg_cmyk),       FILE_(bmp_gray1),
+        FILE_(bmp_rgb),   FILE_(bmp_palette),      FILE_(bmp_palette_old), FILE_(bmp_rgba),
+        FILE_(pgm_gray),  FILE_(pgm_gray16),       FILE_(ppm_rgb),         FILE_(ppm_rgb15),
+        FILE_(ppm_rgb16),
     };
     for (size_t i = 0; i < sizeof file / sizeof *file; i++) {
         fuzz(file[i].name, file[i].data, file[i].size, 1500, parse_image);

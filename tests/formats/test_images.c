@@ -1,7 +1,8 @@
-/* Images: JPEG and PNG, from memory and files. */
+/* Images: JPEG, PNG, BMP, PGM and PPM, from memory and files. */
 #include "aril/aril.h"
 #include "formats/atomic_file.h"
 #include "formats/image.h"
+#include "files/bitmaps.inc"
 #include "files/images.inc"
 #include "support/device.h"
 #include "support/compare.h"
@@ -79,6 +80,84 @@ TEST(png_of_every_kind)
     CHECK_INT(aril_size(t, 0), 4);
     CHECK_INT(at(t, 3, 4, 5), 10 * value(5, 4, 0, 15));
     CHECK(aril_ok());
+}
+
+TEST(bmp_of_every_kind)
+{
+    ARIL_SCOPE;
+    check_values(DECODE(bmp_gray1, 0), 1, 1, 255);
+    check_values(DECODE(bmp_gray8, 0), 1, 255, 1);
+    check_values(DECODE(bmp_rgb, 0), 3, 255, 1);
+    check_values(DECODE(bmp_top_down, 0), 3, 255, 1);
+    check_values(DECODE(bmp_rgba, 0), 4, 255, 1);
+    check_values(DECODE(bmp_rgba, .channels = 3), 3, 255, 1);
+    check_values(DECODE(bmp_gray8, .channels = 1), 1, 255, 1);
+    for (int old = 0; old < 2; old++) {
+        aril_tensor *t = old ? DECODE(bmp_palette_old, 0) : DECODE(bmp_palette, 0);
+        CHECK_INT(aril_size(t, 0), 3);
+        for (int y = 0; y < H; y++) {
+            int i = value(5, y, 0, 15);
+            CHECK_INT(at(t, 0, y, 5), 16 * i);
+            CHECK_INT(at(t, 1, y, 5), 255 - 16 * i);
+            CHECK_INT(at(t, 2, y, 5), i);
+        }
+    }
+    CHECK(aril_ok());
+}
+
+TEST(pgm_and_ppm)
+{
+    ARIL_SCOPE;
+    check_values(DECODE(pgm_gray, 0), 1, 255, 1);
+    check_values(DECODE(ppm_rgb, 0), 3, 255, 1);
+    check_values(DECODE(ppm_rgb15, 0), 3, 15, 17);
+    check_values(DECODE(pgm_gray16, 0), 1, 65535, 1 / 257.0);
+    check_values(DECODE(ppm_rgb16, 0), 3, 65535, 1 / 257.0);
+    aril_tensor *t = DECODE(ppm_rgb16, .deep = true);
+    CHECK_INT(aril_dtype_of(t), ARIL_U16);
+    check_values(t, 3, 65535, 1);
+    CHECK(aril_ok());
+}
+
+static void refused(const void *data, size_t size, const char *words)
+{
+    ARIL_SCOPE;
+    CHECK(aril_tensor_status(aril_image_decode(data, size, (aril_image_opts){ 0 })) < 0);
+    CHECK_MSG(strstr(aril_error(), words), "%s\n  want: %s", aril_error(), words);
+    aril_clear_error();
+}
+
+/* A BMP file of 24 bits in which the four bytes at `at` are others. */
+static void refused_bmp(size_t at, uint32_t value, const char *words)
+{
+    unsigned char copy[sizeof bmp_rgb];
+    memcpy(copy, bmp_rgb, sizeof copy);
+    for (int i = 0; i < 4; i++) copy[at + (size_t)i] = (unsigned char)(value >> 8 * i);
+    refused(copy, sizeof copy, words);
+}
+
+TEST(damaged_bitmaps_are_errors)
+{
+    refused_bmp(18, 0, "an image without pixels");
+    refused_bmp(18, 0xffffffff, "its width is negative");
+    refused_bmp(18, 0x7fffffff, "is too large to read");
+    refused_bmp(22, 0x80000000, "13 x 2147483648 pixels is too large to read");
+    refused_bmp(22, H + 1, "it ends before the image does");
+    refused_bmp(10, 0xffffffff, "it ends before the image does");
+    refused_bmp(28, 16, "of 16 bits per pixel; uncompressed ones");
+    refused_bmp(30, 1, "with compressed pixels");
+    refused_bmp(28, 8, "it ends within its palette");
+    for (size_t n = 18; n < sizeof bmp_rgb; n++) refused(bmp_rgb, n, "the memory");
+    for (size_t n = 3; n < sizeof pgm_gray16; n++) refused(pgm_gray16, n, "the memory");
+    refused("P5 1 1 0\n1", 10, "largest value must be from 1 to 65535");
+    refused("P5 1 1 65536 11", 15, "largest value must be from 1 to 65535");
+    refused("P5 1 1 255", 10, "a blank must follow its largest value");
+    refused("P6 99999999999 1 255 ", 21, "a number of its header is too large");
+    refused("P6 2147483647 2147483647 255 ", 29, "is too large to read");
+    refused("P6 1 x 255 ", 11, "a number of its header is missing");
+    refused("P6 0 1 255 ", 11, "an image without pixels");
+    refused("RIFF....WEBPVP8 ", 16, "is a WebP file, which Aril does not read; convert it");
+    refused("II*\0........", 12, "is a TIFF file");
 }
 
 TEST(channels_are_converted)
@@ -356,7 +435,7 @@ TEST(truncated_and_foreign_images)
     for (size_t n = 0; n + 2 < sizeof jpeg_progressive; n += 3)
         CHECK_INT(status_of(jpeg_progressive, n), ARIL_ERR_FORMAT);
     CHECK_INT(status_of((const unsigned char *)"GIF89a....", 10), ARIL_ERR_FORMAT);
-    CHECK(strstr(aril_error(), "neither a JPEG nor a PNG"));
+    CHECK(strstr(aril_error(), "is not an image: neither JPEG, PNG, BMP"));
     aril_clear_error();
     const char *path = temp_path("empty.jpg");
     CHECK_INT(aril__file_replace(path, "", 0), ARIL_OK);

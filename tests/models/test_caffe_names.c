@@ -5,6 +5,7 @@
 #include "support/test.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -117,6 +118,61 @@ TEST(hdf5_refuses_a_name_that_is_taken)
     CHECK_MSG(strstr(aril_error(), "HDF5"), "%s", aril_error());
     aril_clear_error();
     aril_module_release(m);
+}
+
+/* The names of the weights in a file, in order. */
+static int names_in(const char *path, char names[][64], int most)
+{
+    aril_weights *w = aril_weights_open(path, (aril_weights_opts){ 0 });
+    if (!w) test_fail(__FILE__, __LINE__, "%s", aril_error());
+    int n = w ? aril_weights_count(w) : 0;
+    for (int i = 0; i < n && i < most; i++) snprintf(names[i], 64, "%s", aril_weights_name(w, i));
+    aril_weights_close(w);
+    return n;
+}
+
+static int by_text(const void *a, const void *b)
+{
+    return strcmp(a, b);
+}
+
+TEST(weights_have_the_same_names_in_both_forms)
+{
+    static const char many[] =
+        "layer { name: 'in' type: 'Input' top: 'x' top: 'c' input_param { shape { dim: 2 dim: 3 "
+        "dim: 4 } shape { dim: 2 dim: 3 } } }"
+        "layer { name: 'a/b' type: 'Convolution' bottom: 'x' top: 'v' convolution_param { "
+        "num_output: 2 kernel_size: 1 axis: 0 } }"
+        "layer { name: 'n.1' type: 'BatchNorm' bottom: 'x' top: 'n' }"
+        "layer { name: 's' type: 'Scale' bottom: 'n' top: 's' scale_param { bias_term: true } }"
+        "layer { name: 'p' type: 'PReLU' bottom: 's' top: 'p' }"
+        "layer { name: 'l' type: 'LSTM' bottom: 'x' bottom: 'c' top: 'l' recurrent_param { "
+        "num_output: 2 } }"
+        "layer { name: 'r' type: 'RNN' bottom: 'x' bottom: 'c' top: 'r' recurrent_param { "
+        "num_output: 2 } }"
+        "layer { name: 'i' type: 'InnerProduct' bottom: 'l' top: 'i' param { name: 'w' } "
+        "inner_product_param { num_output: 2 axis: 2 } }"
+        "layer { name: 'j' type: 'InnerProduct' bottom: 'i' top: 'j' param { name: 'w' } "
+        "inner_product_param { num_output: 2 axis: 2 } }";
+    enum { MOST = 32 };
+    char wire[4096], hdf5[4096], a[MOST][64], b[MOST][64];
+    snprintf(wire, sizeof wire, "%s", temp_path("many.caffemodel"));
+    snprintf(hdf5, sizeof hdf5, "%s", temp_path("many.h5"));
+    aril_module *m = parse(many);
+    CHECK(save(m, wire));
+    bool written = save(m, hdf5);
+    aril_module_release(m);
+    if (!written) SKIP("no HDF5");
+    int n = names_in(wire, a, MOST), k = names_in(hdf5, b, MOST);
+    CHECK_INT(k, n - 1); /* HDF5 has a shared blob once */
+    qsort(a, (size_t)n, sizeof *a, by_text);
+    qsort(b, (size_t)k, sizeof *b, by_text);
+    for (int i = 0, at = 0; i < n; i++)
+        if (strcmp(a[i], "j.weight") != 0) CHECK_STR(b[at++], a[i]);
+    /* All that a file holds, as it is. */
+    aril_weights *w = aril_weights_open(hdf5, (aril_weights_opts){ .root = "" });
+    CHECK(w && aril_weights_find(w, "data/a/b/0") >= 0);
+    aril_weights_close(w);
 }
 
 /* No time is stored: a snapshot that is written again is the same file. */

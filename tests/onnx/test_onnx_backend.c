@@ -47,7 +47,7 @@ static void run_suite(const char *suite, int passed)
 
 TEST(node)
 {
-    run_suite("node", 1791);
+    run_suite("node", 1793);
 }
 
 TEST(simple)

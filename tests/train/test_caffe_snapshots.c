@@ -288,6 +288,32 @@ TEST(hdf5_of_caffe_is_resumed)
     aril_caffe_solver_free(s);
 }
 
+TEST(hdf5_of_caffe_is_described)
+{
+    char text[1024] = "", path[4096];
+    snprintf(path, sizeof path, "%s",
+             write_parts("w.h5", caffe_weights, sizeof caffe_weights / sizeof *caffe_weights,
+                         CAFFE_WEIGHTS_SIZE));
+    CHECK(!aril_describes_file(path));
+    aril_weights *w = aril_weights_open(path, (aril_weights_opts){ 0 });
+    if (!w && no_hdf5()) SKIP("no HDF5");
+    CHECK_MSG(w, "%s", aril_error());
+    CHECK_INT(aril_weights_count(w), 2);
+    CHECK(aril_weights_find(w, "ip.weight") >= 0 && aril_weights_find(w, "ip.bias") >= 0);
+    aril_weights_close(w);
+    for (int i = 0; i < 2; i++) { /* known by its contents */
+        const char *state = write_parts(i ? "s.h5" : "s.solverstate", caffe_state,
+                                        sizeof caffe_state / sizeof *caffe_state, CAFFE_STATE_SIZE);
+        CHECK(aril_describes_file(state));
+        FILE *f = fmemopen(text, sizeof text - 1, "w");
+        CHECK_MSG(aril_describe_file(state, f) == ARIL_OK, "%s", aril_error());
+        fclose(f);
+        CHECK_STR(text,
+                  "Caffe solver state after iteration 7, step 1, weights "
+                  "models/linear_iter_7.caffemodel.h5\n\nhistory\n  0 [1,3] f32\n  1 [1] f32\n");
+    }
+}
+
 /* ---- what does not fit, or is damaged ---- */
 
 static aril_module *net_of(const char *layers)
@@ -334,11 +360,14 @@ TEST(weights_in_hdf5_must_fit)
                                     CAFFE_STATE_SIZE);
     aril_module *m = net_of(wrong[3].layers);
     CHECK(aril_caffe_weights_load(m, state) < 0);
-    CHECK_MSG(strstr(aril_error(), "has no group 'data'"), "%s", aril_error());
+    CHECK_MSG(strstr(aril_error(), "has no group 'data' with the blobs of layers: it is the state "
+                                   "of a solver"),
+              "%s", aril_error());
     aril_clear_error();
     aril_module_release(m);
     CHECK(!open_linear(path));
-    CHECK_MSG(strstr(aril_error(), "it has no integer 'iter'"), "%s", aril_error());
+    CHECK_MSG(strstr(aril_error(), "is a caffemodel, not the state of a solver"), "%s",
+              aril_error());
     aril_clear_error();
 }
 

@@ -645,6 +645,42 @@ TEST(gradients_clipped_to_nothing_leave_the_decay)
     }
 }
 
+/* w . 1 - 2 of a row of ones: the gradient of each weight is that. */
+static const char ones_net[] =
+    "net_param { layer { name: \"d\" type: \"DummyData\" top: \"x\" top: \"y\" dummy_data_param { "
+    "shape { dim: 2 dim: 3 } shape { dim: 2 dim: 1 } data_filler { value: 1 } "
+    "data_filler { value: 2 } } } "
+    "layer { name: \"ip\" type: \"InnerProduct\" bottom: \"x\" top: \"ip\" "
+    "inner_product_param { num_output: 1 bias_term: false } } "
+    "layer { name: \"loss\" type: \"EuclideanLoss\" bottom: \"ip\" bottom: \"y\" top: \"loss\" } } "
+    "base_lr: 0.1 lr_policy: \"fixed\" max_iter: 10 solver_mode: CPU "
+    "test_iter: 1 test_interval: 100 test_initialization: false iter_size: ";
+
+TEST(an_iteration_starts_without_gradients)
+{
+    for (int k = 0; k < 8; k++) {
+        char text[2048];
+        bool on_test_net = k & 1, eager = k & 2, parts = k & 4;
+        snprintf(text, sizeof text, "%s%d", ones_net, parts ? 2 : 1);
+        aril_caffe_solver *s = parse_with(text, (aril_caffe_solver_opts){ .eager = eager });
+        CHECK_MSG(s, "%s", aril_error());
+        aril_module *net =
+            on_test_net ? aril_caffe_solver_test_net(s, 0) : aril_caffe_solver_net(s);
+        for (int i = 0; i < 2; i++) {
+            ARIL_SCOPE;
+            CHECK_MSG(aril_caffe_solver_step(s, 1) == ARIL_OK, "%s", aril_error());
+            aril_tensor *in[2] = { aril_ones(ARIL_SHAPE(2, 3), ARIL_F32, aril_cpu()),
+                                   aril_full(ARIL_SHAPE(2, 1), 2, ARIL_F32, aril_cpu()) };
+            aril_list list = { .n = aril_caffe_inputs(net), .at = in };
+            if (i == 0) CHECK(aril_backward(aril_caffe_loss(net, list, NULL)) == ARIL_OK);
+        }
+        ARIL_SCOPE;
+        aril_tensor *w = aril_caffe_param_at(aril_caffe_solver_net(s), 0).tensor;
+        CHECK_NEAR(aril_item(aril_mean(aril_detach(w), ARIL_ALL)), 0.34, 1e-6);
+        aril_caffe_solver_free(s);
+    }
+}
+
 TEST(several_test_nets_have_their_states)
 {
     CHECK(write_samples(temp_path("db")));

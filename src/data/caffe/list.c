@@ -111,8 +111,7 @@ aril_tensor *aril__caffe_list_image(const aril__caffe_list *l, int64_t i, int ch
 {
     char *path = aril__caffe_listed_path(l->root, l->folder, l->path.at[i]);
     if (!path) return aril__poison();
-    aril_tensor *x =
-        aril_image_read(path, (aril_image_opts){ .channels = channels, .as_stored = true });
+    aril_tensor *x = aril_image_read(path, (aril_image_opts){ .channels = channels });
     free(path);
     return height > 0 ? aril__caffe_resize(x, height, width) : x;
 }

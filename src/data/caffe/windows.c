@@ -299,7 +299,7 @@ static aril_status decode(const window_layer *m, int64_t i, aril__caffe_image *v
     const aril__bytes *file = m->file ? &m->file[i] : &b;
     aril_status status = m->file ? ARIL_OK : aril__read_file("image", path, 0, &b);
     if (status == ARIL_OK) {
-        aril__image_want want = { .opts = { .channels = COLORS, .as_stored = true }, .name = path };
+        aril__image_want want = { .opts = { .channels = COLORS }, .name = path };
         aril_tensor *x =
             aril_permute(aril__image_decode(file->at, file->n, &want), ARIL_AXES(2, 0, 1));
         status = aril_tensor_status(x);

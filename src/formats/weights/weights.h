@@ -46,7 +46,7 @@ const aril__weights_kind *aril__weights_kind_for(const char *path);
 
 extern const aril__weights_kind aril__safetensors_weights, aril__parts_weights, aril__npz_weights,
     aril__npy_weights, aril__pytorch_weights, aril__onnx_weights, aril__hdf5_weights,
-    aril__tensorflow_weights, aril__matlab_weights, aril__caffe_weights;
+    aril__tensorflow_weights, aril__matlab_weights, aril__caffe_weights, aril__caffe_hdf5_weights;
 
 struct aril_weights {
     const aril__weights_kind *kind;

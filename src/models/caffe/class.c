@@ -173,8 +173,14 @@ static aril_status infogain_check(aril_module *m, caffe_layer *l)
         return aril__caffe_bad(l, ARIL_ERR_FORMAT,
                                "the matrix is missing: a third bottom, or a file in source");
     ARIL_SCOPE;
-    char *path = aril__caffe_path(l, source);
+    char *path = aril__caffe_path(l, source), where[512];
+    aril__thread *th = aril__self();
+    aril__caffe_where(m, where, sizeof where);
+    where[strlen(where) - 2] = '\0'; /* a frame puts the colon */
+    aril__frame frame = { .up = th->frame, .text = where };
+    th->frame = &frame; /* errors of the file name the layer */
     aril_tensor *t = path ? aril_caffe_blob_load(path) : aril__poison();
+    th->frame = frame.up;
     free(path);
     s = aril_tensor_status(t);
     if (s == ARIL_OK) c->infogain = aril_keep(t);

@@ -53,9 +53,13 @@ typedef struct caffe_net {
     int n_inputs, n_outputs;
     int most_in, most_out; /* of any node */
     bool has_loss, has_python;
-    bool train; /* its phase */
+    bool train;                     /* its phase */
+    const aril__message **excluded; /* layers of other phases, levels or stages, for errors */
+    int n_excluded;
     caffe_weight *weight;
     int n_weights;
+    aril__caffe_watcher *watcher; /* NULL: none */
+    void *watcher_ctx;
     char *pending; /* weights to be read when the net is built */
 } caffe_net;
 
@@ -121,6 +125,9 @@ static inline caffe_layer *aril__caffe_layer_of(const caffe_node *node)
 /* Copies the blobs of a message to the layers of the same name. */
 aril_status aril__caffe_weights_from(caffe_net *net, const char *path);
 
+/* The number of blob k of a node among the distinct ones; -1: it is not built. */
+int aril__caffe_weight_number(const caffe_net *net, int node, int k);
+
 /* An error if a file has weights for none of the layers (n 0) of a net that has blobs. */
 aril_status aril__caffe_weights_found(const caffe_net *net, const char *path, int n);
 
@@ -131,7 +138,8 @@ aril_tensor *aril__caffe_stored_values(const aril__message *blob, aril_shape sha
 
 /* The same from an HDF5 file, and to one. */
 aril_status aril__caffe_weights_from_hdf5(caffe_net *net, const char *path);
-aril_status aril__caffe_weights_to_hdf5(const caffe_net *net, const char *path);
+aril_status aril__caffe_weights_to_hdf5(const caffe_net *net, const char *path,
+                                        aril_tensor *const *diffs);
 /* The blobs of a NetParameter to such a file. */
 aril_status aril__caffe_message_to_hdf5(const aril__message *net, const char *path);
 

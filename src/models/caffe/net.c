@@ -74,6 +74,7 @@ static void free_net(caffe_net *net)
     free(net->inputs);
     free(net->outputs);
     free(net->weight);
+    free(net->excluded);
     free(net->file);
     free(net->root);
     free(net->shapes);
@@ -214,11 +215,16 @@ static aril_status filter(caffe_net *net, const aril__message *from, const aril_
     for (int i = 0; i < opts->n_stages; i++) stages[state.n_stages++] = opts->stages[i];
     state.stages = stages;
     aril_status s = ARIL_OK;
-    for (size_t i = aril__message_count(net->message, "layer"); i-- > 0 && s == ARIL_OK;) {
+    size_t layers = aril__message_count(net->message, "layer");
+    net->excluded = aril__calloc((layers + 1) * sizeof *net->excluded);
+    if (!net->excluded) s = aril__fail(ARIL_ERR_MEMORY, "%s: out of memory", net->file);
+    for (size_t i = layers; i-- > 0 && s == ARIL_OK;) {
         aril__message *layer = aril__message_sub_at(net->message, "layer", i);
         int included = aril__caffe_layer_included(layer, &state, net->file);
         if (included < 0) s = (aril_status)included;
-        if (included == 0) aril__message_remove(net->message, "layer", i);
+        if (included != 0) continue;
+        aril__message_remove(net->message, "layer", i);
+        net->excluded[net->n_excluded++] = layer;
     }
     free(stages);
     return s;

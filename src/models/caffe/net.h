@@ -20,4 +20,17 @@ const char *aril__caffe_net_file(const aril_module *net);
  * which belongs to the net. */
 const aril__message *aril__caffe_net_message(const aril_module *net);
 
+/* Blob k of layer i, shared or not; NULL: there is none. Borrowed. */
+aril_tensor *aril__caffe_layer_blob(const aril_module *net, int i, int k);
+
+/* Calls fn in each run, after each layer, with its bottoms and tops, which belong to the run; NULL:
+ * no longer. No layer is fused with another then, and each bottom is a tensor of its own: its
+ * gradient is that of this layer alone. */
+typedef void aril__caffe_watcher(void *ctx, int layer, aril_list bottoms, aril_list tops);
+void aril__caffe_watch(aril_module *net, aril__caffe_watcher *fn, void *ctx);
+
+/* aril_caffe_weights_save with a diff for each of aril_caffe_params, of its shape. */
+aril_status aril__caffe_weights_write(aril_module *net, const char *path,
+                                      aril_tensor *const *diffs);
+
 #endif

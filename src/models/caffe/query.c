@@ -30,6 +30,22 @@ const aril__message *aril__caffe_layer_message(const aril_module *m, int i)
     return net && i >= 0 && i < net->n_nodes ? net->node[i].message : NULL;
 }
 
+aril_tensor *aril__caffe_layer_blob(const aril_module *m, int i, int k)
+{
+    const caffe_net *net = aril__caffe_data("caffe_layer_blob", m);
+    bool is = net && i >= 0 && i < net->n_nodes && k >= 0 &&
+              k < aril__caffe_layer_of(&net->node[i])->n_blobs;
+    return is ? aril__caffe_weight_at(net, i, k) : NULL;
+}
+
+void aril__caffe_watch(aril_module *m, aril__caffe_watcher *fn, void *ctx)
+{
+    caffe_net *net = aril__caffe_data("caffe_watch", m);
+    if (!net) return;
+    net->watcher = fn;
+    net->watcher_ctx = ctx;
+}
+
 /* ---- blobs ---- */
 
 int aril_caffe_inputs(const aril_module *m)
@@ -175,13 +191,49 @@ aril_caffe_param aril_caffe_param_at(const aril_module *m, int i)
 
 /* ---- text ---- */
 
+/* The shape of top i of an Input layer: that of the options, or of the file. */
+static bool top_shape(const caffe_net *net, const caffe_node *n, int i, aril_shape *shape)
+{
+    int input = n->first_input + i;
+    bool given = input < net->n_shapes && net->shapes[input].ndim > 0;
+    if (given) *shape = net->shapes[input];
+    return given || (n->row->top_shape && n->row->top_shape(aril__caffe_layer_of(n), i, shape));
+}
+
+/* Gives an Input layer the shapes that it has in this net, if all are known. */
+static void put_shapes(const caffe_net *net, const caffe_node *n, aril__message *layer)
+{
+    aril_shape shape;
+    for (int i = 0; i < n->n_out; i++)
+        if (!top_shape(net, n, i, &shape)) return;
+    aril__message *param = aril__message_set_sub(layer, "input_param");
+    if (param) aril__message_clear(param, "shape");
+    for (int i = 0; i < n->n_out; i++) {
+        top_shape(net, n, i, &shape);
+        aril__message_set_ints(aril__message_add_sub(param, "shape"), "dim", shape.dim,
+                               (size_t)shape.ndim);
+    }
+}
+
+/* The message of the net as it runs: with the shapes of the options. */
+static aril__message *as_it_runs(const caffe_net *net)
+{
+    aril__message *m = aril__message_clone(net->message);
+    for (int i = 0; m && i < net->n_nodes && net->n_shapes; i++)
+        if (strcmp(net->node[i].row->layer.base.type, "Input") == 0)
+            put_shapes(net, &net->node[i], aril__message_sub_at(m, "layer", (size_t)i));
+    return m;
+}
+
 aril_status aril_caffe_print(const aril_module *m, FILE *to)
 {
     const caffe_net *net = aril__caffe_data("caffe_print", m);
     aril__bytes text = { 0 };
     if (!net || !to)
         return net ? aril__fail(ARIL_ERR_ARG, "caffe_print: the file is NULL") : ARIL_ERR_ARG;
-    aril_status s = aril__message_print(net->message, &text);
+    aril__message *message = as_it_runs(net);
+    aril_status s = message ? aril__message_print(message, &text) : aril__latest_status();
+    aril__message_free(message);
     if (s == ARIL_OK && text.n && fwrite(text.at, 1, text.n, to) != text.n)
         s = aril__fail(ARIL_ERR_IO, "caffe_print: the net could not be written");
     aril__bytes_free(&text);

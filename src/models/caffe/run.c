@@ -124,7 +124,8 @@ static bool fuses(const runner *r, int i)
 {
     const caffe_node *n = i >= 0 ? &r->net->node[i] : NULL;
     if (!n || n->fused < 0 || r->wanted[n->out[0]] || !r->needed[n->fused]) return false;
-    return !n->module->hooks && !r->net->node[n->fused].module->hooks && !aril__is_building();
+    return !n->module->hooks && !r->net->node[n->fused].module->hooks && !r->net->watcher &&
+           !aril__is_building();
 }
 
 static aril_status run_plain(runner *r, const caffe_node *n)
@@ -136,8 +137,20 @@ static aril_status run_plain(runner *r, const caffe_node *n)
             return aril__fail(ARIL_ERR_ARG, "%s: layer '%s' needs the input '%s'", r->net->file,
                               n->name, r->net->value[n->in[i]].name);
         r->in[i] = n->detached && n->detached[i] ? aril_detach(t) : t;
+        /* A tensor of its own, whose gradient is that of this layer. */
+        if (r->net->watcher && aril_requires_grad(r->in[i]) && t->ndim < ARIL_MAX_DIMS)
+            r->in[i] = aril_squeeze(aril_unsqueeze(t, 0), ARIL_AXES(0));
     }
     return aril_forward_all(n->module, (aril_list){ n->n_in, r->in }, n_out, r->out);
+}
+
+/* What data and Input layers provide. */
+static void watch_inputs(runner *r, int i)
+{
+    const caffe_node *n = &r->net->node[i];
+    if (!r->net->watcher || aril__is_building()) return;
+    for (int k = 0; k < n->n_out; k++) r->out[k] = r->at[n->out[k]];
+    r->net->watcher(r->net->watcher_ctx, i, (aril_list){ 0 }, (aril_list){ n->n_out, r->out });
 }
 
 static aril_status run_node(runner *r, int i)
@@ -145,6 +158,7 @@ static aril_status run_node(runner *r, int i)
     const caffe_node *n = &r->net->node[i];
     aril_status s = ARIL_OK;
     bool applied = fuses(r, n->applier);
+    if (n->row->flags & CAFFE_INPUT) watch_inputs(r, i);
     if (n->row->flags & (CAFFE_INPUT | CAFFE_SINK)) return ARIL_OK;
     if (applied) {
         r->out[0] = r->at[n->in[0]];
@@ -161,6 +175,9 @@ static aril_status run_node(runner *r, int i)
         note_shape(&r->net->value[n->out[k]], r->out[k]);
         add_loss(r, &r->net->value[n->out[k]], r->out[k]);
     }
+    if (s == ARIL_OK && r->net->watcher && !aril__is_building())
+        r->net->watcher(r->net->watcher_ctx, i, (aril_list){ n->n_in, r->in },
+                        (aril_list){ n->n_out, r->out });
     if (s == ARIL_OK) finish(r, i);
     return s;
 }

@@ -317,10 +317,36 @@ static aril_status copy_layers(caffe_net *net, const aril__message *file, bool c
 
 /* ---- files ---- */
 
+/* Whether a file is the state of a solver, which is given for weights by mistake. */
+static bool is_solverstate(const char *path)
+{
+    aril__saved_errors before = aril__errors_begin_quiet();
+    aril__message *m = aril__message_load(&aril__caffe_SolverState, path);
+    bool is = m && aril__message_has(m, "iter") && aril__message_has(m, "current_step");
+    aril__error_release(aril__errors_end(&before));
+    aril__message_free(m);
+    return is;
+}
+
 static aril_status from_message(caffe_net *net, const char *path)
 {
     int found;
+    aril__saved_errors before = aril__errors_begin_quiet();
     aril__message *file = aril__message_load(&aril__caffe_NetParameter, path);
+    aril__error *e = aril__errors_end(&before);
+    if (!file && e) {
+        aril_status code = e->code;
+        if (code == ARIL_ERR_FORMAT && is_solverstate(path))
+            aril__fail(code,
+                       "%s is the state of a solver, not a caffemodel: the weights are in the file "
+                       "of the same name that ends with .caffemodel",
+                       path);
+        else
+            aril__raise_error(e);
+        aril__error_release(e);
+        return code;
+    }
+    aril__error_release(e);
     if (!file) return aril__latest_status();
     aril_status s = aril__caffe_net_upgrade(file, path);
     if (s == ARIL_OK) s = copy_layers(net, file, false, &found);
@@ -349,39 +375,59 @@ aril_status aril_caffe_weights_load(aril_module *m, const char *path)
     return ARIL_OK;
 }
 
-/* Appends a blob with its values. */
-static aril_status add_blob(aril__message *layer, aril_tensor *t)
+int aril__caffe_weight_number(const caffe_net *net, int node, int k)
+{
+    const aril_tensor *t = aril__caffe_weight_at(net, node, k);
+    for (int i = 0; i < net->n_weights; i++)
+        if (aril__caffe_weight_at(net, net->weight[i].node, net->weight[i].index) == t) return i;
+    return -1;
+}
+
+/* Appends a blob with its values, and its diff unless that is NULL. */
+static aril_status add_blob(aril__message *layer, aril_tensor *t, aril_tensor *diff)
 {
     ARIL_SCOPE;
     ARIL_NO_GRAD;
     bool wide = aril_dtype_of(t) == ARIL_F64;
     aril__message *blob = aril__message_add_sub(layer, "blobs");
     aril__message *shape = aril__message_set_sub(blob, "shape");
-    const void *data = aril_data(aril_cast(aril_detach(t), wide ? ARIL_F64 : ARIL_F32));
-    if (!data) return aril__latest_status();
+    aril_dtype dtype = wide ? ARIL_F64 : ARIL_F32;
+    const void *data = aril_data(aril_cast(aril_detach(t), dtype));
+    const void *change = diff ? aril_data(aril_cast(aril_detach(diff), dtype)) : NULL;
+    if (!data || (diff && !change)) return aril__latest_status();
     for (int i = 0; i < t->ndim; i++) aril__message_add_int(shape, "dim", t->dim[i]);
     if (wide)
         aril__message_set_doubles(blob, "double_data", data, (size_t)t->numel);
     else
         aril__message_set_floats(blob, "data", data, (size_t)t->numel);
+    if (diff && wide)
+        aril__message_set_doubles(blob, "double_diff", change, (size_t)t->numel);
+    else if (diff)
+        aril__message_set_floats(blob, "diff", change, (size_t)t->numel);
     return ARIL_OK;
 }
 
 aril_status aril_caffe_weights_save(aril_module *m, const char *path)
+{
+    return aril__caffe_weights_write(m, path, NULL);
+}
+
+aril_status aril__caffe_weights_write(aril_module *m, const char *path, aril_tensor *const *diffs)
 {
     caffe_net *net = aril__caffe_data("caffe_weights_save", m);
     if (!net) return ARIL_ERR_ARG;
     if (!path) return aril__fail(ARIL_ERR_ARG, "caffe_weights_save: the path is NULL");
     if (!aril_module_built(m))
         return aril__fail(ARIL_ERR_STATE, "caffe_weights_save: the net is not built; run it first");
-    if (ends(path, ".h5")) return aril__caffe_weights_to_hdf5(net, path);
+    if (ends(path, ".h5")) return aril__caffe_weights_to_hdf5(net, path, diffs);
     aril__message *file = aril__message_clone(net->message);
     if (!file) return aril__latest_status();
     aril_status s = ARIL_OK;
     for (int i = 0; i < net->n_nodes && s == ARIL_OK; i++)
         for (int k = 0; k < aril__caffe_layer_of(&net->node[i])->n_blobs && s == ARIL_OK; k++)
             s = add_blob(aril__message_sub_at(file, "layer", (size_t)i),
-                         aril__caffe_weight_at(net, i, k));
+                         aril__caffe_weight_at(net, i, k),
+                         diffs ? diffs[aril__caffe_weight_number(net, i, k)] : NULL);
     if (s == ARIL_OK) s = aril__message_save(file, path);
     aril__message_free(file);
     return s;
@@ -411,7 +457,7 @@ aril_status aril_caffe_blob_save(const char *path, aril_tensor *t)
     aril__message *root = aril__message_new(&aril__caffe_BlobProtoVector), *blob = NULL;
     if (!root) return aril__latest_status();
     aril_status s = aril_tensor_status(t);
-    if (s == ARIL_OK) s = add_blob(root, t);
+    if (s == ARIL_OK) s = add_blob(root, t, NULL);
     /* Programs of old read four sizes. */
     if (s == ARIL_OK && (blob = aril__message_sub_at(root, "blobs", 0)) && t->ndim <= 4)
         for (int i = 0; i < 4; i++) {

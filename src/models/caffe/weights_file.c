@@ -2,6 +2,8 @@
  * net, whose inputs may have no sizes. */
 #include "models/caffe/inside.h"
 
+#include "aril/dtype.h"
+#include "formats/hdf5.h"
 #include "formats/weights/weights.h"
 
 #include <stdlib.h>
@@ -108,3 +110,133 @@ const aril__weights_kind aril__caffe_weights = { .name = "Caffe",
                                                  .open = open_file,
                                                  .tensor = tensor,
                                                  .close = close_file };
+
+/* ---- HDF5: data/LAYER/0, data/LAYER/1 ..., and with snapshot_diff the same below diff ---- */
+
+/* The layer and the number of a blob from the name of its array; false: it is none. The layer ends
+ * before *end. */
+static bool blob_of(const char *name, const char **layer, const char **end, int *k)
+{
+    static const char group[] = "data/";
+    const char *slash = strrchr(name, '/');
+    if (strncmp(name, group, sizeof group - 1) != 0) return false;
+    *layer = name + sizeof group - 1;
+    *end = slash;
+    size_t digits = strspn(slash + 1, "0123456789");
+    if (slash <= *layer || digits == 0 || digits > 4 || slash[1 + digits]) return false;
+    *k = atoi(slash + 1);
+    return true;
+}
+
+/* The array of blob k of the layer of an array's name, up to `end`; -1: there is none. */
+static int sibling(const aril__hdf5 *h, const char *name, const char *end, int k)
+{
+    char text[1024];
+    int n = snprintf(text, sizeof text, "%.*s/%d", (int)(end - name), name, k);
+    return n > 0 && (size_t)n < sizeof text ? aril__hdf5_find(h, text) : -1;
+}
+
+/* Whether all that the file has is the blobs of layers. */
+static bool has_caffe_layout(const aril__hdf5 *h)
+{
+    int blobs = 0, k;
+    const char *layer, *end;
+    aril__hdf5_texts groups = { 0 };
+    bool good = aril__hdf5_refused(h) == 0 && aril__hdf5_group(h, "/", &groups) == 0;
+    for (int i = 0; i < groups.n && good; i++)
+        good = strcmp(groups.at[i], "data") == 0 || strcmp(groups.at[i], "diff") == 0;
+    aril__hdf5_texts_free(&groups);
+    for (int i = 0; i < aril__hdf5_count(h) && good; i++) {
+        const char *name = aril__hdf5_array_name(h, i);
+        if (strncmp(name, "diff/", 5) == 0) continue;
+        good = blob_of(name, &layer, &end, &k) && aril_dtype_is_float(aril__hdf5_array_dtype(h, i));
+        blobs++;
+    }
+    return good && blobs > 0;
+}
+
+/* With a root, or for all that a file holds, it is any HDF5 file. */
+static int probe_hdf5(aril_weights *w)
+{
+    if (w->root_wanted || aril__hdf5_begin(w->data, w->size) != 0) return 0;
+    aril__saved_errors before = aril__errors_begin_quiet();
+    aril__hdf5 *h = aril__hdf5_open_memory(w->data, w->size, w->path);
+    bool is = h && has_caffe_layout(h);
+    aril__hdf5_close(h);
+    aril__error_release(aril__errors_end(&before));
+    return is;
+}
+
+/* What blob k of n is called. The file does not tell the type of its layer, but how many blobs of
+ * which dimensions there are does, but for a lone one: that of Bias is called weight, too. */
+static const char *name_by_sizes(const aril__hdf5 *h, const char *name, const char *end, int n,
+                                 int k)
+{
+    static const struct {
+        int n;
+        const char *ndim, *name[CAFFE_BLOBS]; /* digits: of each blob; NULL: any */
+    } known[] = {
+        { 1, NULL, { "weight" } },
+        { 2, NULL, { "weight", "bias" } },
+        { 3, "111", { "mean", "variance", "scale_factor" } },
+        { 3, "212", { "weight_x", "bias", "weight_h" } },
+        { 4, "2122", { "weight_x", "bias", "weight_static", "weight_h" } },
+        { 5, "21221", { "weight_x", "bias_h", "weight_h", "weight_o", "bias_o" } },
+        { 6,
+          "212221",
+          { "weight_x", "bias_h", "weight_static", "weight_h", "weight_o", "bias_o" } },
+    };
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
+        bool fits = known[i].n == n;
+        for (int b = 0; b < n && fits && known[i].ndim; b++) {
+            int at = sibling(h, name, end, b);
+            fits = at >= 0 && aril__hdf5_array_shape(h, at).ndim == known[i].ndim[b] - '0';
+        }
+        if (fits) return known[i].name[k];
+    }
+    return NULL;
+}
+
+static aril_status open_hdf5(aril_weights *w)
+{
+    aril__hdf5 *h = aril__hdf5_open_memory(w->data, w->size, w->path);
+    w->reader = h;
+    if (!h) return aril__latest_status();
+    for (int i = 0; i < aril__hdf5_count(h); i++) {
+        const char *layer, *end, *name = aril__hdf5_array_name(h, i);
+        char text[1024];
+        int k, n = 0;
+        if (!blob_of(name, &layer, &end, &k)) continue;
+        for (int b = 0; b < CAFFE_BLOBS; b++) /* shared ones are with another layer */
+            if (sibling(h, name, end, b) >= 0) n = b + 1;
+        const char *known = k < n ? name_by_sizes(h, name, end, n, k) : NULL;
+        size_t length = (size_t)snprintf(text, sizeof text, "%.*s", (int)(end - layer), layer);
+        for (char *c = text; *c; c++)
+            if (*c == '.') *c = '_';
+        if (known)
+            snprintf(text + length, sizeof text - length, ".%s", known);
+        else
+            snprintf(text + length, sizeof text - length, ".%d", k);
+        if (!aril__weights_add(w, text, aril__hdf5_array_dtype(h, i), aril__hdf5_array_shape(h, i),
+                               (uint64_t)i))
+            return ARIL_ERR_MEMORY;
+    }
+    return ARIL_OK;
+}
+
+static aril_tensor *hdf5_tensor(aril_weights *w, int i)
+{
+    return aril__hdf5_array(w->reader, (int)w->entry[i].at);
+}
+
+static void close_hdf5(aril_weights *w)
+{
+    aril__hdf5_close(w->reader);
+}
+
+const aril__weights_kind aril__caffe_hdf5_weights = { .name = "Caffe",
+                                                      .id = "caffe",
+                                                      .probe = probe_hdf5,
+                                                      .open = open_hdf5,
+                                                      .tensor = hdf5_tensor,
+                                                      .close = close_hdf5 };

@@ -12,16 +12,21 @@ static aril_status no_memory(const char *path)
     return aril__fail(ARIL_ERR_MEMORY, "%s: out of memory", path);
 }
 
-/* "data/LAYER", or "data/LAYER/k"; freed by the caller. `position` is that among the layers of its
+/* "IN/LAYER", or "IN/LAYER/k"; freed by the caller. `position` is that among the layers of its
  * name. NULL: out of memory. */
-static char *name_of(const char *layer, int position, int k)
+static char *name_in(const char *in, const char *layer, int position, int k)
 {
-    size_t size = strlen(layer) + 48;
+    size_t size = strlen(in) + strlen(layer) + 48;
     char *name = aril__malloc(size), number[16] = "", blob[16] = "";
     if (position > 1) snprintf(number, sizeof number, "#%d", position);
     if (k >= 0) snprintf(blob, sizeof blob, "/%d", k);
-    if (name) snprintf(name, size, "data/%s%s%s", layer, number, blob);
+    if (name) snprintf(name, size, "%s/%s%s%s", in, layer, number, blob);
     return name;
+}
+
+static char *name_of(const char *layer, int position, int k)
+{
+    return name_in("data", layer, position, k);
 }
 
 /* Whether a blob is stored with that layer, not with one that shares it. */
@@ -114,9 +119,11 @@ aril_status aril__caffe_weights_from_hdf5(caffe_net *net, const char *path)
     if (!file) return aril__latest_status();
     int s = aril__hdf5_group(file, "data", &links);
     if (s == 1)
-        s = aril__fail(ARIL_ERR_FORMAT,
-                       "%s has no group 'data' with the blobs of layers: it is no caffemodel",
-                       path);
+        s = aril__fail(ARIL_ERR_FORMAT, "%s has no group 'data' with the blobs of layers: it is %s",
+                       path,
+                       aril__hdf5_find(file, "current_step") >= 0
+                           ? "the state of a solver, not a caffemodel"
+                           : "no caffemodel");
     aril__hdf5_texts_free(&links);
     if (s == ARIL_OK) s = aril__caffe_names(net, &names);
     /* All shapes are compared before the first change. */
@@ -138,16 +145,38 @@ typedef struct sink {
     int n, n_groups;
 } sink;
 
+/* Adds an array; `name` is owned by it. */
+static aril_status add_array(const caffe_net *net, aril_tensor *t, char *name, sink *to)
+{
+    t = aril_detach(aril_to(t, aril_cpu()));
+    to->at[to->n] = aril_dtype_of(t) == ARIL_F64 ? t : aril_cast(t, ARIL_F32);
+    to->name[to->n] = name;
+    return to->name[to->n++] ? ARIL_OK : no_memory(net->file);
+}
+
+/* Diffs are stored for shared blobs too, as by Caffe. */
+static aril_status add_diffs(const caffe_net *net, int node, int position,
+                             aril_tensor *const *diffs, sink *to)
+{
+    const char *layer = net->node[node].name;
+    if (!(to->group[to->n_groups++] = name_in("diff", layer, position, -1)))
+        return no_memory(net->file);
+    aril_status s = ARIL_OK;
+    for (int k = 0; k < aril__caffe_layer_of(&net->node[node])->n_blobs && s == ARIL_OK; k++)
+        s = add_array(net, diffs[aril__caffe_weight_number(net, node, k)],
+                      name_in("diff", layer, position, k), to);
+    return s;
+}
+
 static aril_status add_layer(const caffe_net *net, int node, int position, sink *to)
 {
     const char *layer = net->node[node].name;
     if (!(to->group[to->n_groups++] = name_of(layer, position, -1))) return no_memory(net->file);
     for (int k = 0; k < aril__caffe_layer_of(&net->node[node])->n_blobs; k++) {
         if (!is_owner(net, node, k)) continue;
-        aril_tensor *t = aril_detach(aril_to(aril__caffe_weight_at(net, node, k), aril_cpu()));
-        to->at[to->n] = aril_dtype_of(t) == ARIL_F64 ? t : aril_cast(t, ARIL_F32);
-        to->name[to->n] = name_of(layer, position, k);
-        if (!to->name[to->n++]) return no_memory(net->file);
+        aril_status s =
+            add_array(net, aril__caffe_weight_at(net, node, k), name_of(layer, position, k), to);
+        if (s != ARIL_OK) return s;
     }
     return ARIL_OK;
 }
@@ -180,15 +209,24 @@ static aril_status sink_write(sink *to, const char *path, aril_status s)
     return s;
 }
 
-aril_status aril__caffe_weights_to_hdf5(const caffe_net *net, const char *path)
+aril_status aril__caffe_weights_to_hdf5(const caffe_net *net, const char *path,
+                                        aril_tensor *const *diffs)
 {
     ARIL_SCOPE;
+    ARIL_NO_GRAD;
     sink to;
     caffe_names names = { 0 };
-    aril_status s = sink_open(&to, (size_t)net->n_weights, (size_t)net->n_nodes, path);
+    size_t arrays = (size_t)net->n_weights, groups = (size_t)net->n_nodes;
+    for (int i = 0; i < net->n_nodes && diffs; i++)
+        arrays += (size_t)aril__caffe_layer_of(&net->node[i])->n_blobs;
+    aril_status s = sink_open(&to, arrays, (diffs ? 2 : 1) * groups + 1, path);
+    if (s == ARIL_OK && diffs && !(to.group[to.n_groups++] = aril__strdup("diff")))
+        s = no_memory(path);
     if (s == ARIL_OK) s = aril__caffe_names(net, &names);
-    for (int i = 0; i < net->n_nodes && s == ARIL_OK; i++)
+    for (int i = 0; i < net->n_nodes && s == ARIL_OK; i++) {
         s = add_layer(net, i, names.position[i], &to);
+        if (s == ARIL_OK && diffs) s = add_diffs(net, i, names.position[i], diffs, &to);
+    }
     aril__caffe_names_free(&names);
     return sink_write(&to, path, s);
 }

@@ -39,6 +39,16 @@ static const char *later_writer(const caffe_net *net, int node, const char *blob
     return NULL;
 }
 
+/* A layer with this top that is not in the net, as its rules say; NULL: none. */
+static const aril__message *excluded_writer(const caffe_net *net, const char *blob)
+{
+    for (int i = net->n_excluded - 1; i >= 0; i--)
+        for (size_t k = 0; k < aril__message_count(net->excluded[i], "top"); k++)
+            if (strcmp(aril__message_text_at(net->excluded[i], "top", k), blob) == 0)
+                return net->excluded[i];
+    return NULL;
+}
+
 static aril_status unknown_bottom(const wiring *w, int node, const char *blob)
 {
     const caffe_node *n = &w->net->node[node];
@@ -54,6 +64,15 @@ static aril_status unknown_bottom(const wiring *w, int node, const char *blob)
                                "the bottom '%s' is computed by a later layer, '%s'; layers must "
                                "stand in the order in which they run",
                                blob, later);
+    const aril__message *out = excluded_writer(w->net, blob);
+    char place[40];
+    if (out)
+        return aril__caffe_bad(layer_of(n), ARIL_ERR_FORMAT,
+                               "no layer has the top '%s' in the phase %s: layer '%.100s' (%.60s) "
+                               "at %s has it, but its include or exclude rules leave it out",
+                               blob, w->net->train ? "TRAIN" : "TEST",
+                               aril__message_text(out, "name"), aril__message_text(out, "type"),
+                               aril__message_place(out, place, sizeof place));
     return aril__caffe_bad(layer_of(n), ARIL_ERR_FORMAT, "no layer has the top '%s'%s%s%s", blob,
                            near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
 }

@@ -140,6 +140,7 @@ aril_status aril__caffe_settings_read(const aril__message *m, const char *file,
         .test_compute_loss = aril__message_int(m, "test_compute_loss") != 0,
         .snapshot_after_train = aril__message_int(m, "snapshot_after_train") != 0,
         .snapshot_diff = aril__message_int(m, "snapshot_diff") != 0,
+        .debug = aril__message_int(m, "debug_info") != 0,
         .seed = aril__message_int(m, "random_seed"),
         .device = (int)aril__message_int(m, "device_id"),
     };

@@ -15,6 +15,7 @@
 #include "core/tensor.h"
 #include "formats/atomic_file.h"
 #include "formats/bytes.h"
+#include "models/caffe/net.h"
 #include "optim/optim.h"
 #include "train/caffe/solver.h"
 #include "train/caffe/solverstate.h"
@@ -167,6 +168,19 @@ aril_status aril__caffe_check_prefix(const aril_caffe_solver *s)
     return f ? ARIL_OK : aril__latest_status();
 }
 
+/* The weights, and what the last update subtracted from each, as Caffe's diffs are. */
+static aril_status write_with_diffs(const aril_caffe_solver *s, const char *path)
+{
+    ARIL_SCOPE;
+    aril_tensor **diff = aril__malloc(((size_t)s->n_params + 1) * sizeof *diff);
+    aril_status status = diff ? ARIL_OK : aril__fail(ARIL_ERR_MEMORY, "solver: out of memory");
+    for (int k = 0; k < s->n_params && status == ARIL_OK; k++)
+        status = aril_tensor_status(diff[k] = aril__caffe_diff(s, k));
+    if (status == ARIL_OK) status = aril__caffe_weights_write(s->train.net, path, diff);
+    free(diff);
+    return status;
+}
+
 aril_status aril_caffe_solver_snapshot(aril_caffe_solver *s, char *path, size_t size)
 {
     char weights[PATH_MAX], state[PATH_MAX], extension[PATH_MAX + 8];
@@ -183,7 +197,8 @@ aril_status aril_caffe_solver_snapshot(aril_caffe_solver *s, char *path, size_t 
     status = aril__folder_create_for("snapshot", weights);
     if (status == ARIL_OK) {
         aril__caffe_log(s, "Snapshotting to %s", weights);
-        status = aril_caffe_weights_save(s->train.net, weights);
+        status = s->settings.snapshot_diff ? write_with_diffs(s, weights)
+                                           : aril_caffe_weights_save(s->train.net, weights);
     }
     aril__bytes b = { 0 };
     uint64_t digest = 0;
@@ -387,6 +402,7 @@ aril_status aril_caffe_solver_restore(aril_caffe_solver *s, const char *path)
     aril_status status = aril__read_file("solverstate", path, 0, &b);
     if (status != ARIL_OK) return status;
     aril__caffe_log(s, "Resuming from %s", path);
+    s->updated = false;
     aril__solverstate from;
     status = aril__solverstate_read(path, &b, &from);
     if (status == ARIL_OK) {

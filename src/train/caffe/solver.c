@@ -390,12 +390,6 @@ static aril_status set_up(aril_caffe_solver *s, const char *path)
     if (status != ARIL_OK) return status;
     s->loss = aril__calloc((size_t)s->settings.average_loss * sizeof *s->loss);
     if (!s->loss) return no_memory();
-    if (aril__message_int(s->message, "debug_info"))
-        aril__caffe_log(s,
-                        "note: debug_info has no effect; ARIL_ANOMALY=1 finds the operation that "
-                        "makes a NaN");
-    if (s->settings.snapshot_diff)
-        aril__caffe_log(s, "note: snapshot_diff has no effect: snapshots have no gradients");
     bool no_gpu = choose_device(s);
     if (s->settings.seed >= 0) aril_seed((uint64_t)s->settings.seed);
     status = open_part(s, &s->train, &from, true);
@@ -477,6 +471,8 @@ void aril_caffe_solver_free(aril_caffe_solver *s)
     free(s->decay);
     free(s->loss);
     free(s->before_test);
+    for (int k = 0; s->before && k < s->n_params; k++) aril_release(s->before[k]);
+    free(s->before);
     free(s);
 }
 
@@ -531,11 +527,15 @@ static aril_status iterate(aril_caffe_solver *s)
     double loss, sum = 0;
     aril_status status = ARIL_OK;
     aril__caffe_set_rate(s);
+    aril__caffe_clear_grads(s);
+    s->debugs = c->debug && c->display && s->iter % c->display == 0;
+    if (c->snapshot_diff || s->debugs) status = aril__caffe_keep_before(s);
     for (int64_t k = 0; k < c->iter_size && status == ARIL_OK; k++) {
         status = aril__caffe_pass(s, k + 1 == c->iter_size, &loss, out);
         sum += loss;
     }
     if (status != ARIL_OK) return status;
+    s->updated = s->before != NULL;
     add_loss(s, sum / (double)c->iter_size);
     if (c->display && s->iter % c->display == 0) {
         print_progress(s, out);

@@ -35,7 +35,8 @@ typedef struct aril__caffe_settings {
     const aril__message *message; /* for step values, and for errors */
     const char *file;
     bool says_gpu; /* solver_mode is written; its default is GPU */
-    bool l1, gpu, test_initialization, test_compute_loss, snapshot_after_train, hdf5, snapshot_diff;
+    bool l1, gpu, test_initialization, test_compute_loss, snapshot_after_train, hdf5, snapshot_diff,
+        debug;
     int64_t seed; /* negative: none */
     int device;
 } aril__caffe_settings;
@@ -53,6 +54,8 @@ double aril__caffe_rate(const aril__caffe_settings *c, int64_t iter);
 int64_t aril__caffe_current_step(const aril__caffe_settings *c, int64_t iter);
 
 /* ---- a solver ---- */
+
+typedef struct aril__caffe_debug aril__caffe_debug;
 
 /* A net with its data. */
 typedef struct aril__caffe_part {
@@ -92,6 +95,9 @@ struct aril_caffe_solver {
     int64_t *before_test;
     double since; /* when the last line was printed, and of which iteration */
     int64_t since_iter;
+    aril_tensor **before; /* the blobs before the last update, for their changes; NULL: not kept */
+    bool updated;         /* there was one since the last snapshot that was restored */
+    bool debugs;          /* this iteration prints what debug_info does, and runs eagerly */
 };
 
 /* Prints a line to the log. */
@@ -103,6 +109,19 @@ void aril__caffe_log(const aril_caffe_solver *s, const char *format, ...)
 aril_status aril__caffe_pass(aril_caffe_solver *s, bool updates, double *loss,
                              aril_tensor **outputs);
 
+/* Keeps the blobs as they are, before an update. */
+aril_status aril__caffe_keep_before(aril_caffe_solver *s);
+/* What the last update subtracted from blob k; zeros if there was none. Owned by the scope. */
+aril_tensor *aril__caffe_diff(const aril_caffe_solver *s, int k);
+
+/* From begin to end runs of a net print the means of its blobs (debug_info). NULL, with an error,
+ * when out of memory. _backward prints those of the gradients of the run, _update those of the
+ * update. */
+aril__caffe_debug *aril__caffe_debug_begin(const aril_caffe_solver *s, aril_module *net);
+void aril__caffe_debug_backward(const aril__caffe_debug *d);
+void aril__caffe_debug_update(const aril_caffe_solver *s);
+aril_status aril__caffe_debug_end(aril__caffe_debug *d);
+
 /* One run of a test net; *loss: NULL if it has none. */
 aril_status aril__caffe_forward(aril__caffe_part *p, aril_tensor **outputs, aril_tensor **loss);
 
@@ -110,6 +129,9 @@ aril_status aril__caffe_forward(aril__caffe_part *p, aril_tensor **outputs, aril
 aril_status aril__caffe_optimizer(aril_caffe_solver *s);
 /* Sets the learning rates of the current iteration. */
 void aril__caffe_set_rate(aril_caffe_solver *s);
+/* Clears the gradients of all parameters, which an iteration starts from: the caller's own backward
+ * passes are no part of it. */
+void aril__caffe_clear_grads(aril_caffe_solver *s);
 
 /* Whether snapshots can be written; creates their folder. */
 aril_status aril__caffe_check_prefix(const aril_caffe_solver *s);

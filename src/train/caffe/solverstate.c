@@ -25,6 +25,16 @@ static aril_status malformed(const char *path, const char *what)
     return aril__fail(ARIL_ERR_FORMAT, "%s is not the state of a solver: %s", path, what);
 }
 
+/* An error for a file of weights, which is given for a state by mistake. */
+static aril_status is_weights(const char *path)
+{
+    return aril__fail(
+        ARIL_ERR_FORMAT,
+        "%s is a caffemodel, not the state of a solver, which ends with .solverstate; "
+        "to start from its weights, give it as weights",
+        path);
+}
+
 /* ---- wire form ---- */
 
 static aril_status add_history(aril__message *m, aril_tensor *t)
@@ -55,11 +65,24 @@ static aril_status write_wire(const aril__solverstate *s, aril_tensor *const *hi
     return status;
 }
 
+/* Whether the file is a net with layers. */
+static bool holds_net(const aril__bytes *from)
+{
+    aril__saved_errors before = aril__errors_begin_quiet();
+    aril__message *m = aril__message_read(&aril__caffe_NetParameter, from->at, from->n,
+                                          (aril__message_opts){ .partial = true });
+    bool is = m && (aril__message_count(m, "layer") > 0 || aril__message_count(m, "layers") > 0);
+    aril__error_release(aril__errors_end(&before));
+    aril__message_free(m);
+    return is;
+}
+
 static aril_status read_wire(const char *path, const aril__bytes *from, aril__solverstate *s)
 {
     s->message = aril__message_read(&aril__caffe_SolverState, from->at, from->n,
                                     (aril__message_opts){ .name = path });
     if (!s->message) return aril__latest_status();
+    if (!aril__message_has(s->message, "iter") && holds_net(from)) return is_weights(path);
     s->iter = aril__message_int(s->message, "iter");
     s->step = aril__message_int(s->message, "current_step");
     s->n = (int)aril__message_count(s->message, "history");
@@ -146,6 +169,11 @@ static aril_status read_hdf5(const char *path, const aril__bytes *from, aril__so
     aril__hdf5_texts net = { 0 }, history = { 0 };
     s->file = aril__hdf5_open_memory(from->at, from->n, path);
     if (!s->file) return aril__latest_status();
+    if (aril__hdf5_find(s->file, number_name[0]) < 0) {
+        int weights = aril__hdf5_group(s->file, "data", &net);
+        aril__hdf5_texts_free(&net);
+        if (weights == 0) return is_weights(path);
+    }
     aril_status status = read_number(path, s->file, number_name[0], &s->iter);
     if (status == ARIL_OK) status = read_number(path, s->file, number_name[1], &s->step);
     if (status == ARIL_OK) status = aril__hdf5_text_array(s->file, "learned_net", &net);

@@ -138,6 +138,12 @@ void aril__caffe_set_rate(aril_caffe_solver *s)
         aril__number_set(aril_optim_group_lr(s->optim, g), rate * s->lr_mult[g]);
 }
 
+void aril__caffe_clear_grads(aril_caffe_solver *s)
+{
+    for (int k = 0; k < s->n_params; k++)
+        aril_zero_grad(aril_caffe_param_at(s->train.net, k).tensor);
+}
+
 /* ---- the update ---- */
 
 /* L1: adds decay * sign(w) to the gradients, after they were clipped. */
@@ -196,10 +202,37 @@ static aril_status update(aril_caffe_solver *s)
     return aril_step(s->optim);
 }
 
+/* ---- what an update changed ---- */
+
+aril_status aril__caffe_keep_before(aril_caffe_solver *s)
+{
+    ARIL_SCOPE;
+    ARIL_NO_GRAD;
+    if (!s->before && !(s->before = aril__calloc(((size_t)s->n_params + 1) * sizeof *s->before)))
+        return aril__fail(ARIL_ERR_MEMORY, "solver: out of memory");
+    aril_status status = ARIL_OK;
+    for (int k = 0; k < s->n_params && status == ARIL_OK; k++) {
+        aril_tensor *t = aril_detach(aril_caffe_param_at(s->train.net, k).tensor);
+        aril_tensor *to = s->before[k] ? aril_copy_(s->before[k], t) : aril_copy(t);
+        status = aril_tensor_status(to);
+        if (status == ARIL_OK && !s->before[k]) s->before[k] = aril_keep(to);
+    }
+    return status;
+}
+
+aril_tensor *aril__caffe_diff(const aril_caffe_solver *s, int k)
+{
+    ARIL_NO_GRAD;
+    aril_tensor *t = aril_detach(aril_caffe_param_at(s->train.net, k).tensor);
+    bool changes = s->before && s->updated && s->index[k] >= 0;
+    return changes ? aril_sub(s->before[k], t) : aril_zeros_like(t);
+}
+
 /* ---- passes ---- */
 
-/* out: the loss, then the outputs. */
-static aril_status train_now(aril__caffe_part *p, bool updates, aril_list in, aril_tensor **out)
+/* out: the loss, then the outputs; `debug` may be NULL. */
+static aril_status train_now(aril__caffe_part *p, bool updates, const aril__caffe_debug *debug,
+                             aril_list in, aril_tensor **out)
 {
     aril_caffe_solver *s = p->solver;
     out[0] = aril_caffe_loss(p->net, in, out + 1);
@@ -208,7 +241,21 @@ static aril_status train_now(aril__caffe_part *p, bool updates, aril_list in, ar
     int64_t parts = s->settings.iter_size;
     aril_tensor *from = parts > 1 ? aril_mul_scalar(out[0], 1.0 / (double)parts) : out[0];
     if (s->optim && from->node) status = aril_backward(from);
+    if (status == ARIL_OK && debug) aril__caffe_debug_backward(debug);
     return status == ARIL_OK && updates ? update(s) : status;
+}
+
+/* The same, with what debug_info prints. */
+static aril_status train_debug(aril__caffe_part *p, bool updates, aril_list in, aril_tensor **out)
+{
+    aril_caffe_solver *s = p->solver;
+    aril__caffe_debug *debug = aril__caffe_debug_begin(s, p->net);
+    if (!debug) return aril__latest_status();
+    aril_status status = train_now(p, updates, debug, in, out), end = aril__caffe_debug_end(debug);
+    if (status == ARIL_OK) status = end;
+    s->updated |= updates && status == ARIL_OK;
+    if (status == ARIL_OK && updates) aril__caffe_debug_update(s);
+    return status;
 }
 
 static void train_traced(void *ctx, aril_tensor *const *in, aril_tensor **out)
@@ -216,7 +263,7 @@ static void train_traced(void *ctx, aril_tensor *const *in, aril_tensor **out)
     aril__caffe_part *p = ctx;
     if (aril__trace_watch(&p->of, sizeof p->of) < 0) return;
     aril_list list = { .n = p->n_in, .at = in };
-    train_now(p, p->of.update, list, out);
+    train_now(p, p->of.update, NULL, list, out);
 }
 
 /* out: the outputs, then the loss. */
@@ -251,10 +298,12 @@ aril_status aril__caffe_pass(aril_caffe_solver *s, bool updates, double *loss,
     if (status != ARIL_OK) return status;
     aril_list list = { .n = p->n_in, .at = in };
     p->of.update = updates;
-    if (!compiles(p, "caffe step", train_traced)) {
-        status = train_now(p, updates, list, out);
+    if (s->debugs) {
+        status = train_debug(p, updates, list, out);
+    } else if (!compiles(p, "caffe step", train_traced)) {
+        status = train_now(p, updates, NULL, list, out);
     } else if (!aril__compiled_run(p->program, list, false, out, &status)) {
-        status = train_now(p, updates, list, out);
+        status = train_now(p, updates, NULL, list, out);
         aril__compiled_ran(p->program, status);
     }
     if (status != ARIL_OK) return status;
@@ -270,7 +319,13 @@ aril_status aril__caffe_forward(aril__caffe_part *p, aril_tensor **outputs, aril
     aril_status status = aril_caffe_feed_next(p->feed, in);
     if (status != ARIL_OK) return status;
     aril_list list = { .n = p->n_in, .at = in };
-    if (!compiles(p, "caffe test", test_traced)) {
+    if (p->solver->settings.debug) {
+        aril__caffe_debug *debug = aril__caffe_debug_begin(p->solver, p->net);
+        if (!debug) return aril__latest_status();
+        status = test_now(p, list, out);
+        aril_status end = aril__caffe_debug_end(debug);
+        if (status == ARIL_OK) status = end;
+    } else if (!compiles(p, "caffe test", test_traced)) {
         status = test_now(p, list, out);
     } else if (!aril__compiled_run(p->program, list, false, out, &status)) {
         status = test_now(p, list, out);
