@@ -49,8 +49,8 @@ typedef struct caffe_net {
     caffe_node *node;
     caffe_value *value;
     int n_nodes, n_values, cap_values;
-    int *inputs, *outputs; /* values */
-    int n_inputs, n_outputs;
+    int *inputs, *outputs; /* values; after the outputs those that HDF5Output layers write */
+    int n_inputs, n_outputs, n_written;
     int most_in, most_out; /* of any node */
     bool has_loss, has_python;
     bool train; /* its phase */

@@ -83,6 +83,15 @@ static aril_module *open_net(aril_caffe_solver *s, const net_source *from, bool 
     return net;
 }
 
+/* The files of HDF5Output layers. */
+static aril_status open_sink(aril_caffe_solver *s, aril__caffe_part *p)
+{
+    p->sink = aril_caffe_sink_new(p->net);
+    if (!p->sink) return aril__latest_status();
+    p->n_written = aril__caffe_sink_values(p->sink);
+    return aril__caffe_sink_place(p->sink, s);
+}
+
 /* The batch size is known after the first batch: parameters are created from it. */
 static aril_status build(aril__caffe_part *p)
 {
@@ -108,11 +117,13 @@ static aril_status open_part(aril_caffe_solver *s, aril__caffe_part *p, const ne
     if (!p->net) return aril__latest_status();
     p->n_in = aril_caffe_inputs(p->net);
     p->n_out = aril_caffe_outputs(p->net);
-    if (p->n_in > ARIL__CAFFE_OUTPUTS || p->n_out >= ARIL__CAFFE_OUTPUTS)
+    aril_status status = open_sink(s, p);
+    if (status != ARIL_OK) return status;
+    if (p->n_in > ARIL__CAFFE_OUTPUTS || p->n_out + p->n_written >= ARIL__CAFFE_OUTPUTS)
         return aril__fail(ARIL_ERR_UNSUPPORTED,
                           "solver: a net with %d inputs and %d outputs; at most %d are supported",
                           p->n_in, p->n_out, ARIL__CAFFE_OUTPUTS - 1);
-    aril_status status = aril_module_to(p->net, s->device);
+    status = aril_module_to(p->net, s->device);
     if (status != ARIL_OK) return status;
     aril_caffe_feed_opts feed = { .root = s->root ? s->root : s->folder,
                                   .seed = (s->settings.seed < 0 ? 0 : (uint64_t)s->settings.seed),
@@ -277,32 +288,35 @@ static aril_status find_root(aril_caffe_solver *s, const char *path, const net_s
     return s->root ? ARIL_OK : no_memory();
 }
 
-/* The prefix of snapshots below root; its folder may have to be found like other paths. */
+/* The folder of the file may have to be found like other paths. */
+char *aril__caffe_output_path(const aril_caffe_solver *s, const char *path)
+{
+    const char *slash = strrchr(path, '/'), *in = *path == '/' || !s->root ? "" : s->root;
+    struct stat st;
+    char *found = NULL;
+    if (*in && slash) {
+        char *folder = aril__strdup(path);
+        if (folder) folder[slash - path] = '\0';
+        found = folder ? path_of(s, folder) : NULL;
+        free(folder);
+        if (!found) return no_memory(), NULL;
+        if (stat(found, &st) == 0 && S_ISDIR(st.st_mode)) in = found;
+    }
+    const char *name = *in && slash ? slash + 1 : path;
+    size_t size = strlen(in) + strlen(name) + 2;
+    char *whole = aril__malloc(size);
+    if (whole)
+        snprintf(whole, size, "%s%s%s", in, *in ? "/" : "", name);
+    else
+        no_memory();
+    free(found);
+    return whole;
+}
+
 static aril_status given_prefix(aril_caffe_solver *s)
 {
-    const char *prefix = s->settings.prefix, *slash = strrchr(prefix, '/');
-    if (!slash || *prefix == '/' || !s->root) {
-        bool below = s->root && *prefix != '/';
-        size_t size = strlen(prefix) + (below ? strlen(s->root) + 1 : 0) + 1;
-        s->prefix = aril__malloc(size);
-        if (s->prefix)
-            snprintf(s->prefix, size, "%s%s%s", below ? s->root : "", below ? "/" : "", prefix);
-        return s->prefix ? ARIL_OK : no_memory();
-    }
-    char *folder = aril__strdup(prefix);
-    if (!folder) return no_memory();
-    folder[slash - prefix] = '\0';
-    char *found = path_of(s, folder);
-    free(folder);
-    struct stat st;
-    if (!found) return no_memory();
-    bool is_there = stat(found, &st) == 0 && S_ISDIR(st.st_mode);
-    const char *in = is_there ? found : s->root;
-    size_t size = strlen(in) + strlen(slash) + 1;
-    s->prefix = aril__malloc(size);
-    if (s->prefix) snprintf(s->prefix, size, "%s%s", in, slash);
-    free(found);
-    return s->prefix ? ARIL_OK : no_memory();
+    s->prefix = aril__caffe_output_path(s, s->settings.prefix);
+    return s->prefix ? ARIL_OK : aril__latest_status();
 }
 
 /* Without a prefix snapshots have the name of the solver's file (path), and are beside it; a prefix
@@ -456,6 +470,7 @@ static void free_part(aril__caffe_part *p)
 {
     aril__compiled_free(p->program);
     aril_caffe_feed_free(p->feed);
+    aril_caffe_sink_free(p->sink);
     aril_module_release(p->net);
 }
 
@@ -576,9 +591,10 @@ static aril_status last_loss(aril_caffe_solver *s)
     aril_tensor *in[ARIL__CAFFE_OUTPUTS] = { NULL }, *out[ARIL__CAFFE_OUTPUTS] = { NULL };
     aril_status status = aril_caffe_feed_next(s->train.feed, in);
     if (status != ARIL_OK) return status;
-    aril_tensor *loss =
-        aril_caffe_loss(s->train.net, (aril_list){ .n = s->train.n_in, .at = in }, out);
-    if (aril_tensor_status(loss) != ARIL_OK) return aril_tensor_status(loss);
+    aril_list list = { .n = s->train.n_in, .at = in };
+    aril_tensor *loss = aril__caffe_outputs(&s->train, list, out);
+    if (aril_tensor_status(loss) == ARIL_OK) status = aril__caffe_write(&s->train, out);
+    if (aril_tensor_status(loss) != ARIL_OK || status != ARIL_OK) return aril__latest_status();
     add_loss(s, aril_item(loss));
     aril__caffe_log(s, "Iteration %lld, loss = %g", (long long)s->iter, aril_caffe_solver_loss(s));
     return ARIL_OK;

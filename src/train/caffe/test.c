@@ -56,6 +56,8 @@ static aril_status run(aril_caffe_solver *s, aril__caffe_part *p, sums *t)
         if (status == ARIL_OK && loss && s->settings.test_compute_loss) t->loss += aril_item(loss);
         if (status == ARIL_OK) status = aril__caffe_ask(s);
     }
+    if (status == ARIL_OK && p->n_written && !s->stopped) return aril_caffe_sink_write(p->sink);
+    aril__caffe_sink_clear(p->sink);
     return status;
 }
 
