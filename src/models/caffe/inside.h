@@ -30,6 +30,7 @@ typedef struct caffe_node {
     const char **bottoms, **tops;
     bool *detached; /* bottoms through which no gradient flows; NULL: none */
     int first_input;
+    bool loaded; /* a file of weights had its blobs */
     int fused;   /* the node whose activation this one can apply; -1: none */
     int applier; /* the node that can apply this one's; -1: none */
 } caffe_node;
@@ -56,7 +57,9 @@ typedef struct caffe_net {
     bool train; /* its phase */
     caffe_weight *weight;
     int n_weights;
-    char *pending; /* weights to be read when the net is built */
+    char *pending;  /* weights to be read when the net is built */
+    char **ignored; /* layers of the last file of weights that the net does not have */
+    int n_ignored;
 } caffe_net;
 
 /* The data of a net; NULL with an error if m is none. */
@@ -123,6 +126,10 @@ aril_status aril__caffe_weights_from(caffe_net *net, const char *path);
 
 /* An error if a file has weights for none of the layers (n 0) of a net that has blobs. */
 aril_status aril__caffe_weights_found(const caffe_net *net, const char *path, int n);
+
+/* The layers of a file of weights that the net does not have. */
+void aril__caffe_ignored_clear(caffe_net *net);
+aril_status aril__caffe_ignored_add(caffe_net *net, const char *name, size_t length);
 
 /* The shape and the values of a blob of a file (BlobProto); `what` begins the message of an error.
  * Old files have four sizes. */

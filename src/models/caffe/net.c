@@ -79,6 +79,7 @@ static void free_net(caffe_net *net)
     free(net->root);
     free(net->shapes);
     free(net->pending);
+    aril__caffe_ignored_clear(net);
     aril__message_free(net->message);
     free(net);
 }
