@@ -47,6 +47,12 @@ typedef struct aril_caffe_solver_opts {
     bool eager;      /* steps do not run compiled */
     int workers;     /* threads that load data ahead for each data layer; default 1, negative: 0 */
     FILE *log;       /* output as Caffe's; NULL: none */
+    bool glog;       /* lines of the log begin with glog's prefix: date, time, thread, source */
+    /* Level (0: as the solver says) and stages for the net in training, beside those of its
+     * train_state, as -level and -stage of `caffe train`. */
+    int level;
+    const char *const *stages;
+    int n_stages;
     /* Called after each iteration and each iteration of a test; NULL: never asks for anything. */
     aril_caffe_action (*action)(void *ctx);
     void *ctx;

@@ -15,21 +15,9 @@
 
 #include <limits.h>
 #include <math.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-
-void aril__caffe_log(const aril_caffe_solver *s, const char *format, ...)
-{
-    if (!s->opts.log) return;
-    va_list args;
-    va_start(args, format);
-    vfprintf(s->opts.log, format, args);
-    va_end(args);
-    putc('\n', s->opts.log);
-    fflush(s->opts.log);
-}
 
 static aril_status no_memory(void)
 {
@@ -60,6 +48,14 @@ static char *path_of(const aril_caffe_solver *s, const char *path)
     return aril__caffe_source_path(s->root ? s->root : s->folder, path);
 }
 
+static void log_net(const aril_caffe_solver *s, const char *what, const char *name, bool train)
+{
+    if (train)
+        aril__caffe_log(s, "Creating training net from %s%s", what, name);
+    else
+        aril__caffe_log(s, "Creating test net (#%d) specified by %s%s", s->n_tests - 1, what, name);
+}
+
 static aril_module *open_net(aril_caffe_solver *s, const net_source *from, bool train)
 {
     size_t n = from->state ? aril__message_count(from->state, "stage") : 0;
@@ -75,6 +71,7 @@ static aril_module *open_net(aril_caffe_solver *s, const net_source *from, bool 
         aril__message *file = from->message ? NULL : aril__caffe_net_load(path);
         const char *name = from->message ? "the solver's net" : path;
         const aril__message *message = from->message ? from->message : file;
+        if (message) log_net(s, from->message ? "" : "net file: ", name, train);
         if (message) net = aril__caffe_net_from(message, name, opts);
         aril__message_free(file);
     }
@@ -133,7 +130,9 @@ static aril_status open_part(aril_caffe_solver *s, aril__caffe_part *p, const ne
                                   .train = train,
                                   .device = s->device };
     p->feed = aril_caffe_feed_new(p->net, feed);
-    return p->feed ? build(p) : aril__latest_status();
+    status = p->feed ? build(p) : aril__latest_status();
+    if (status == ARIL_OK) aril__caffe_log_shapes(s, p->net);
+    return status;
 }
 
 /* ---- which nets a solver has ---- */
@@ -376,6 +375,7 @@ static aril_status load_weights(aril_caffe_solver *s, const char *list, bool bel
         if (!path) return no_memory();
         aril__caffe_log(s, "Finetuning from %s", path);
         status = aril_caffe_weights_load(s->train.net, path);
+        if (status == ARIL_OK) aril__caffe_log_ignored(s);
         free(path);
     }
     return status;
@@ -390,7 +390,24 @@ static aril_status initial_weights(aril_caffe_solver *s)
          i++)
         status = load_weights(s, aril__message_text_at(s->message, "weights", i), true);
     if (status == ARIL_OK && s->opts.weights) status = load_weights(s, s->opts.weights, false);
+    bool loads = s->opts.weights || s->opts.snapshot || aril__message_count(s->message, "weights");
+    if (status == ARIL_OK && loads) aril__caffe_log_missing(s);
     return status;
+}
+
+/* Level and stages that were asked for belong to the net in training alone. */
+static aril_status add_state(aril_caffe_solver *s)
+{
+    const aril_caffe_solver_opts *o = &s->opts;
+    if (o->n_stages < 0 || (o->n_stages > 0 && !o->stages))
+        return aril__fail(ARIL_ERR_ARG, "solver: %d stages in a list that is %s", o->n_stages,
+                          o->stages ? "there" : "NULL");
+    if (o->level == 0 && o->n_stages == 0) return ARIL_OK;
+    aril__message *state = aril__message_set_sub(s->message, "train_state");
+    if (o->level) aril__message_set_int(state, "level", o->level);
+    for (int i = 0; i < o->n_stages; i++) aril__message_add_text(state, "stage", o->stages[i]);
+    size_t stages = aril__message_count(state, "stage");
+    return state && stages >= (size_t)o->n_stages ? ARIL_OK : no_memory();
 }
 
 static aril_status set_up(aril_caffe_solver *s, const char *path)
@@ -398,6 +415,7 @@ static aril_status set_up(aril_caffe_solver *s, const char *path)
     net_source from;
     aril_status status = aril__caffe_solver_upgrade(s->message, path ? path : "the solver");
     if (status == ARIL_OK) status = aril__caffe_settings_read(s->message, path, &s->settings);
+    if (status == ARIL_OK) status = add_state(s);
     if (status == ARIL_OK) status = train_source(s->message, path, &from);
     if (status == ARIL_OK && path) status = find_root(s, path, &from);
     if (status == ARIL_OK) status = find_prefix(s, path);
@@ -438,7 +456,8 @@ static aril_caffe_solver *open_message(aril__message *m, const char *path, const
     aril_status status = ARIL_OK;
     if (root && !(s->root = aril__strdup(root))) status = no_memory();
     if (status == ARIL_OK) status = set_up(s, path);
-    s->opts.weights = s->opts.snapshot = NULL; /* borrowed during this call */
+    s->opts.weights = s->opts.snapshot = NULL,
+    s->opts.stages = NULL; /* borrowed during this call */
     s->settings.file = NULL;
     if (status == ARIL_OK) return s;
     aril_caffe_solver_free(s);
@@ -512,7 +531,8 @@ static void add_loss(aril_caffe_solver *s, double loss)
     s->loss[s->n_losses++ % s->settings.average_loss] = loss;
     if (isfinite(loss) || s->warned_nan) return;
     s->warned_nan = true;
-    aril__caffe_log(s, "warning: the loss is %g at iteration %lld", loss, (long long)s->iter);
+    aril__caffe_log(s, "warning: the loss is %g at iteration %lld", aril__caffe_shown(loss),
+                    (long long)s->iter);
 }
 
 static void print_progress(aril_caffe_solver *s, aril_tensor *const *out)
@@ -527,7 +547,7 @@ static void print_progress(aril_caffe_solver *s, aril_tensor *const *out)
     s->since = now;
     s->since_iter = s->iter;
     aril__caffe_log(s, "Iteration %lld%s, loss = %g", (long long)s->iter, speed,
-                    aril_caffe_solver_loss(s));
+                    aril__caffe_shown(aril_caffe_solver_loss(s)));
     int number = 0;
     for (int i = 0; i < s->train.n_out; i++) {
         aril_caffe_blob b = aril_caffe_output(s->train.net, i);
@@ -536,6 +556,17 @@ static void print_progress(aril_caffe_solver *s, aril_tensor *const *out)
         if (at)
             aril__caffe_log_values(s, "Train", b.name, b.loss_weight, aril_numel(v), at, &number);
     }
+}
+
+/* A step of the learning rate that multistep has just made. */
+static void log_step(const aril_caffe_solver *s)
+{
+    if (s->settings.policy != ARIL__CAFFE_MULTISTEP || !s->opts.log) return;
+    int64_t step = aril__caffe_current_step(&s->settings, s->iter),
+            before = s->iter > 0 ? aril__caffe_current_step(&s->settings, s->iter - 1) : 0;
+    if (step != before)
+        aril__caffe_log(s, "MultiStep Status: Iteration %lld, step = %lld", (long long)s->iter,
+                        (long long)step);
 }
 
 static aril_status iterate(aril_caffe_solver *s)
@@ -552,11 +583,12 @@ static aril_status iterate(aril_caffe_solver *s)
     }
     if (status != ARIL_OK) return status;
     add_loss(s, sum / (double)c->iter_size);
-    if (c->display && s->iter % c->display == 0) {
-        print_progress(s, out);
+    bool display = c->display && s->iter % c->display == 0;
+    if (display) print_progress(s, out);
+    log_step(s);
+    if (display)
         aril__caffe_log(s, "Iteration %lld, lr = %g", (long long)s->iter,
                         aril__caffe_rate(c, s->iter));
-    }
     s->iter++;
     return ARIL_OK;
 }
@@ -596,7 +628,8 @@ static aril_status last_loss(aril_caffe_solver *s)
     if (aril_tensor_status(loss) == ARIL_OK) status = aril__caffe_write(&s->train, out);
     if (aril_tensor_status(loss) != ARIL_OK || status != ARIL_OK) return aril__latest_status();
     add_loss(s, aril_item(loss));
-    aril__caffe_log(s, "Iteration %lld, loss = %g", (long long)s->iter, aril_caffe_solver_loss(s));
+    aril__caffe_log(s, "Iteration %lld, loss = %g", (long long)s->iter,
+                    aril__caffe_shown(aril_caffe_solver_loss(s)));
     return ARIL_OK;
 }
 

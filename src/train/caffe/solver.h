@@ -99,6 +99,15 @@ struct aril_caffe_solver {
 void aril__caffe_log(const aril_caffe_solver *s, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
+/* A value to print: a NaN without a sign. */
+double aril__caffe_shown(double value);
+/* Prints the shapes of all tops, and what they take. */
+void aril__caffe_log_shapes(const aril_caffe_solver *s, const aril_module *net);
+/* Prints the layers of the last file of weights that the net does not have; those of the net that
+ * no file had. */
+void aril__caffe_log_ignored(const aril_caffe_solver *s);
+void aril__caffe_log_missing(const aril_caffe_solver *s);
+
 /* One pass forward and backward, which adds to the gradients; with `updates` also the step. The
  * outputs belong to the scope. */
 aril_status aril__caffe_pass(aril_caffe_solver *s, bool updates, double *loss,
