@@ -185,6 +185,18 @@ int caffe_train(const caffe_train_options *o, const char *device, int64_t worker
     return aril_ok() ? EXIT_DONE : report("train");
 }
 
+bool caffe_is_unused(const char *model, const void *values)
+{
+    static const char options[] =
+        "snapshot memory test-memory sigint-effect sighup-effect stage level glog ";
+    if (!is_caffe(model))
+        return arguments_without(&command_train, values, options, true,
+                                 "a training without --solver");
+    fprintf(stderr, "aril train: Caffe's solvers are given by --solver: aril train --solver %s\n",
+            model);
+    return false;
+}
+
 /* ---- nets and their data ---- */
 
 typedef struct open_net {

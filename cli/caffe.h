@@ -114,6 +114,10 @@ typedef struct caffe_train_options {
         .by_default = "snapshot", .help = "the same for SIGHUP"                            \
     }
 
+/* Whether a training without --solver has neither a file of Caffe as its MODEL nor options of
+ * solvers among its values. False after a message. */
+bool caffe_is_unused(const char *model, const void *values);
+
 /* aril train --solver. device NULL: that of the solver; workers 0: the default. */
 int caffe_train(const caffe_train_options *o, const char *device, int64_t workers, bool quiet);
 

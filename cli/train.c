@@ -701,17 +701,7 @@ static int run(void *values, int n, char **argument)
         report("train");
         return EXIT_USAGE;
     }
-    if (is_caffe(argument[0])) {
-        fprintf(stderr,
-                "aril train: Caffe's solvers are given by --solver: aril train --solver %s\n",
-                argument[0]);
-        return EXIT_USAGE;
-    }
-    if (!arguments_without(&command_train, o,
-                           "snapshot memory test-memory sigint-effect sighup-effect stage level "
-                           "glog ",
-                           true, "a training without --solver"))
-        return EXIT_USAGE;
+    if (!caffe_is_unused(argument[0], o)) return EXIT_USAGE;
     if (!check_options(o, argument[0])) {
         report("train");
         return EXIT_USAGE;

@@ -701,8 +701,8 @@ TEST(outputs_and_features_are_written)
     for (int i = 0; i < 12; i++) CHECK_NEAR(y[i], label_of[i % SAMPLES], 0);
 }
 
-/* Trains a net with BatchNorm and Dropout for five iterations, with HDF5Output layers in both phases
- * or without. */
+/* Trains a net with BatchNorm and Dropout for five iterations, with HDF5Output layers in both
+ * phases or without. */
 static void train_and_write(bool writes, double *loss)
 {
     static const char out[] =
