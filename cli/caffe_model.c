@@ -43,11 +43,13 @@ void caffe_random(const char *what, const aril_module *net)
 void caffe_report_weights(const char *what, const aril_module *net, bool ignored)
 {
     const char *name;
+    char text[512];
     for (int i = 0; ignored && (name = aril_caffe_weights_ignored(net, i)); i++)
-        fprintf(stderr, "aril %s: Ignoring source layer %s\n", what, name);
+        fprintf(stderr, "aril %s: Ignoring source layer %s\n", what,
+                printable(name, text, sizeof text));
     for (int i = 0; (name = aril_caffe_weights_missing(net, i)); i++)
         fprintf(stderr, "aril %s: layer %s is not in the weights: its blobs stay as initialized\n",
-                what, name);
+                what, printable(name, text, sizeof text));
 }
 
 /* ---- single blobs ---- */
