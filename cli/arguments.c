@@ -10,6 +10,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 enum { MAX_OPTIONS = 128 };
 
@@ -20,7 +21,17 @@ static const option *find(const command *c, const char *name, size_t length)
     return NULL;
 }
 
-static void unknown(const command *c, const char *name)
+/* Caffe's flags for GPUs; `value` is what follows, or NULL. False if it is another option. */
+static bool says_gpu(const command *c, const char *name, const char *value)
+{
+    if (strcmp(name, "gpu") != 0 || !find(c, "device", strlen("device"))) return false;
+    size_t digits = value ? strspn(value, "0123456789") : 0;
+    bool number = digits > 0 && digits < 8 && !value[digits];
+    fprintf(stderr, "; GPUs are devices: --device cuda:%s", number ? value : "0");
+    return true;
+}
+
+static void unknown(const command *c, const char *name, const char *value)
 {
     const char *names[MAX_OPTIONS];
     int n = 0;
@@ -28,8 +39,25 @@ static void unknown(const command *c, const char *name)
         if (*o->name && !o->hidden) names[n++] = o->name;
     const char *near = aril_nearest(name, names, n);
     fprintf(stderr, "aril %s: no option '--%s'", c->name, name);
-    if (near) fprintf(stderr, "; did you mean --%s?", near);
+    if (!says_gpu(c, name, value) && near) fprintf(stderr, "; did you mean --%s?", near);
     fprintf(stderr, "\nrun `aril %s --help` for the options\n", c->name);
+}
+
+/* Programs such as Caffe's have options with one dash and underscores. */
+static void one_dash(const command *c, const char *text, const char *value)
+{
+    char name[64];
+    snprintf(name, sizeof name, "%.*s", (int)strcspn(text + 1, "="), text + 1);
+    for (char *at = name; *at; at++)
+        if (*at == '_') *at = '-';
+    const char *equals = strchr(text, '=');
+    fprintf(stderr, "aril %s: no option '%s'", c->name, text);
+    if (find(c, name, strlen(name)))
+        fprintf(stderr, "; options start with two dashes: --%s\n", name);
+    else if (says_gpu(c, name, equals ? equals + 1 : value))
+        fputs("\n", stderr);
+    else
+        fputs("; options start with two dashes\n", stderr);
 }
 
 static bool refuse(const command *c, const option *o, const char *text, const char *wants)
@@ -74,9 +102,12 @@ static bool read_string(const command *c, const option *o, const char *text, cha
     if (o->only_choices && o->choices) {
         const char *const *choices = o->choices();
         int n = 0;
-        bool found = false;
-        for (; choices[n]; n++) found |= strcmp(choices[n], text) == 0;
-        if (!found) {
+        const char *found = NULL;
+        for (; choices[n]; n++)
+            if (strcasecmp(choices[n], text) == 0) found = choices[n];
+        if (found) {
+            text = found;
+        } else {
             const char *near = aril_nearest(text, choices, n);
             fprintf(stderr, "aril %s: no %s '%s'", c->name, o->name, text);
             if (near)
@@ -124,7 +155,7 @@ static bool read_option(const command *c, int argc, char **argv, int *i, char *v
     if (!o) {
         char word[64];
         snprintf(word, sizeof word, "%.*s", equals ? (int)(equals - name) : 62, name);
-        unknown(c, word);
+        unknown(c, word, equals ? equals + 1 : *i + 1 < argc ? argv[*i + 1] : NULL);
         return false;
     }
     char *to = values + o->at;
@@ -155,8 +186,7 @@ bool arguments_read(const command *c, int argc, char **argv, void *values, int *
         } else if (!only_arguments && argv[i][0] == '-' && argv[i][1] == '-') {
             if (!read_option(c, argc, argv, &i, values, given)) return false;
         } else if (!only_arguments && argv[i][0] == '-' && argv[i][1]) {
-            fprintf(stderr, "aril %s: no option '%s'; options start with two dashes\n", c->name,
-                    argv[i]);
+            one_dash(c, argv[i], i + 1 < argc ? argv[i + 1] : NULL);
             return false;
         } else {
             argv[1 + (*n)++] = argv[i];
@@ -172,6 +202,28 @@ bool arguments_read(const command *c, int argc, char **argv, void *values, int *
     if (*n < c->min) {
         fprintf(stderr, "aril %s: expected %s; run `aril %s --help` for details\n", c->name,
                 c->arguments, c->name);
+        return false;
+    }
+    return true;
+}
+
+static bool is_default(const command *c, const option *o, const void *values)
+{
+    static const size_t sizes[] = { [OPTION_FLAG] = sizeof(bool),
+                                    [OPTION_INTEGER] = sizeof(int64_t),
+                                    [OPTION_FLOAT] = sizeof(double) };
+    size_t size = o->kind <= OPTION_FLOAT ? sizes[o->kind] : sizeof(char *);
+    static const char zeros[sizeof(int64_t) + sizeof(double)];
+    const char *before = c->defaults ? (const char *)c->defaults + o->at : zeros;
+    return memcmp((const char *)values + o->at, before, size) == 0;
+}
+
+bool arguments_without(const command *c, const void *values, const char *names, bool these,
+                       const char *what)
+{
+    for (const option *o = c->options; o && o->name; o++) {
+        if (!*o->name || has_word(names, o->name) != these || is_default(c, o, values)) continue;
+        fprintf(stderr, "aril %s: --%s has no effect on %s\n", c->name, o->name, what);
         return false;
     }
     return true;

@@ -2,6 +2,7 @@
 #include "caffe.h"
 #include "commands.h"
 
+#include <math.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,6 +24,37 @@ const char *caffe_folder(const char *path, char *buf, size_t size)
     snprintf(buf, size, "%.*s", slash ? (int)(slash - path) + (slash == path) : 1,
              slash ? path : ".");
     return buf;
+}
+
+/* ---- which layers a net has ---- */
+
+const char *const *caffe_phases(void)
+{
+    static const char *const names[] = { "TRAIN", "TEST", NULL };
+    return names;
+}
+
+/* Splits "a,b,c" in place; returns how many. */
+static int split(char *text, const char **part, int most)
+{
+    int n = 0;
+    for (char *at = strtok(text, ","); at && n < most; at = strtok(NULL, ",")) part[n++] = at;
+    return n;
+}
+
+bool caffe_state_opts(const caffe_state *s, aril_caffe_phase by_default, caffe_stages *list,
+                      aril_caffe_opts *opts)
+{
+    int length = snprintf(list->text, sizeof list->text, "%s", s->stage ? s->stage : "");
+    opts->phase = !s->phase                       ? by_default
+                  : strcmp(s->phase, "TEST") == 0 ? ARIL_CAFFE_TEST
+                                                  : ARIL_CAFFE_TRAIN;
+    opts->level = (int)s->level;
+    opts->n_stages = split(list->text, list->at, CAFFE_STAGES);
+    opts->stages = list->at;
+    if (length < (int)sizeof list->text && opts->n_stages < CAFFE_STAGES) return true;
+    aril_fail(ARIL_ERR_ARG, "--stage: too many stages; at most %d", CAFFE_STAGES - 1);
+    return false;
 }
 
 /* ---- signals ---- */
@@ -66,15 +98,17 @@ const char *const *caffe_effects(void)
     return names;
 }
 
-/* Catches a signal, or ignores one that has no effect. */
-static aril_caffe_action catch (int sig, const char *effect, void (*handler)(int sig))
+/* Catches a signal, or ignores one that has no effect. One that is ignored already (nohup, a
+ * script's background jobs) stays so unless its effect is asked for. */
+static aril_caffe_action catch (int sig, const char *asked, const char *by_default,
+                                void (*handler)(int sig))
 {
+    const char *effect = asked ? asked : by_default;
     bool none = strcmp(effect, "none") == 0;
     struct sigaction before,
         mine = { .sa_handler = none ? SIG_IGN : handler, .sa_flags = SA_RESTART };
     sigemptyset(&mine.sa_mask);
-    /* A signal that is ignored (nohup, a script's background jobs) stays ignored. */
-    if (sigaction(sig, NULL, &before) != 0 || before.sa_handler != SIG_IGN)
+    if (asked || sigaction(sig, NULL, &before) != 0 || before.sa_handler != SIG_IGN)
         sigaction(sig, &mine, NULL);
     return none                          ? ARIL_CAFFE_GO_ON
            : strcmp(effect, "stop") == 0 ? ARIL_CAFFE_STOP
@@ -128,20 +162,39 @@ static bool set_solver_memory(aril_caffe_solver *s, const caffe_train_options *o
 
 int caffe_train(const caffe_train_options *o, const char *device, int64_t workers, bool quiet)
 {
-    effects e = { .interrupt = catch (SIGINT, o->sigint ? o->sigint : "stop", on_interrupt),
-                  .hangup = catch (SIGHUP, o->sighup ? o->sighup : "snapshot", on_hangup) };
+    effects e = { .interrupt = catch (SIGINT, o->sigint, "stop", on_interrupt),
+                  .hangup = catch (SIGHUP, o->sighup, "snapshot", on_hangup) };
+    caffe_stages stages;
+    aril_caffe_opts net;
+    if (!caffe_state_opts(&o->state, ARIL_CAFFE_TRAIN, &stages, &net)) return report("train");
     aril_caffe_solver_opts opts = { .weights = o->weights,
                                     .snapshot = o->snapshot,
                                     .has_device = device != NULL,
                                     .device = device_option(device),
                                     .workers = (int)workers,
                                     .log = quiet ? NULL : stdout,
+                                    .glog = o->glog,
+                                    .level = net.level,
+                                    .stages = net.stages,
+                                    .n_stages = net.n_stages,
                                     .action = asked,
                                     .ctx = &e };
     aril_caffe_solver *s = aril_caffe_solver_open(o->solver, opts);
     if (s && set_solver_memory(s, o)) aril_caffe_solver_solve(s);
     aril_caffe_solver_free(s);
     return aril_ok() ? EXIT_DONE : report("train");
+}
+
+bool caffe_is_unused(const char *model, const void *values)
+{
+    static const char options[] =
+        "snapshot memory test-memory sigint-effect sighup-effect stage level glog ";
+    if (!is_caffe(model))
+        return arguments_without(&command_train, values, options, true,
+                                 "a training without --solver");
+    fprintf(stderr, "aril train: Caffe's solvers are given by --solver: aril train --solver %s\n",
+            model);
+    return false;
 }
 
 /* ---- nets and their data ---- */
@@ -155,11 +208,9 @@ typedef struct open_net {
 static bool open_fed(const char *path, const caffe_test_options *o, const char *device, open_net *n)
 {
     ARIL_SCOPE;
-    const char *stage[] = { o->stage };
-    aril_caffe_opts opts = { .phase = ARIL_CAFFE_TEST,
-                             .level = (int)o->level,
-                             .stages = stage,
-                             .n_stages = o->stage ? 1 : 0 };
+    caffe_stages stages;
+    aril_caffe_opts opts = { 0 };
+    if (!caffe_state_opts(&o->state, ARIL_CAFFE_TEST, &stages, &opts)) return false;
     char folder[4096];
     aril_caffe_feed_opts feed = { .root = caffe_folder(path, folder, sizeof folder),
                                   .workers = 1,
@@ -189,6 +240,12 @@ typedef struct scores {
     double loss;
 } scores;
 
+/* A value to print: a NaN without a sign. */
+static double shown(double value)
+{
+    return isnan(value) ? fabs((double)NAN) : value;
+}
+
 static void add_scores(const open_net *f, int64_t k, aril_tensor **out, scores *s)
 {
     int n = aril_caffe_outputs(f->net);
@@ -204,7 +261,7 @@ static void add_scores(const open_net *f, int64_t k, aril_tensor **out, scores *
             s->sum[i][j] += at[j];
             if (s->n[i] <= 16)
                 printf("Batch %lld, %s = %g\n", (long long)k, aril_caffe_output(f->net, i).name,
-                       at[j]);
+                       shown(at[j]));
         }
     }
     if (out[n]) s->loss += aril_item(out[n]); /* not every net has a loss */
@@ -213,20 +270,29 @@ static void add_scores(const open_net *f, int64_t k, aril_tensor **out, scores *
 static void print_scores(const open_net *f, int64_t iterations, const scores *s)
 {
     double share = 1 / (double)iterations;
-    printf("Loss: %g\n", s->loss * share);
+    printf("Loss: %g\n", shown(s->loss * share));
     for (int i = 0; i < aril_caffe_outputs(f->net); i++) {
         aril_caffe_blob b = aril_caffe_output(f->net, i);
         for (int64_t j = 0; s->sum[i] && j < s->n[i]; j++) {
-            double mean = s->sum[i][j] * share;
+            double mean = shown(s->sum[i][j] * share);
             printf("%s = %g", b.name, mean);
             if (b.loss_weight != 0)
-                printf(" (* %g = %g loss)", b.loss_weight, b.loss_weight * mean);
+                printf(" (* %g = %g loss)", b.loss_weight, shown(b.loss_weight * mean));
             puts("");
         }
     }
 }
 
-static void run_test(const open_net *f, int64_t iterations, scores *s)
+/* After the first run: then the net is built. */
+static void check_weights(const open_net *f, const char *weights)
+{
+    if (weights)
+        caffe_report_weights("test", f->net, true);
+    else if (aril_caffe_params(f->net) > 0)
+        aril_fail(ARIL_ERR_ARG, "need weights to score: --weights FILE");
+}
+
+static void run_test(const open_net *f, const char *weights, int64_t iterations, scores *s)
 {
     int n_in = aril_caffe_inputs(f->net), n_out = aril_caffe_outputs(f->net);
     aril_tensor *in[MOST_OUTPUTS] = { NULL }, *out[MOST_OUTPUTS + 1] = { NULL };
@@ -241,10 +307,10 @@ static void run_test(const open_net *f, int64_t iterations, scores *s)
         ARIL_SCOPE;
         ARIL_NO_GRAD;
         if (aril_caffe_feed_next(f->feed, in) == ARIL_OK &&
-            aril_forward_all(f->net, (aril_list){ .n = n_in, .at = in }, n_out + 1, out) == ARIL_OK)
-            add_scores(f, k, out, s);
-        if (aril_ok() && aril_caffe_sink_files(sink))
-            aril_caffe_sink_add(sink, (aril_list){ .n = n_in, .at = in });
+            aril_caffe_sink_add(sink, (aril_list){ .n = n_in, .at = in }, out) == ARIL_OK) {
+            if (k == 0) check_weights(f, weights);
+            if (aril_ok()) add_scores(f, k, out, s);
+        }
     }
     if (aril_ok()) aril_caffe_sink_write(sink);
     aril_caffe_sink_free(sink);
@@ -254,8 +320,7 @@ int caffe_test(const char *net, const caffe_test_options *o, const char *device)
 {
     open_net f = { 0 };
     scores s = { 0 };
-    if (open_fed(net, o, device, &f)) run_test(&f, o->iterations, &s);
-    if (aril_ok() && !o->weights) caffe_random("test", f.net);
+    if (open_fed(net, o, device, &f)) run_test(&f, o->weights, o->iterations, &s);
     if (aril_ok()) print_scores(&f, o->iterations, &s);
     for (int i = 0; i < MOST_OUTPUTS; i++) free(s.sum[i]);
     close_fed(&f);
@@ -269,14 +334,6 @@ typedef struct options {
     const char *device;
     int64_t threads;
 } options;
-
-/* Splits "a,b,c" in place; returns how many. */
-static int split(char *text, const char **part, int most)
-{
-    int n = 0;
-    for (char *at = strtok(text, ","); at && n < most; at = strtok(NULL, ",")) part[n++] = at;
-    return n;
-}
 
 static int run_features(void *values, int n, char **argument)
 {
@@ -298,7 +355,10 @@ static int run_features(void *values, int n, char **argument)
     open_net f = { 0 };
     if (open_fed(argument[0], &o->test, o->device, &f))
         aril_caffe_features(f.net, f.feed, o->test.iterations, blobs, blob, to);
-    if (aril_ok() && !o->test.weights) caffe_random("features", f.net);
+    if (aril_ok() && o->test.weights)
+        caffe_report_weights("features", f.net, true);
+    else if (aril_ok())
+        caffe_random("features", f.net);
     close_fed(&f);
     return aril_ok() ? EXIT_DONE : report("features");
 }
@@ -321,17 +381,8 @@ static const option table[] = {
       .kind = OPTION_FILE,
       OPTION_AT(test.memory),
       .help = CAFFE_MEMORY_HELP },
-    { .name = "stage",
-      .value = "NAME",
-      .kind = OPTION_STRING,
-      OPTION_AT(test.stage),
-      .help = "stage of the net's state" },
-    { .name = "level",
-      .value = "N",
-      .kind = OPTION_INTEGER,
-      OPTION_AT(test.level),
-      .max = 2147483647,
-      .help = "level of the net's state" },
+    CAFFE_OPTION_STAGE(test.state),
+    CAFFE_OPTION_LEVEL(test.state),
     OPTION_THREADS,
     OPTION_DEVICE("device to compute on"),
     { 0 },

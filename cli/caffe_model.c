@@ -12,16 +12,10 @@ static bool ends_with(const char *text, const char *end)
     return n > k && strcmp(text + n - k, end) == 0;
 }
 
-static aril_caffe_opts opts_of(const char *weights, aril_caffe_phase phase)
-{
-    return (aril_caffe_opts){ .weights = weights, .phase = phase };
-}
-
-aril_module *caffe_open(const char *net, const char *weights, int64_t batch, aril_caffe_phase phase)
+aril_module *caffe_open(const char *net, aril_caffe_opts opts, int64_t batch)
 {
     enum { MOST_INPUTS = 64 };
     aril_shape shapes[MOST_INPUTS];
-    aril_caffe_opts opts = opts_of(weights, phase);
     aril_module *m = aril_caffe_net(net, opts);
     int n = m ? aril_caffe_inputs(m) : 0;
     if (!m || !batch || n > MOST_INPUTS) return m;
@@ -44,6 +38,74 @@ void caffe_random(const char *what, const aril_module *net)
 {
     if (!aril_module_built(net) || aril_caffe_params(net) < 1) return;
     fprintf(stderr, "aril %s: without --weights the net is random\n", what);
+}
+
+void caffe_report_weights(const char *what, const aril_module *net, bool ignored)
+{
+    const char *name;
+    char text[512];
+    for (int i = 0; ignored && (name = aril_caffe_weights_ignored(net, i)); i++)
+        fprintf(stderr, "aril %s: Ignoring source layer %s\n", what,
+                printable(name, text, sizeof text));
+    for (int i = 0; (name = aril_caffe_weights_missing(net, i)); i++)
+        fprintf(stderr, "aril %s: layer %s is not in the weights: its blobs stay as initialized\n",
+                what, printable(name, text, sizeof text));
+}
+
+/* ---- single blobs ---- */
+
+static bool is_array_file(const char *path)
+{
+    return ends_with(path, ".binaryproto") || ends_with(path, ".npy") || ends_with(path, ".npz") ||
+           ends_with(path, ".h5");
+}
+
+/* The only array of a file. */
+static aril_tensor *read_array(const char *path)
+{
+    if (ends_with(path, ".binaryproto")) return aril_caffe_blob_load(path);
+    if (ends_with(path, ".npy")) return aril_npy_read(path);
+    aril_weights *w = aril_weights_open(path, (aril_weights_opts){ .root = "" });
+    int n = w ? aril_weights_count(w) : 0;
+    aril_tensor *t = NULL;
+    if (n == 1)
+        t = aril_copy(aril_weights_tensor(w, 0));
+    else if (w)
+        aril_fail(ARIL_ERR_ARG, "%s has %d arrays; expected one", path, n);
+    aril_weights_close(w);
+    return t ? t : aril_zeros(ARIL_SHAPE(1), ARIL_F32, aril_cpu());
+}
+
+bool caffe_is_blob(const char *from, const char *to)
+{
+    return ends_with(from, ".binaryproto") || ends_with(to, ".binaryproto");
+}
+
+/* Caffe's blobs have four sizes, of which NumPy's programs leave out the first. */
+int caffe_convert_blob(const char *from, const char *to)
+{
+    ARIL_SCOPE;
+    ARIL_NO_GRAD;
+    bool npy = ends_with(to, ".npy"), blob = ends_with(to, ".binaryproto");
+    if (!npy && !blob && !weights_is_output(to)) {
+        fprintf(stderr,
+                "aril convert: expected a file .npy, .npz, .h5, .safetensors, .pt or .binaryproto "
+                "to write, got '%s'\n",
+                to);
+        return EXIT_USAGE;
+    }
+    aril_tensor *t = read_array(from);
+    if (!aril_ok()) return report("convert");
+    if (!blob && aril_ndim(t) == 4 && aril_size(t, 0) == 1) t = aril_squeeze(t, ARIL_AXES(0));
+    while (blob && aril_ndim(t) < 4) t = aril_unsqueeze(t, 0);
+    if (blob)
+        aril_caffe_blob_save(to, t);
+    else if (npy)
+        aril_npy_write(to, t);
+    else
+        aril_weights_save(to, &(aril_named){ .n = 1, .at = &t, .name = (const char *[]){ "mean" } },
+                          (aril_weights_save_opts){ 0 });
+    return aril_ok() ? EXIT_DONE : report("convert");
 }
 
 /* ---- predict ---- */
@@ -69,7 +131,7 @@ bool caffe_model(const char *path, const caffe_predict_options *o, model_file *m
     ARIL_SCOPE;
     ARIL_INFERENCE;
     *m = (model_file){ .path = strdup(path), .name = strdup("caffe") };
-    m->net = caffe_open(path, o->weights, 1, ARIL_CAFFE_TEST);
+    m->net = caffe_open(path, (aril_caffe_opts){ .weights = o->weights }, 1);
     if (!m->net) return false;
     aril_caffe_blob in = aril_caffe_input(m->net, 0);
     if (aril_caffe_inputs(m->net) != 1 || !in.known || in.shape.ndim != 4 ||
@@ -80,7 +142,10 @@ bool caffe_model(const char *path, const caffe_predict_options *o, model_file *m
                   path, aril_caffe_inputs(m->net), aril_caffe_outputs(m->net));
         return false;
     }
-    if (!o->weights) caffe_random("predict", m->net);
+    if (o->weights)
+        caffe_report_weights("predict", m->net, false);
+    else
+        caffe_random("predict", m->net);
     m->input = ARIL_SHAPE(in.shape.dim[1], in.shape.dim[2], in.shape.dim[3]);
     m->scaled = aril_module_new_n("Scores", sizeof(bool), scores);
     aril_module_add(m->scaled, "net", aril_module_keep(m->net));
@@ -117,22 +182,37 @@ static aril_tensor *resized(const char *path, const image_options *o, int64_t ch
     return x;
 }
 
-/* Numbers of the channels [C,1,1], or the image of a .binaryproto, cropped. */
+/* The mean in a file: of the channels [C], or an image [1,C,H,W], [C,H,W] or [H,W], cropped. */
+static aril_tensor *mean_from(const char *name, const char *path, int64_t channels, int64_t height,
+                              int64_t width)
+{
+    aril_tensor *m = aril_cast(read_array(path), ARIL_F32);
+    if (!aril_ok()) return m;
+    if (aril_ndim(m) == 4 && aril_size(m, 0) == 1) m = aril_squeeze(m, ARIL_AXES(0));
+    if (aril_ndim(m) == 1) m = aril_reshape(m, ARIL_SHAPE(-1, 1, 1));
+    if (aril_ndim(m) == 2) m = aril_unsqueeze(m, 0);
+    char have[64];
+    if (aril_ndim(m) != 3 || aril_size(m, 0) != channels) {
+        shape_text(aril_shape_of(m), have, sizeof have);
+        aril_fail(ARIL_ERR_SHAPE, "%s: %s has an array of %s; expected a mean of %lld channels",
+                  name, path, have, (long long)channels);
+        return m;
+    }
+    if (aril_numel(m) == channels) return m;
+    int64_t top = (aril_size(m, 1) - height) / 2, left = (aril_size(m, 2) - width) / 2;
+    if (aril_size(m, 1) < height || aril_size(m, 2) < width)
+        aril_fail(ARIL_ERR_SHAPE, "the mean in %s is smaller than the input", path);
+    else
+        m = aril_narrow(aril_narrow(m, 1, top, height), 2, left, width);
+    return m;
+}
+
+/* Numbers of the channels [C,1,1], or the mean in a file. */
 static aril_tensor *mean_of(const char *name, const char *text, int64_t channels, int64_t height,
                             int64_t width)
 {
     float value[MAX_CHANNELS] = { 0 };
-    if (ends_with(text, ".binaryproto")) {
-        aril_tensor *m = aril_caffe_blob_load(text);
-        if (aril_ndim(m) == 4) m = aril_squeeze(m, ARIL_AXES(0));
-        if (!aril_ok() || aril_ndim(m) != 3) return m;
-        int64_t top = (aril_size(m, 1) - height) / 2, left = (aril_size(m, 2) - width) / 2;
-        if (top < 0 || left < 0)
-            aril_fail(ARIL_ERR_SHAPE, "the mean in %s is smaller than the input", text);
-        else
-            m = aril_narrow(aril_narrow(m, 1, top, height), 2, left, width);
-        return m;
-    }
+    if (is_array_file(text)) return mean_from(name, text, channels, height, width);
     double number[MAX_CHANNELS] = { 0 };
     read_channels(name, text, channels, number);
     for (int k = 0; k < MAX_CHANNELS; k++) value[k] = (float)number[k];
@@ -220,11 +300,8 @@ static int convert_blobs(const char *from, const char *to, const weights_options
 static int convert_net(const char *from, const char *to, const char *weights, aril_export_opts opts)
 {
     bool model = !ends_with(from, ".prototxt") && !ends_with(from, ".pbtxt");
-    aril_module *net = caffe_open(from,
-                                  weights ? weights
-                                  : model ? from
-                                          : NULL,
-                                  0, ARIL_CAFFE_TEST);
+    aril_caffe_opts of = { .weights = weights ? weights : model ? from : NULL };
+    aril_module *net = caffe_open(from, of, 0);
     if (!net && model) { /* the net of a training, whose data layers are not for tests */
         char why[512];
         snprintf(why, sizeof why, "%s", aril_error());
@@ -235,6 +312,7 @@ static int convert_net(const char *from, const char *to, const char *weights, ar
                   "aril convert deploy.prototxt %s --weights %s",
                   why, to, from);
     }
+    if (net && weights) caffe_report_weights("convert", net, false);
     if (net && !weights && !model) caffe_random("convert", net);
     if (net) aril_module_eval(net);
     if (net && knows_inputs(net, from, to)) {
@@ -252,7 +330,7 @@ static int convert_net(const char *from, const char *to, const char *weights, ar
 /* Whether the net has sizes without data: its parameters are then known. */
 static bool is_sized(const char *from)
 {
-    aril_module *net = caffe_open(from, NULL, 0, ARIL_CAFFE_TEST);
+    aril_module *net = caffe_open(from, (aril_caffe_opts){ 0 }, 0);
     bool sized = net && aril_module_built(net);
     aril_module_release(net);
     return sized;

@@ -3,8 +3,10 @@
 #include "commands.h"
 #include "run.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { HOOKS = 3 };
 
@@ -23,7 +25,7 @@ typedef struct one_pass {
 /* Passes of one kind. What is reported is the mean of the fastest quarter of them: the layers of
  * the same passes add up to the whole, and passes that other load on the machine slowed do not
  * count, so that passes with and without hooks agree on a busy machine too. */
-enum { MOST_PASSES = 2000 };
+enum { MOST_PASSES = 10001 };
 typedef struct passes {
     one_pass at[MOST_PASSES];
     int n;
@@ -33,6 +35,9 @@ typedef struct timing {
     aril_module *net;
     aril_caffe_feed *feed;
     char folder[4096]; /* of the net's file */
+    aril_device device;
+    bool on_device;     /* not the CPU: work is done later */
+    int64_t iterations; /* 0: by time */
     int n_in, n_out, n_layers;
     aril_tensor *in[64];
     aril_tensor **trained; /* the parameters that require a gradient */
@@ -43,13 +48,20 @@ typedef struct timing {
     passes *hooked, *plain; /* with layers told apart, and without */
 } timing;
 
+/* The time when what was started has been done. */
+static double tick(const timing *t)
+{
+    if (t->on_device) aril_synchronize(t->device);
+    return bench_now();
+}
+
 /* ---- hooks ---- */
 
 static void before(aril_module *m, int n_in, aril_tensor **in, void *ctx)
 {
     (void)m, (void)n_in, (void)in;
     layer_time *l = ctx;
-    l->began = bench_now();
+    l->began = tick(l->all);
 }
 
 static void after(aril_module *m, int n_in, aril_tensor *const *in, int n_out, aril_tensor **out,
@@ -57,7 +69,7 @@ static void after(aril_module *m, int n_in, aril_tensor *const *in, int n_out, a
 {
     (void)m, (void)n_in, (void)in, (void)n_out, (void)out;
     layer_time *l = ctx;
-    l->forward += bench_now() - l->began;
+    l->forward += tick(l->all) - l->began;
 }
 
 static void end_layer(timing *t, double now)
@@ -71,7 +83,7 @@ static aril_tensor *backward(aril_module *m, int out, aril_tensor *grad, void *c
 {
     (void)m, (void)out, (void)grad;
     layer_time *l = ctx;
-    end_layer(l->all, bench_now());
+    end_layer(l->all, tick(l->all));
     l->all->current = l->layer;
     return NULL;
 }
@@ -104,25 +116,27 @@ static void remove_hooks(timing *t)
 static aril_tensor *loss_of(const timing *t, aril_list in)
 {
     aril_tensor *out[64];
-    aril_tensor *loss = aril_caffe_loss(t->net, in, out);
+    aril_tensor *loss = aril_caffe_loss(t->net, in, out), *sum = NULL;
     bool has = false;
     for (int i = 0; i < t->n_out; i++) has |= aril_caffe_output(t->net, i).loss_weight != 0;
-    if (has) return loss;
-    for (int i = 0; i < t->n_out; i++) loss = aril_add(loss, aril_sum(out[i], ARIL_ALL));
-    return loss;
+    for (int i = 0; i < t->n_out && !has; i++) {
+        aril_tensor *one = aril_sum(out[i], ARIL_ALL);
+        sum = sum ? aril_add(sum, one) : one;
+    }
+    return sum ? sum : loss;
 }
 
 static void pass(timing *t, passes *to)
 {
     ARIL_SCOPE;
-    double start = bench_now();
+    double start = tick(t);
     aril_tensor *loss = loss_of(t, (aril_list){ .n = t->n_in, .at = t->in });
-    double middle = bench_now();
+    double middle = tick(t);
     t->current = -1;
     t->since = middle;
     /* Nothing to do without a trainable blob: its layers take no time backward. */
     if (aril_ok() && aril_requires_grad(loss)) aril_backward(loss);
-    double end = bench_now();
+    double end = tick(t);
     end_layer(t, end);
     to->at[to->n++] = (one_pass){ .forward = middle - start, .backward = end - middle };
     aril_module_zero_grad(t->net);
@@ -149,12 +163,18 @@ static void clear(passes *p)
     p->n = 0;
 }
 
+/* Whether pass n is made, after pass 0, which prepares. */
+static bool goes_on(const timing *t, int n, double end)
+{
+    return t->iterations ? n <= t->iterations : n <= 4 || bench_now() < end;
+}
+
 /* Passes with and without hooks in turn, in changing order, so that other load on the machine slows
  * both. */
 static void run_passes(timing *t, double seconds)
 {
     double end = 0;
-    for (int n = 0; aril_ok() && n < MOST_PASSES && (n <= 4 || bench_now() < end); n++) {
+    for (int n = 0; aril_ok() && n < MOST_PASSES && goes_on(t, n, end); n++) {
         if (n % 2) pass_with_hooks(t);
         pass(t, t->plain);
         if (n % 2 == 0) pass_with_hooks(t);
@@ -207,16 +227,16 @@ static double compiled(timing *t, double seconds)
     aril_tensor **out = calloc((size_t)t->n_trained + 1, sizeof *out);
     passes *runs = t->plain;
     clear(runs);
-    int n = -1;
-    for (double end = 0;
-         program && out && aril_ok() && n < MOST_PASSES && (n < 4 || bench_now() < end); n++) {
+    double end = 0;
+    for (int n = 0; program && out && aril_ok() && n < MOST_PASSES && goes_on(t, n, end); n++) {
         ARIL_SCOPE;
-        double start = bench_now();
+        double start = tick(t);
         aril_program_run(program, (aril_list){ .n = t->n_in, .at = t->in }, out);
-        if (n < 0)
-            end = bench_now() + seconds;
+        double now = tick(t);
+        if (n == 0)
+            end = now + seconds;
         else
-            runs->at[runs->n++] = (one_pass){ .forward = bench_now() - start };
+            runs->at[runs->n++] = (one_pass){ .forward = now - start };
     }
     int count = fastest_of(runs);
     double took = 0;
@@ -228,7 +248,7 @@ static double compiled(timing *t, double seconds)
 
 /* ---- the net and its inputs ---- */
 
-static bool open_inputs(timing *t)
+static bool open_inputs(timing *t, bool train)
 {
     t->n_in = aril_caffe_inputs(t->net);
     t->n_out = aril_caffe_outputs(t->net);
@@ -239,36 +259,78 @@ static bool open_inputs(timing *t)
     bool known = true;
     for (int i = 0; i < t->n_in; i++) known &= aril_caffe_input(t->net, i).known;
     if (!known) {
-        t->feed =
-            aril_caffe_feed_new(t->net, (aril_caffe_feed_opts){ .train = true, .root = t->folder });
+        t->feed = aril_caffe_feed_new(t->net, (aril_caffe_feed_opts){ .train = train,
+                                                                      .root = t->folder,
+                                                                      .device = t->device });
         return t->feed && aril_caffe_feed_next(t->feed, t->in) == ARIL_OK;
     }
     for (int i = 0; i < t->n_in; i++)
-        t->in[i] = aril_zeros(aril_caffe_input(t->net, i).shape, ARIL_F32, aril_cpu());
+        t->in[i] = aril_zeros(aril_caffe_input(t->net, i).shape, ARIL_F32, t->device);
     return aril_ok();
 }
 
-static void print_times(const timing *t)
+/* ---- output ---- */
+
+/* The columns of the table: of a terminal as wide as that, otherwise as wide as the names. */
+typedef struct columns {
+    int name, type, label; /* type 0: left out; label: both */
+} columns;
+
+enum { NUMBERS = 24, TOTAL = 15 };
+
+static columns columns_of(const timing *t)
+{
+    columns c = { .name = 28, .type = 20 };
+    for (int i = 0; i < t->n_layers; i++) {
+        int n = printed_width(aril_caffe_layer_at(t->net, i).name);
+        if (n > c.name) c.name = n;
+    }
+    if (isatty(STDOUT_FILENO)) {
+        int room = terminal_width(stdout) - NUMBERS - TOTAL;
+        if (room < 17) room = 17;  /* "sum of the layers" */
+        if (room < 36) c.type = 0; /* names are more telling */
+        if (room < c.name + c.type + 1) c.name = c.type ? room - c.type - 1 : room;
+    }
+    c.label = c.type ? c.name + 1 + c.type : c.name;
+    return c;
+}
+
+static void print_label(columns c, const char *name, const char *type)
+{
+    print_padded(name, c.name);
+    if (c.type) putchar(' ');
+    if (c.type) print_padded(type, c.type);
+}
+
+static void print_sum(columns c, const char *what, double forward, double back)
+{
+    print_padded(what, c.label);
+    printf(" %11.3f %11.3f  %.3f ms\n", forward, back, forward + back);
+}
+
+/* Returns the sum of the layers, in ms. */
+static double print_times(const timing *t, columns c)
 {
     int n = fastest_of(t->hooked);
     double share = 1e3 / n, sum[2] = { 0 };
-    printf("%-28s %-20s %11s %11s\n", "layer", "type", "forward ms", "backward ms");
+    print_label(c, "layer", "type");
+    printf(" %11s %11s\n", "forward ms", "backward ms");
     for (int i = 0; i < t->n_layers; i++) {
         aril_caffe_layer l = aril_caffe_layer_at(t->net, i);
         double took[2] = { 0 };
         for (int k = 0; k < n; k++)
             for (int way = 0; way < 2; way++)
                 took[way] += t->hooked->at[k].layer[2 * i + way] * share;
-        print_padded(l.name, 28);
-        putchar(' ');
-        print_padded(l.type, 20);
+        print_label(c, l.name, l.type);
         printf(" %11.3f %11.3f\n", took[0], took[1]);
         for (int way = 0; way < 2; way++) sum[way] += took[way];
     }
-    printf("%-49s %11.3f %11.3f  %.3f ms\n", "sum of the layers", sum[0], sum[1], sum[0] + sum[1]);
+    print_sum(c, "sum of the layers", sum[0], sum[1]);
+    return sum[0] + sum[1];
 }
 
-static void print_passes(const char *what, passes *p)
+/* Returns their mean, in ms. */
+static double print_passes(columns c, const char *what, passes *p)
 {
     int n = fastest_of(p);
     double forward = 0, back = 0;
@@ -276,28 +338,56 @@ static void print_passes(const char *what, passes *p)
         forward += p->at[i].forward * 1e3 / n;
         back += p->at[i].backward * 1e3 / n;
     }
-    printf("%-49s %11.3f %11.3f  %.3f ms\n", what, forward, back, forward + back);
+    print_sum(c, what, forward, back);
+    return forward + back;
 }
 
-int caffe_time(const char *path, const char *weights, int64_t batch, double seconds)
+static void print_busy(double percent)
+{
+    char text[256];
+    snprintf(
+        text, sizeof text,
+        "The layers and the whole differ by %.0f %%: the machine is probably busy, or the net so "
+        "small that the time between layers counts.",
+        percent);
+    print_wrapped(stdout, text, 0);
+}
+
+static void print_all(timing *t, double seconds)
+{
+    columns c = columns_of(t);
+    double sum = print_times(t, c);
+    print_passes(c, "the same passes as a whole", t->hooked);
+    double whole = print_passes(c, "whole, layers not told apart", t->plain);
+    double program = compiled(t, seconds);
+    if (program > 0) {
+        print_padded("whole, compiled", c.label);
+        printf(" %11s %11s  %.3f ms\n", "", "", program * 1e3);
+    }
+    if (aril_ok() && fabs(sum - whole) > 0.05 * whole) print_busy(100 * fabs(sum - whole) / whole);
+}
+
+int caffe_time(const char *path, const caffe_time_options *o)
 {
     ARIL_SCOPE;
-    timing t = { .net = caffe_open(path, weights, batch, ARIL_CAFFE_TRAIN) };
+    caffe_stages stages;
+    aril_caffe_opts opts = { .weights = o->weights };
+    timing t = { .device = device_option(o->device), .iterations = o->iterations };
+    t.on_device = !aril_device_equal(t.device, aril_cpu());
+    if (caffe_state_opts(&o->state, ARIL_CAFFE_TRAIN, &stages, &opts))
+        t.net = caffe_open(path, opts, o->batch);
+    bool train = opts.phase == ARIL_CAFFE_TRAIN;
     caffe_folder(path, t.folder, sizeof t.folder);
     t.hooked = calloc(1, sizeof *t.hooked);
     t.plain = calloc(1, sizeof *t.plain);
     if (!t.hooked || !t.plain) aril_fail(ARIL_ERR_MEMORY, "out of memory");
-    if (t.net && aril_ok() && open_inputs(&t)) {
-        aril_module_train(t.net);
+    if (t.net && t.on_device) aril_module_to(t.net, t.device);
+    if (t.net && aril_ok() && open_inputs(&t, train)) {
+        if (train) aril_module_train(t.net);
         if (!aril_module_built(t.net))
             aril_module_build_n(t.net, (aril_list){ .n = t.n_in, .at = t.in });
-        if (aril_ok()) run_passes(&t, 2 * seconds / 3);
-        if (aril_ok()) print_times(&t);
-        if (aril_ok()) print_passes("the same passes as a whole", t.hooked);
-        if (aril_ok()) print_passes("whole, layers not told apart", t.plain);
-        double program = aril_ok() ? compiled(&t, seconds / 3) : 0;
-        if (program > 0)
-            printf("%-49s %11s %11s  %.3f ms\n", "whole, compiled", "", "", program * 1e3);
+        if (aril_ok()) run_passes(&t, 2 * o->seconds / 3);
+        if (aril_ok()) print_all(&t, o->seconds / 3);
     }
     if (t.hooked) clear(t.hooked);
     free(t.hooked);

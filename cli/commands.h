@@ -38,7 +38,7 @@ typedef struct option {
     double max; /* and maximum; 0: the limit of its type. Required if stored in an int */
     /* The values to choose from, NULL-terminated; NULL: anything. For completion and the help. */
     const char *const *(*choices)(void);
-    bool only_choices; /* anything else is an error */
+    bool only_choices; /* anything else is an error; upper and lower case are the same */
     /* The options that may be given beside it, "NAME NAME "; NULL: all. */
     const char *beside;
     bool hidden; /* omitted from the help */
@@ -131,6 +131,12 @@ const char *const *dataset_names(void);
 /* Parses argv[1...] into values, moves the non-option arguments to the front of argv and stores
  * their number in *n. False, after a message, when an argument is invalid. */
 bool arguments_read(const command *c, int argc, char **argv, void *values, int *n);
+
+/* Whether no option has been given that is (`these`), or is not, among "NAME NAME "; otherwise
+ * false after the message that it has no effect on `what`. An option that has its default value
+ * counts as not given. */
+bool arguments_without(const command *c, const void *values, const char *names, bool these,
+                       const char *what);
 
 /* Prints the help of a command, `width` columns wide; its man page; one man page for all commands;
  * the bash completion script. */

@@ -127,7 +127,8 @@ typedef struct image_options {
     {                                                                                      \
         .name = "mean", .value = "MEAN", .kind = OPTION_STRING, OPTION_AT(field.mean),     \
         .help = "mean to subtract from pixels in 0..255: a number for each channel, such " \
-                "as 104,117,123, or for Caffe a .binaryproto"                              \
+                "as 104,117,123, or for Caffe a file with an array: .binaryproto, .npy, "  \
+                ".npz or .h5"                                                              \
     }
 #define OPTION_STD(field)                                                           \
     {                                                                               \

@@ -89,6 +89,11 @@ static int run_convert(void *values, int n, char **argument)
     ARIL_NO_GRAD;
     const convert_options *o = values;
     runnable r = { 0 };
+    if (is_caffe(argument[0]) &&
+        !arguments_without(&command_convert, o, "size ", true, "a net of Caffe"))
+        return EXIT_USAGE;
+    if (caffe_is_blob(argument[0], argument[1]))
+        return caffe_convert_blob(argument[0], argument[1]);
     if (is_caffe(argument[0]))
         return caffe_convert(argument[0], argument[1], o->caffemodel,
                              (aril_export_opts){ .opset = (int)o->opset,
@@ -195,7 +200,9 @@ const command command_convert = {
         "weights "
         "of any framework (`aril show` lists what it holds); dtypes are kept.\n\nA net of Caffe "
         "(.prototxt, .caffemodel) can also be written in the current form of its own format: "
-        "OUT.prototxt, .caffemodel.",
+        "OUT.prototxt, .caffemodel. A .binaryproto, such as a mean, becomes an array in a file "
+        ".npy, "
+        ".npz or .h5, and the other way round.",
     .options = convert_table,
     .examples = convert_examples,
     .size = sizeof(convert_options),
@@ -210,6 +217,7 @@ const command command_convert = {
 
 typedef struct draw_options {
     const char *size;
+    caffe_state caffe;
 } draw_options;
 
 /* What is drawn: a net of Caffe, by its layers, or a program. */
@@ -218,15 +226,18 @@ typedef struct drawn {
     runnable model;
 } drawn;
 
-static bool open_drawn(const char *name, const char *size, drawn *d)
+static bool open_drawn(const char *name, const draw_options *o, drawn *d)
 {
     aril_tensor *out[64];
     if (is_caffe(name)) {
-        d->net = aril_caffe_net(name, (aril_caffe_opts){ .phase = ARIL_CAFFE_TRAIN });
+        caffe_stages stages;
+        aril_caffe_opts opts = { 0 };
+        if (caffe_state_opts(&o->caffe, ARIL_CAFFE_TRAIN, &stages, &opts))
+            d->net = aril_caffe_net(name, opts);
         return d->net != NULL;
     }
     /* A model of ONNX is drawn as its file says. */
-    if (open_runnable(name, 1, size, &d->model) && d->model.file.net)
+    if (open_runnable(name, 1, o->size, &d->model) && d->model.file.net)
         aril_program_run(d->model.program, (aril_list){ d->model.n_in, d->model.in }, out);
     return aril_ok();
 }
@@ -272,7 +283,11 @@ static int run_draw(void *values, int n, char **argument)
     ARIL_SCOPE;
     ARIL_NO_GRAD;
     drawn d = { 0 };
-    if (open_drawn(argument[0], o->size, &d)) {
+    bool caffe = is_caffe(argument[0]);
+    if (!arguments_without(&command_draw, o, caffe ? "size " : "phase stage level ", true,
+                           caffe ? "a net of Caffe" : "a model that is no net of Caffe"))
+        return EXIT_USAGE;
+    if (open_drawn(argument[0], o, &d)) {
         if (n > 1)
             draw_to(&d, argument[1]);
         else
@@ -288,6 +303,9 @@ static int run_draw(void *values, int n, char **argument)
 
 static const option draw_table[] = {
     OPTION_SIZE("sizes that ONNX leaves open: seq=7, or all of an input: ids=2x7"),
+    CAFFE_OPTION_PHASE(caffe, "TRAIN"),
+    CAFFE_OPTION_STAGE(caffe),
+    CAFFE_OPTION_LEVEL(caffe),
     { 0 },
 };
 
@@ -305,8 +323,7 @@ const command command_draw = {
     .about =
         "MODEL is as for `aril convert`. OUT ends in .dot, or in .svg, .png or .pdf, for which "
         "Graphviz must be installed. Without OUT it is the name of MODEL with .svg, in the current "
-        "folder; .dot without Graphviz. A net of Caffe is drawn by its layers, in the training "
-        "phase.",
+        "folder; .dot without Graphviz. A net of Caffe is drawn by its layers.",
     .options = draw_table,
     .examples = draw_examples,
     .size = sizeof(draw_options),
@@ -320,10 +337,10 @@ const command command_draw = {
 /* ---- time ---- */
 
 typedef struct time_options {
-    const char *model, *weights, *size;
-    int64_t batch, threads;
-    double seconds;
+    const char *model, *size;
+    int64_t threads;
     bool nodes;
+    caffe_time_options caffe; /* some of them are for all models */
 } time_options;
 
 static double now(void)
@@ -353,7 +370,9 @@ static void time_runs(runnable *r, const time_options *o)
     enum { MOST = 10000 };
     static double took[MOST];
     int n = 0;
-    for (double end = now() + o->seconds; aril_ok() && n < MOST && (n < 3 || now() < end); n++) {
+    int64_t asked = o->caffe.iterations;
+    for (double end = now() + o->caffe.seconds;
+         aril_ok() && n < MOST && (asked ? n < asked : n < 3 || now() < end); n++) {
         ARIL_SCOPE;
         aril_tensor *out[64];
         double start = now();
@@ -382,15 +401,24 @@ static int run_time(void *values, int n, char **argument)
         fputs("aril time: --nodes is not for nets of Caffe, whose layers are listed\n", stderr);
         return EXIT_USAGE;
     }
-    if (is_caffe(name)) return caffe_time(name, o->weights, o->batch, o->seconds);
+    bool caffe = is_caffe(name);
+    if (!arguments_without(&command_time, o, caffe ? "size " : "weights device phase stage level ",
+                           true, caffe ? "a net of Caffe" : "a model that is no net of Caffe"))
+        return EXIT_USAGE;
+    if (!check_device(o->caffe.device)) {
+        report("time");
+        return EXIT_USAGE;
+    }
+    if (caffe) return caffe_time(name, &o->caffe);
+    int64_t batch = o->caffe.batch;
     ARIL_SCOPE;
     ARIL_INFERENCE;
     runnable r = { 0 };
     aril_tensor *out[64];
-    bool opened = open_runnable(name, o->batch ? o->batch : 1, o->size, &r);
-    if (opened && o->batch && !o->size && batch_of(&r) != o->batch)
+    bool opened = open_runnable(name, batch ? batch : 1, o->size, &r);
+    if (opened && batch && !o->size && batch_of(&r) != batch)
         aril_fail(ARIL_ERR_ARG, "--batch %lld: the model takes batches of %lld only",
-                  (long long)o->batch, (long long)batch_of(&r));
+                  (long long)batch, (long long)batch_of(&r));
     if (aril_ok()) aril_program_run(r.program, (aril_list){ r.n_in, r.in }, out);
     if (aril_ok()) time_runs(&r, o);
     if (aril_ok() && o->nodes) aril_program_costs(r.program, (aril_list){ r.n_in, r.in }, stdout);
@@ -405,7 +433,7 @@ static const option time_table[] = {
     { .name = "batch",
       .value = "N",
       .kind = OPTION_INTEGER,
-      OPTION_AT(batch),
+      OPTION_AT(caffe.batch),
       .min = 1,
       .by_default = "1, or that of a Caffe net",
       .help = "batch size, where the model leaves it open" },
@@ -413,8 +441,16 @@ static const option time_table[] = {
     { .name = "seconds",
       .value = "S",
       .kind = OPTION_FLOAT,
-      OPTION_AT(seconds),
+      OPTION_AT(caffe.seconds),
       .help = "how long to run" },
+    { .name = "iterations",
+      .value = "N",
+      .kind = OPTION_INTEGER,
+      OPTION_AT(caffe.iterations),
+      .min = 1,
+      .max = 10000,
+      .by_default = "as many as --seconds allows",
+      .help = "how many runs to time, of a Caffe net passes forward and backward" },
     { .name = "nodes", OPTION_AT(nodes), .help = "also list what each operation costs" },
     { .name = "model",
       .value = "MODEL",
@@ -424,9 +460,18 @@ static const option time_table[] = {
     { .name = "weights",
       .value = "FILE",
       .kind = OPTION_FILE,
-      OPTION_AT(weights),
+      OPTION_AT(caffe.weights),
       .by_default = "random ones",
       .help = "caffemodel with the weights of a net of Caffe" },
+    CAFFE_OPTION_PHASE(caffe.state, "TRAIN"),
+    CAFFE_OPTION_STAGE(caffe.state),
+    CAFFE_OPTION_LEVEL(caffe.state),
+    { .name = "device",
+      .value = "NAME",
+      .kind = OPTION_STRING,
+      OPTION_AT(caffe.device),
+      .by_default = "cpu",
+      .help = "device for a Caffe net, such as cuda:0; `aril devices` lists them" },
     OPTION_THREADS,
     { 0 },
 };
@@ -447,7 +492,7 @@ const command command_time = {
     .options = time_table,
     .examples = time_examples,
     .size = sizeof(time_options),
-    .defaults = &(const time_options){ .seconds = 1 },
+    .defaults = &(const time_options){ .caffe.seconds = 1 },
     .min = 0,
     .max = 1,
     .choices = model_names,

@@ -176,6 +176,9 @@ static int run(void *values, int n, char **argument)
     }
     o->is_caffe = is_caffe(argument[0]);
     o->caffe.weights = o->weights;
+    if (o->is_caffe &&
+        !arguments_without(&command_predict, o, "classes invert ", true, "a net of Caffe"))
+        return EXIT_USAGE;
     if (o->is_caffe ? !caffe_model(argument[0], &o->caffe, &m)
                     : !model_open_with(argument[0], o->weights, o->classes, &m)) {
         if (o->is_caffe) model_close(&m);

@@ -1,12 +1,16 @@
+#include "caffe.h"
 #include "commands.h"
 #include "model_file.h"
 #include "weights_file.h"
+
+#include <string.h>
 
 typedef struct options {
     const char *input;
     int64_t classes, batch;
     bool tree;
     weights_options weights;
+    caffe_state caffe;
 } options;
 
 /* What the zoo says about a network. */
@@ -37,6 +41,14 @@ static int show_entry(const char *name, const options *o, aril_shape input)
     return aril_ok() ? EXIT_DONE : report("show");
 }
 
+static bool is_prototxt(const char *path)
+{
+    const char *dot = strrchr(path, '.');
+    return dot && (strcmp(dot, ".prototxt") == 0 || strcmp(dot, ".pbtxt") == 0);
+}
+
+#define CAFFE_OPTIONS "phase stage level "
+
 static int run(void *values, int n, char **argument)
 {
     (void)n;
@@ -58,6 +70,12 @@ static int run(void *values, int n, char **argument)
         fputs("aril show: --tree is only for networks of Aril\n", stderr);
         return EXIT_USAGE;
     }
+    bool caffe = is_prototxt(argument[0]);
+    if (!arguments_without(&command_show, o, CAFFE_OPTIONS, !caffe,
+                           caffe ? "a net of Caffe" : "a model that is no .prototxt"))
+        return EXIT_USAGE;
+    int shown = caffe ? caffe_show(argument[0], &o->caffe) : -1;
+    if (shown >= 0) return shown;
     if (aril_describes_file(argument[0]))
         return aril_describe_file(argument[0], stdout) == ARIL_OK ? EXIT_DONE : report("show");
     if (by_name) return show_entry(argument[0], o, input);
@@ -120,11 +138,16 @@ static const option table[] = {
       .min = 1,
       .by_default = "every tensor",
       .help = "weights: one line for tensors whose names begin with the same N parts" },
+    CAFFE_OPTION_PHASE(caffe, "TRAIN for a net with data layers, TEST for others"),
+    CAFFE_OPTION_STAGE(caffe),
+    CAFFE_OPTION_LEVEL(caffe),
     { 0 },
 };
 
 static const example examples[] = {
     { "aril show lenet5", "layers, parameters, FLOPs and memory of LeNet-5" },
+    { "aril show train_val.prototxt --phase TEST",
+      "layers, outputs and parameters of a Caffe net" },
     { "aril show model.onnx", "the graph of an ONNX model, with inferred sizes" },
     { "aril show resnet18.pth", "names, dtypes and shapes of the weights in a file" },
     { "aril show convnet --input 3x32x32 --batch 64", "for another input shape and batch size" },

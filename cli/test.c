@@ -95,7 +95,7 @@ static int evaluate(const model_file *m, aril_dataset *d, const options *o)
 {
     bool bar = !o->json && isatty(STDOUT_FILENO); /* the bar ends with the metrics */
     const char *metrics = model_metrics(m, o->metrics);
-    aril_loader *l = aril_loader_new(d, (aril_loader_opts){ .batch = o->batch,
+    aril_loader *l = aril_loader_new(d, (aril_loader_opts){ .batch = o->batch ? o->batch : 256,
                                                             .workers = (int)o->workers,
                                                             .batch_transform = model_normalize(m),
                                                             .device = device_option(o->device) });
@@ -156,6 +156,17 @@ static int test(const model_file *m, const options *o)
     return evaluate(m, d, o);
 }
 
+/* Options that have no effect on the model. */
+static bool fit_model(const options *o, bool caffe)
+{
+    if (caffe)
+        return arguments_without(&command_test, o,
+                                 "weights threads device model iterations memory stage level ",
+                                 false, "a net of Caffe");
+    return arguments_without(&command_test, o, "iterations memory stage level ", true,
+                             "a model that is no net of Caffe");
+}
+
 static int run(void *values, int n, char **argument)
 {
     options *o = values;
@@ -181,6 +192,7 @@ static int run(void *values, int n, char **argument)
               stderr);
         return EXIT_USAGE;
     }
+    if (!fit_model(o, is_caffe(name))) return EXIT_USAGE;
     if (is_caffe(name)) return caffe_test(name, &o->caffe, o->device);
     if (!model_open_with(name, o->weights, o->classes, &m)) return report("test");
     if (!model_images_from(&m, false, &o->images) ||
@@ -246,6 +258,7 @@ static const option table[] = {
       .kind = OPTION_INTEGER,
       OPTION_AT(batch),
       .min = 1,
+      .by_default = "256",
       .help = "batch size" },
     OPTION_SAMPLES,
     OPTION_WORKERS,
@@ -278,17 +291,8 @@ static const option table[] = {
       .kind = OPTION_FILE,
       OPTION_AT(caffe.memory),
       .help = CAFFE_MEMORY_HELP },
-    { .name = "stage",
-      .value = "NAME",
-      .kind = OPTION_STRING,
-      OPTION_AT(caffe.stage),
-      .help = "stage of the net's state" },
-    { .name = "level",
-      .value = "N",
-      .kind = OPTION_INTEGER,
-      OPTION_AT(caffe.level),
-      .max = 2147483647,
-      .help = "level of the net's state" },
+    CAFFE_OPTION_STAGE(caffe.state),
+    CAFFE_OPTION_LEVEL(caffe.state),
     { 0 },
 };
 
@@ -318,7 +322,7 @@ const command command_test = {
     .options = table,
     .examples = examples,
     .size = sizeof(options),
-    .defaults = &(const options){ .batch = 256, .caffe.iterations = 50 },
+    .defaults = &(const options){ .caffe.iterations = 50 },
     .min = 0,
     .max = 1,
     .run = run

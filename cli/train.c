@@ -701,6 +701,7 @@ static int run(void *values, int n, char **argument)
         report("train");
         return EXIT_USAGE;
     }
+    if (!caffe_is_unused(argument[0], o)) return EXIT_USAGE;
     if (!check_options(o, argument[0])) {
         report("train");
         return EXIT_USAGE;

@@ -113,6 +113,10 @@ typedef struct aril_caffe_layer {
 ARIL_API int aril_caffe_layers(const aril_module *net);
 ARIL_API aril_caffe_layer aril_caffe_layer_at(const aril_module *net, int i);
 
+/* Top i of a layer. Layers that compute in place have tops of their own. All zero if there is
+ * none. */
+ARIL_API aril_caffe_blob aril_caffe_top(const aril_module *net, int layer, int i);
+
 /* A blob of a layer as solvers see it. Shared ones are listed once, with their first owner. */
 typedef struct aril_caffe_param {
     aril_tensor *tensor; /* a parameter, or a buffer (statistics of BatchNorm); borrowed */
@@ -133,6 +137,11 @@ ARIL_API aril_caffe_param aril_caffe_param_at(const aril_module *net, int i);
  * nothing changes. Layers of the same name take the blobs of that name in order. If the net is not
  * built yet, the file is read when it is. */
 ARIL_API aril_status aril_caffe_weights_load(aril_module *net, const char *path);
+/* What was not copied: the i-th layer with blobs in the last file that the net does not have, and
+ * the i-th layer of the net with blobs that no file had, which stay as they were initialized. NULL:
+ * there are no more. The former belongs to the net until it reads another file. */
+ARIL_API const char *aril_caffe_weights_ignored(const aril_module *net, int i);
+ARIL_API const char *aril_caffe_weights_missing(const aril_module *net, int i);
 /* Writes the net with its weights in wire form, readable by Caffe; a path that ends with ".h5":
  * as HDF5. Atomic. */
 ARIL_API aril_status aril_caffe_weights_save(aril_module *net, const char *path);

@@ -47,6 +47,12 @@ typedef struct aril_caffe_solver_opts {
     bool eager;      /* steps do not run compiled */
     int workers;     /* threads that load data ahead for each data layer; default 1, negative: 0 */
     FILE *log;       /* output as Caffe's; NULL: none */
+    bool glog;       /* lines of the log begin with glog's prefix: date, time, thread, source */
+    /* Level (0: as the solver says) and stages for the net in training, beside those of its
+     * train_state, as -level and -stage of `caffe train`. */
+    int level;
+    const char *const *stages;
+    int n_stages;
     /* Called after each iteration and each iteration of a test; NULL: never asks for anything. */
     aril_caffe_action (*action)(void *ctx);
     void *ctx;
@@ -126,13 +132,14 @@ ARIL_API aril_status aril_caffe_feed_set(aril_caffe_feed *f, const char *layer, 
                                          aril_tensor *labels);
 
 /* What comes to the HDF5Output layers of a net, which must outlive the sink: _add runs the net on a
- * batch and collects it, _write writes it to their files, as arrays data and label; all batches
- * are in memory until then. _files is the number of files. `aril test` does this. */
+ * batch as aril_forward_all would and collects it; out[] (may be NULL) gets the outputs and the
+ * total loss. _write writes what was collected to their files, as arrays data and label; all
+ * batches are in memory until then. _files is the number of files. `aril test` does this. */
 typedef struct aril_caffe_sink aril_caffe_sink;
 ARIL_API aril_caffe_sink *aril_caffe_sink_new(aril_module *net);
 ARIL_API void aril_caffe_sink_free(aril_caffe_sink *s);
 ARIL_API int aril_caffe_sink_files(const aril_caffe_sink *s);
-ARIL_API aril_status aril_caffe_sink_add(aril_caffe_sink *s, aril_list in);
+ARIL_API aril_status aril_caffe_sink_add(aril_caffe_sink *s, aril_list in, aril_tensor **out);
 ARIL_API aril_status aril_caffe_sink_write(aril_caffe_sink *s);
 
 /* Runs the net on `iterations` batches and writes the values of n blobs: blob i to to[i], an HDF5

@@ -55,6 +55,13 @@ static void load(aril_module *m, const char *path)
     CHECK_MSG(aril_caffe_weights_load(m, path) == ARIL_OK, "%s", aril_error());
 }
 
+static int ignored(const aril_module *m)
+{
+    int n = 0;
+    while (aril_caffe_weights_ignored(m, n)) n++;
+    return n;
+}
+
 static void round_trip(const char *file)
 {
     char path[4096];
@@ -75,12 +82,33 @@ static void round_trip(const char *file)
         load(three, path);
         CHECK(equal(one, 0, a, 0) && equal(three, 0, a, 0) && equal(three, 1, a, 1));
         CHECK(aril_equal(blob(three, 2), before));
+        /* What the file has and the net does not, and the other way round. */
+        CHECK_INT(ignored(b), 0);
+        CHECK(!aril_caffe_weights_missing(b, 0));
+        CHECK_INT(ignored(one), 2);
+        CHECK_INT(ignored(three), 1);
+        CHECK_STR(aril_caffe_weights_ignored(three, 0), "other");
+        CHECK_STR(aril_caffe_weights_missing(three, 0), "r");
+        CHECK(!aril_caffe_weights_missing(three, 1));
+        CHECK(!aril_caffe_weights_missing(three, -1) && !aril_caffe_weights_ignored(three, -1));
         aril_module_release(one);
         aril_module_release(three);
     }
     aril_module_release(a);
     aril_module_release(b);
     if (!written) SKIP("no HDF5");
+}
+
+TEST(tops_have_shapes)
+{
+    aril_module *m = parse(same);
+    CHECK_STR(aril_caffe_top(m, 1, 0).name, "a");
+    CHECK_INT(aril_caffe_top(m, 1, 0).shape.dim[0], 2);
+    CHECK_STR(aril_caffe_top(m, 4, 0).name, "y");
+    CHECK(aril_caffe_top(m, 4, 0).known);
+    CHECK(!aril_caffe_top(m, 4, 1).name && !aril_caffe_top(m, 5, 0).name);
+    CHECK(!aril_caffe_top(m, -1, 0).name && !aril_caffe_top(m, 0, -1).name);
+    aril_module_release(m);
 }
 
 TEST(layers_of_one_name_in_a_caffemodel)

@@ -735,7 +735,7 @@ TEST(outputs_and_features_are_written)
     for (int k = 0; k < 3; k++) {
         aril_tensor *in[2];
         CHECK_INT(aril_caffe_feed_next(f, in), ARIL_OK);
-        CHECK_MSG(aril_caffe_sink_add(sink, ARIL_LIST(in[0], in[1])) == ARIL_OK, "%s",
+        CHECK_MSG(aril_caffe_sink_add(sink, ARIL_LIST(in[0], in[1]), NULL) == ARIL_OK, "%s",
                   aril_error());
     }
     const char *blob[] = { "ip" }, *to[] = { temp_path("features") };
@@ -760,6 +760,57 @@ TEST(outputs_and_features_are_written)
     CHECK_INT(aril_numel(label), 12);
     const float *y = aril_data(label);
     for (int i = 0; i < 12; i++) CHECK_NEAR(y[i], label_of[i % SAMPLES], 0);
+}
+
+/* Trains a net with BatchNorm and Dropout for five iterations, with HDF5Output layers in both
+ * phases or without. */
+static void train_and_write(bool writes, double *loss)
+{
+    static const char out[] =
+        "layer { name: \"%s\" type: \"HDF5Output\" bottom: \"conv\" bottom: \"label\" "
+        "include { phase: %s } hdf5_output_param { file_name: \"%s/%s.h5\" } } ";
+    char net[8192], layers[2][2048], db[1024], text[20480];
+    snprintf(db, sizeof db, "%s", temp_path("images"));
+    snprintf(net, sizeof net, random_net, db, db);
+    for (int i = 0; i < 2; i++)
+        snprintf(layers[i], sizeof *layers, out, i ? "b" : "a", i ? "TEST" : "TRAIN", temp_path(""),
+                 i ? "test" : "train");
+    snprintf(text, sizeof text,
+             "solver_mode: CPU net_param { %s %s %s } base_lr: 0.05 lr_policy: \"fixed\" "
+             "max_iter: 5 iter_size: 2 test_iter: 3 test_interval: 4 display: 1 random_seed: 7 "
+             "snapshot_after_train: false",
+             net, writes ? layers[0] : "", writes ? layers[1] : "");
+    aril_caffe_solver *s = parse(text);
+    CHECK_MSG(s, "%s", aril_error());
+    aril_status status = aril_caffe_solver_solve(s);
+    if (status != ARIL_ERR_UNSUPPORTED) CHECK_MSG(status == ARIL_OK, "%s", aril_error());
+    *loss = aril_caffe_solver_loss(s);
+    CHECK(!aril_caffe_solver_eager_reason(s));
+    aril_caffe_solver_free(s);
+}
+
+/* The file of a net in training has the batch of the last run, that of a test all its batches; the
+ * layers change nothing else: values come from the same run. */
+TEST(solvers_write_outputs)
+{
+    ARIL_SCOPE;
+    CHECK(write_images(temp_path("images"), 23));
+    double with = 0, without = 1;
+    train_and_write(true, &with);
+    if (!aril_ok()) SKIP("%s", aril_error());
+    train_and_write(false, &without);
+    CHECK_NEAR(with, without, 0);
+    static const int64_t rows[] = { 6, 12 };
+    for (int i = 0; i < 2; i++) {
+        char file[4096];
+        snprintf(file, sizeof file, "%s", temp_path(i ? "test.h5" : "train.h5"));
+        aril_tensor *data = aril_hdf5_read(file, "data"), *label = aril_hdf5_read(file, "label");
+        CHECK_MSG(aril_ok(), "%s", aril_error());
+        CHECK_INT(aril_size(data, 0), rows[i]);
+        CHECK_INT(aril_size(data, 1), 4);
+        CHECK_INT(aril_size(label, 0), rows[i]);
+        CHECK(aril_item(aril_amax(data, ARIL_ALL)) > 0);
+    }
 }
 
 /* ---- Caffe's own snapshot ---- */

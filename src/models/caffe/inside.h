@@ -30,6 +30,7 @@ typedef struct caffe_node {
     const char **bottoms, **tops;
     bool *detached; /* bottoms through which no gradient flows; NULL: none */
     int first_input;
+    bool loaded; /* a file of weights had its blobs */
     int fused;   /* the node whose activation this one can apply; -1: none */
     int applier; /* the node that can apply this one's; -1: none */
 } caffe_node;
@@ -49,8 +50,8 @@ typedef struct caffe_net {
     caffe_node *node;
     caffe_value *value;
     int n_nodes, n_values, cap_values;
-    int *inputs, *outputs; /* values */
-    int n_inputs, n_outputs;
+    int *inputs, *outputs; /* values; after the outputs those that HDF5Output layers write */
+    int n_inputs, n_outputs, n_written;
     int most_in, most_out; /* of any node */
     bool has_loss, has_python;
     bool train;                     /* its phase */
@@ -60,7 +61,9 @@ typedef struct caffe_net {
     int n_weights;
     aril__caffe_watcher *watcher; /* NULL: none */
     void *watcher_ctx;
-    char *pending; /* weights to be read when the net is built */
+    char *pending;  /* weights to be read when the net is built */
+    char **ignored; /* layers of the last file of weights that the net does not have */
+    int n_ignored;
 } caffe_net;
 
 /* The data of a net; NULL with an error if m is none. */
@@ -130,6 +133,10 @@ int aril__caffe_weight_number(const caffe_net *net, int node, int k);
 
 /* An error if a file has weights for none of the layers (n 0) of a net that has blobs. */
 aril_status aril__caffe_weights_found(const caffe_net *net, const char *path, int n);
+
+/* The layers of a file of weights that the net does not have. */
+void aril__caffe_ignored_clear(caffe_net *net);
+aril_status aril__caffe_ignored_add(caffe_net *net, const char *name, size_t length);
 
 /* The shape and the values of a blob of a file (BlobProto); `what` begins the message of an error.
  * Old files have four sizes. */

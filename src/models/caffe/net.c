@@ -25,14 +25,15 @@ static void forward(aril_module *self, int n_in, aril_tensor *const *in, int n_o
     caffe_net *net = *(caffe_net **)aril_module_data(self);
     aril_status s = check_inputs(net, n_in, in);
     bool loss = net->has_loss && n_out > net->n_outputs;
-    aril_tensor **all = NULL;
-    if (s == ARIL_OK && !(all = aril__calloc(((size_t)net->n_outputs + 1) * sizeof *all)))
+    int n = net->n_outputs, written = n_out > n + 1 ? net->n_written : 0;
+    aril_tensor **all = NULL, *total = NULL;
+    if (s == ARIL_OK && !(all = aril__calloc(((size_t)(n + written) + 1) * sizeof *all)))
         s = aril__fail(ARIL_ERR_MEMORY, "%s: out of memory", net->file);
     if (s == ARIL_OK)
-        s = aril__caffe_run(net, n_in, in, net->n_outputs, net->outputs, all,
-                            loss ? &all[net->n_outputs] : NULL);
+        s = aril__caffe_run(net, n_in, in, n + written, net->outputs, all, loss ? &total : NULL);
+    /* The outputs, the total loss, and what is written to files. */
     for (int i = 0; i < n_out && s == ARIL_OK; i++)
-        out[i] = i < net->n_outputs + loss ? all[i] : NULL;
+        out[i] = i < n ? all[i] : i == n ? total : i <= n + written ? all[i - 1] : NULL;
     free(all);
     /* A net that only writes files. */
     if (s == ARIL_OK && n_out > 0 && !out[0])
@@ -79,6 +80,7 @@ static void free_net(caffe_net *net)
     free(net->root);
     free(net->shapes);
     free(net->pending);
+    aril__caffe_ignored_clear(net);
     aril__message_free(net->message);
     free(net);
 }

@@ -167,6 +167,14 @@ aril_caffe_layer aril_caffe_layer_at(const aril_module *m, int i)
                                .first_input = n->first_input };
 }
 
+aril_caffe_blob aril_caffe_top(const aril_module *m, int layer, int i)
+{
+    const caffe_net *net = aril__caffe_data("caffe_top", m);
+    if (!net || layer < 0 || layer >= net->n_nodes || i < 0 || i >= net->node[layer].n_out)
+        return (aril_caffe_blob){ 0 };
+    return blob_of(net, net->node[layer].out[i]);
+}
+
 int aril_caffe_params(const aril_module *m)
 {
     const caffe_net *net = aril__caffe_data("caffe_params", m);

@@ -303,8 +303,13 @@ static aril_status copy_layers(caffe_net *net, const aril__message *file, bool c
         const aril__message *layer = aril__message_sub_at(file, "layer", i);
         size_t n = aril__message_count(layer, "blobs");
         int node = n ? aril__caffe_names_take(&names, aril__message_text(layer, "name")) : -1;
-        if (node < 0) continue;
+        if (node < 0) {
+            const char *name = aril__message_text(layer, "name");
+            if (n && copy) s = aril__caffe_ignored_add(net, name, strlen(name));
+            continue;
+        }
         caffe_layer *l = aril__caffe_layer_of(&net->node[node]);
+        net->node[node].loaded |= copy;
         ++*found;
         if (n != (size_t)l->n_blobs)
             s = aril__caffe_bad(l, ARIL_ERR_SHAPE, "has %d blobs, in the file %zu", l->n_blobs, n);
@@ -359,6 +364,7 @@ static aril_status from_message(caffe_net *net, const char *path)
 
 aril_status aril__caffe_weights_from(caffe_net *net, const char *path)
 {
+    aril__caffe_ignored_clear(net);
     return aril__hdf5_is(path) ? aril__caffe_weights_from_hdf5(net, path) : from_message(net, path);
 }
 

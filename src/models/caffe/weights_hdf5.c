@@ -43,8 +43,9 @@ typedef struct source {
     caffe_net *net;
     const aril__hdf5 *file;
     const caffe_names *names;
-    bool copy; /* else only checks */
-    int n;     /* layers with blobs that were found */
+    bool copy;  /* else only checks */
+    bool *used; /* of the arrays in the file */
+    int n;      /* layers with blobs that were found */
 } source;
 
 /* The array of a blob; negative: none, or ARIL_ERR_MEMORY. */
@@ -69,6 +70,7 @@ static aril_status read_blob(const source *s, int node, int k, int at)
         !aril__same_dims(l->shape[k].ndim, l->shape[k].dim, shape.ndim, shape.dim))
         return aril__caffe_bad(l, ARIL_ERR_SHAPE, "blob %d is %s, in the file %s", k,
                                aril__text(a, t), aril__shape_text(b, shape.ndim, shape.dim));
+    s->used[at] = true;
     if (!s->copy) return ARIL_OK;
     aril_tensor *values = aril_cast(aril__hdf5_array(s->file, at), aril_dtype_of(t));
     values = aril_to(aril_reshape(values, aril_shape_of(t)), aril_device_of(t));
@@ -91,6 +93,7 @@ static aril_status read_layer(source *s, int node)
         return aril__caffe_bad(l, ARIL_ERR_SHAPE, "has %d blobs, in the file %d", l->n_blobs,
                                stored);
     s->n += stored > 0;
+    s->net->node[node].loaded |= s->copy && stored > 0;
     for (int k = 0; k < l->n_blobs && found == ARIL_OK; k++) {
         int at = find(s, node, k, &found);
         if (found != ARIL_OK) return found;
@@ -111,6 +114,21 @@ static aril_status read_layers(source *s)
     return status;
 }
 
+/* Layers whose first blob no layer of the net has taken. */
+static aril_status note_ignored(const source *s)
+{
+    static const char begin[] = "data/";
+    size_t skip = sizeof begin - 1;
+    aril_status status = ARIL_OK;
+    for (int i = 0; i < aril__hdf5_count(s->file) && status == ARIL_OK; i++) {
+        const char *name = aril__hdf5_array_name(s->file, i), *slash = strrchr(name, '/');
+        if (s->used[i] || strncmp(name, begin, skip) != 0 || strcmp(slash, "/0") != 0) continue;
+        if (slash > name + skip)
+            status = aril__caffe_ignored_add(s->net, name + skip, (size_t)(slash - name) - skip);
+    }
+    return status;
+}
+
 aril_status aril__caffe_weights_from_hdf5(caffe_net *net, const char *path)
 {
     caffe_names names = { 0 };
@@ -125,13 +143,17 @@ aril_status aril__caffe_weights_from_hdf5(caffe_net *net, const char *path)
                            ? "the state of a solver, not a caffemodel"
                            : "no caffemodel");
     aril__hdf5_texts_free(&links);
+    bool *used = aril__calloc((size_t)aril__hdf5_count(file) + 1);
+    if (s == ARIL_OK && !used) s = no_memory(path);
     if (s == ARIL_OK) s = aril__caffe_names(net, &names);
     /* All shapes are compared before the first change. */
     for (int copy = 0; copy < 2 && s == ARIL_OK; copy++) {
-        source from = { .net = net, .file = file, .names = &names, .copy = copy };
+        source from = { .net = net, .file = file, .names = &names, .copy = copy, .used = used };
         s = read_layers(&from);
         if (s == ARIL_OK) s = aril__caffe_weights_found(net, path, from.n);
+        if (s == ARIL_OK && copy) s = note_ignored(&from);
     }
+    free(used);
     aril__caffe_names_free(&names);
     aril__hdf5_close(file);
     return (aril_status)s;

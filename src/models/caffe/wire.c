@@ -215,6 +215,22 @@ static aril_status wire_node(wiring *w, int node)
 
 /* ---- the ends of the net ---- */
 
+/* What HDF5Output layers write follows the outputs: a run gives it where it is asked for. */
+static aril_status list_written(caffe_net *net)
+{
+    size_t most = (size_t)net->n_outputs;
+    for (int i = 0; i < net->n_nodes; i++) most += (size_t)net->node[i].n_in;
+    int *more = aril__realloc(net->outputs, (most + 1) * sizeof *more);
+    if (!more) return aril__fail(ARIL_ERR_MEMORY, "%s: out of memory", net->file);
+    net->outputs = more;
+    for (int i = 0; i < net->n_nodes; i++) {
+        const caffe_node *n = &net->node[i];
+        for (int k = 0; k < n->n_in && n->row->flags & CAFFE_SINK; k++)
+            net->outputs[net->n_outputs + net->n_written++] = n->in[k];
+    }
+    return ARIL_OK;
+}
+
 /* Outputs in the order of their names. */
 static int by_name(const void *a, const void *b)
 {
@@ -244,7 +260,7 @@ static aril_status list_ends(caffe_net *net)
     if (net->n_outputs) qsort(found, (size_t)net->n_outputs, sizeof *found, by_name);
     for (int i = 0; i < net->n_outputs; i++) net->outputs[i] = found[i].value;
     free(found);
-    return ARIL_OK;
+    return list_written(net);
 }
 
 /* A layer that can apply the activation which alone reads its top. */

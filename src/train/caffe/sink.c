@@ -8,6 +8,7 @@
 #include "core/error.h"
 #include "core/memory.h"
 #include "models/caffe/net.h"
+#include "train/caffe/solver.h"
 
 #include <limits.h>
 #include <stdlib.h>
@@ -16,15 +17,14 @@
 enum { BOTTOMS = 2 };
 
 typedef struct output {
-    const char *file;
+    char *file;
     int n;
-    const char *bottom[BOTTOMS];
     aril_tensor **part[BOTTOMS];
 } output;
 
 struct aril_caffe_sink {
     aril_module *net;
-    int n;
+    int n, n_values; /* files; values that they get in each run */
     output *out;
     int64_t batches, capacity;
 };
@@ -49,22 +49,38 @@ aril_caffe_sink *aril_caffe_sink_new(aril_module *net)
         aril_caffe_layer l = aril_caffe_layer_at(net, i);
         if (strcmp(l.type, "HDF5Output") != 0) continue;
         output *o = &out[s->n++];
-        o->file = aril__message_text(
-            aril__message_sub(aril__caffe_layer_message(net, i), "hdf5_output_param"), "file_name");
-        for (int k = 0; k < l.n_bottoms && k < BOTTOMS; k++) o->bottom[o->n++] = l.bottoms[k];
+        o->n = l.n_bottoms; /* one or two */
+        s->n_values += o->n;
+        o->file = aril__strdup(aril__message_text(
+            aril__message_sub(aril__caffe_layer_message(net, i), "hdf5_output_param"),
+            "file_name"));
+        if (o->file) continue;
+        aril__fail(ARIL_ERR_MEMORY, "caffe_sink: out of memory");
+        aril_caffe_sink_free(s);
+        return NULL;
     }
     return s;
+}
+
+void aril__caffe_sink_clear(aril_caffe_sink *s)
+{
+    for (int i = 0; s && i < s->n; i++)
+        for (int k = 0; k < BOTTOMS; k++)
+            for (int64_t b = 0; b < s->batches && s->out[i].part[k]; b++) {
+                aril_release(s->out[i].part[k][b]);
+                s->out[i].part[k][b] = NULL;
+            }
+    if (s) s->batches = 0;
 }
 
 void aril_caffe_sink_free(aril_caffe_sink *s)
 {
     if (!s) return;
-    for (int i = 0; i < s->n; i++)
-        for (int k = 0; k < BOTTOMS; k++) {
-            for (int64_t b = 0; b < s->batches && s->out[i].part[k]; b++)
-                aril_release(s->out[i].part[k][b]);
-            free(s->out[i].part[k]);
-        }
+    aril__caffe_sink_clear(s);
+    for (int i = 0; i < s->n; i++) {
+        for (int k = 0; k < BOTTOMS; k++) free(s->out[i].part[k]);
+        free(s->out[i].file);
+    }
     free(s->out);
     free(s);
 }
@@ -100,23 +116,48 @@ static aril_status keep(aril_tensor *value, aril_tensor **to)
     return aril_tensor_status(t);
 }
 
-aril_status aril_caffe_sink_add(aril_caffe_sink *s, aril_list in)
+int aril__caffe_sink_values(const aril_caffe_sink *s)
 {
-    if (!s) return aril__fail(ARIL_ERR_ARG, "caffe_sink_add: the sink is NULL");
-    if (s->n == 0) return ARIL_OK;
-    ARIL_SCOPE;
+    return s ? s->n_values : 0;
+}
+
+aril_status aril__caffe_sink_keep(aril_caffe_sink *s, aril_tensor *const *value)
+{
+    if (!s || s->n == 0) return ARIL_OK;
     ARIL_NO_GRAD;
     aril_status status = reserve(s);
     for (int i = 0; i < s->n && status == ARIL_OK; i++) {
-        aril_tensor *value[BOTTOMS];
         output *o = &s->out[i];
-        status = aril_caffe_blobs(s->net, in, o->n, o->bottom, value);
         for (int k = 0; k < o->n && status == ARIL_OK; k++)
-            status = keep(value[k], &o->part[k][s->batches]);
+            status = keep(*value++, &o->part[k][s->batches]);
     }
     /* Also after a failure: what was kept is released with the sink. */
     s->batches += s->capacity > s->batches;
     return status;
+}
+
+aril_status aril_caffe_sink_add(aril_caffe_sink *s, aril_list in, aril_tensor **out)
+{
+    if (!s) return aril__fail(ARIL_ERR_ARG, "caffe_sink_add: the sink is NULL");
+    int n = aril_caffe_outputs(s->net) + 1;
+    aril_tensor **all = aril__calloc((size_t)(n + s->n_values) * sizeof *all);
+    if (!all) return aril__fail(ARIL_ERR_MEMORY, "caffe_sink: out of memory");
+    aril_status status = aril_forward_all(s->net, in, n + s->n_values, all);
+    if (status == ARIL_OK) status = aril__caffe_sink_keep(s, all + n);
+    for (int i = 0; i < n && out; i++) out[i] = all[i];
+    free(all);
+    return status;
+}
+
+aril_status aril__caffe_sink_place(aril_caffe_sink *s, const aril_caffe_solver *solver)
+{
+    for (int i = 0; s && i < s->n; i++) {
+        char *path = aril__caffe_output_path(solver, s->out[i].file);
+        if (!path) return aril__latest_status();
+        free(s->out[i].file);
+        s->out[i].file = path;
+    }
+    return ARIL_OK;
 }
 
 aril_status aril_caffe_sink_write(aril_caffe_sink *s)
@@ -137,5 +178,6 @@ aril_status aril_caffe_sink_write(aril_caffe_sink *s)
         if (status == ARIL_OK)
             status = aril_hdf5_write(o->file, &(aril_named){ .n = o->n, .at = all, .name = names });
     }
+    aril__caffe_sink_clear(s);
     return status;
 }

@@ -15,21 +15,9 @@
 
 #include <limits.h>
 #include <math.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-
-void aril__caffe_log(const aril_caffe_solver *s, const char *format, ...)
-{
-    if (!s->opts.log) return;
-    va_list args;
-    va_start(args, format);
-    vfprintf(s->opts.log, format, args);
-    va_end(args);
-    putc('\n', s->opts.log);
-    fflush(s->opts.log);
-}
 
 static aril_status no_memory(void)
 {
@@ -60,6 +48,14 @@ static char *path_of(const aril_caffe_solver *s, const char *path)
     return aril__caffe_source_path(s->root ? s->root : s->folder, path);
 }
 
+static void log_net(const aril_caffe_solver *s, const char *what, const char *name, bool train)
+{
+    if (train)
+        aril__caffe_log(s, "Creating training net from %s%s", what, name);
+    else
+        aril__caffe_log(s, "Creating test net (#%d) specified by %s%s", s->n_tests - 1, what, name);
+}
+
 static aril_module *open_net(aril_caffe_solver *s, const net_source *from, bool train)
 {
     size_t n = from->state ? aril__message_count(from->state, "stage") : 0;
@@ -75,12 +71,22 @@ static aril_module *open_net(aril_caffe_solver *s, const net_source *from, bool 
         aril__message *file = from->message ? NULL : aril__caffe_net_load(path);
         const char *name = from->message ? "the solver's net" : path;
         const aril__message *message = from->message ? from->message : file;
+        if (message) log_net(s, from->message ? "" : "net file: ", name, train);
         if (message) net = aril__caffe_net_from(message, name, opts);
         aril__message_free(file);
     }
     free(stages);
     free(path);
     return net;
+}
+
+/* The files of HDF5Output layers. */
+static aril_status open_sink(aril_caffe_solver *s, aril__caffe_part *p)
+{
+    p->sink = aril_caffe_sink_new(p->net);
+    if (!p->sink) return aril__latest_status();
+    p->n_written = aril__caffe_sink_values(p->sink);
+    return aril__caffe_sink_place(p->sink, s);
 }
 
 /* The batch size is known after the first batch: parameters are created from it. */
@@ -108,11 +114,13 @@ static aril_status open_part(aril_caffe_solver *s, aril__caffe_part *p, const ne
     if (!p->net) return aril__latest_status();
     p->n_in = aril_caffe_inputs(p->net);
     p->n_out = aril_caffe_outputs(p->net);
-    if (p->n_in > ARIL__CAFFE_OUTPUTS || p->n_out >= ARIL__CAFFE_OUTPUTS)
+    aril_status status = open_sink(s, p);
+    if (status != ARIL_OK) return status;
+    if (p->n_in > ARIL__CAFFE_OUTPUTS || p->n_out + p->n_written >= ARIL__CAFFE_OUTPUTS)
         return aril__fail(ARIL_ERR_UNSUPPORTED,
                           "solver: a net with %d inputs and %d outputs; at most %d are supported",
                           p->n_in, p->n_out, ARIL__CAFFE_OUTPUTS - 1);
-    aril_status status = aril_module_to(p->net, s->device);
+    status = aril_module_to(p->net, s->device);
     if (status != ARIL_OK) return status;
     aril_caffe_feed_opts feed = { .root = s->root ? s->root : s->folder,
                                   .seed = (s->settings.seed < 0 ? 0 : (uint64_t)s->settings.seed),
@@ -122,7 +130,9 @@ static aril_status open_part(aril_caffe_solver *s, aril__caffe_part *p, const ne
                                   .train = train,
                                   .device = s->device };
     p->feed = aril_caffe_feed_new(p->net, feed);
-    return p->feed ? build(p) : aril__latest_status();
+    status = p->feed ? build(p) : aril__latest_status();
+    if (status == ARIL_OK) aril__caffe_log_shapes(s, p->net);
+    return status;
 }
 
 /* ---- which nets a solver has ---- */
@@ -277,32 +287,35 @@ static aril_status find_root(aril_caffe_solver *s, const char *path, const net_s
     return s->root ? ARIL_OK : no_memory();
 }
 
-/* The prefix of snapshots below root; its folder may have to be found like other paths. */
+/* The folder of the file may have to be found like other paths. */
+char *aril__caffe_output_path(const aril_caffe_solver *s, const char *path)
+{
+    const char *slash = strrchr(path, '/'), *in = *path == '/' || !s->root ? "" : s->root;
+    struct stat st;
+    char *found = NULL;
+    if (*in && slash) {
+        char *folder = aril__strdup(path);
+        if (folder) folder[slash - path] = '\0';
+        found = folder ? path_of(s, folder) : NULL;
+        free(folder);
+        if (!found) return no_memory(), NULL;
+        if (stat(found, &st) == 0 && S_ISDIR(st.st_mode)) in = found;
+    }
+    const char *name = *in && slash ? slash + 1 : path;
+    size_t size = strlen(in) + strlen(name) + 2;
+    char *whole = aril__malloc(size);
+    if (whole)
+        snprintf(whole, size, "%s%s%s", in, *in ? "/" : "", name);
+    else
+        no_memory();
+    free(found);
+    return whole;
+}
+
 static aril_status given_prefix(aril_caffe_solver *s)
 {
-    const char *prefix = s->settings.prefix, *slash = strrchr(prefix, '/');
-    if (!slash || *prefix == '/' || !s->root) {
-        bool below = s->root && *prefix != '/';
-        size_t size = strlen(prefix) + (below ? strlen(s->root) + 1 : 0) + 1;
-        s->prefix = aril__malloc(size);
-        if (s->prefix)
-            snprintf(s->prefix, size, "%s%s%s", below ? s->root : "", below ? "/" : "", prefix);
-        return s->prefix ? ARIL_OK : no_memory();
-    }
-    char *folder = aril__strdup(prefix);
-    if (!folder) return no_memory();
-    folder[slash - prefix] = '\0';
-    char *found = path_of(s, folder);
-    free(folder);
-    struct stat st;
-    if (!found) return no_memory();
-    bool is_there = stat(found, &st) == 0 && S_ISDIR(st.st_mode);
-    const char *in = is_there ? found : s->root;
-    size_t size = strlen(in) + strlen(slash) + 1;
-    s->prefix = aril__malloc(size);
-    if (s->prefix) snprintf(s->prefix, size, "%s%s", in, slash);
-    free(found);
-    return s->prefix ? ARIL_OK : no_memory();
+    s->prefix = aril__caffe_output_path(s, s->settings.prefix);
+    return s->prefix ? ARIL_OK : aril__latest_status();
 }
 
 /* Without a prefix snapshots have the name of the solver's file (path), and are beside it; a prefix
@@ -362,6 +375,7 @@ static aril_status load_weights(aril_caffe_solver *s, const char *list, bool bel
         if (!path) return no_memory();
         aril__caffe_log(s, "Finetuning from %s", path);
         status = aril_caffe_weights_load(s->train.net, path);
+        if (status == ARIL_OK) aril__caffe_log_ignored(s);
         free(path);
     }
     return status;
@@ -376,7 +390,24 @@ static aril_status initial_weights(aril_caffe_solver *s)
          i++)
         status = load_weights(s, aril__message_text_at(s->message, "weights", i), true);
     if (status == ARIL_OK && s->opts.weights) status = load_weights(s, s->opts.weights, false);
+    bool loads = s->opts.weights || s->opts.snapshot || aril__message_count(s->message, "weights");
+    if (status == ARIL_OK && loads) aril__caffe_log_missing(s);
     return status;
+}
+
+/* Level and stages that were asked for belong to the net in training alone. */
+static aril_status add_state(aril_caffe_solver *s)
+{
+    const aril_caffe_solver_opts *o = &s->opts;
+    if (o->n_stages < 0 || (o->n_stages > 0 && !o->stages))
+        return aril__fail(ARIL_ERR_ARG, "solver: %d stages in a list that is %s", o->n_stages,
+                          o->stages ? "there" : "NULL");
+    if (o->level == 0 && o->n_stages == 0) return ARIL_OK;
+    aril__message *state = aril__message_set_sub(s->message, "train_state");
+    if (o->level) aril__message_set_int(state, "level", o->level);
+    for (int i = 0; i < o->n_stages; i++) aril__message_add_text(state, "stage", o->stages[i]);
+    size_t stages = aril__message_count(state, "stage");
+    return state && stages >= (size_t)o->n_stages ? ARIL_OK : no_memory();
 }
 
 static aril_status set_up(aril_caffe_solver *s, const char *path)
@@ -384,6 +415,7 @@ static aril_status set_up(aril_caffe_solver *s, const char *path)
     net_source from;
     aril_status status = aril__caffe_solver_upgrade(s->message, path ? path : "the solver");
     if (status == ARIL_OK) status = aril__caffe_settings_read(s->message, path, &s->settings);
+    if (status == ARIL_OK) status = add_state(s);
     if (status == ARIL_OK) status = train_source(s->message, path, &from);
     if (status == ARIL_OK && path) status = find_root(s, path, &from);
     if (status == ARIL_OK) status = find_prefix(s, path);
@@ -418,7 +450,8 @@ static aril_caffe_solver *open_message(aril__message *m, const char *path, const
     aril_status status = ARIL_OK;
     if (root && !(s->root = aril__strdup(root))) status = no_memory();
     if (status == ARIL_OK) status = set_up(s, path);
-    s->opts.weights = s->opts.snapshot = NULL; /* borrowed during this call */
+    s->opts.weights = s->opts.snapshot = NULL,
+    s->opts.stages = NULL; /* borrowed during this call */
     s->settings.file = NULL;
     if (status == ARIL_OK) return s;
     aril_caffe_solver_free(s);
@@ -450,6 +483,7 @@ static void free_part(aril__caffe_part *p)
 {
     aril__compiled_free(p->program);
     aril_caffe_feed_free(p->feed);
+    aril_caffe_sink_free(p->sink);
     aril_module_release(p->net);
 }
 
@@ -493,7 +527,8 @@ static void add_loss(aril_caffe_solver *s, double loss)
     s->loss[s->n_losses++ % s->settings.average_loss] = loss;
     if (isfinite(loss) || s->warned_nan) return;
     s->warned_nan = true;
-    aril__caffe_log(s, "warning: the loss is %g at iteration %lld", loss, (long long)s->iter);
+    aril__caffe_log(s, "warning: the loss is %g at iteration %lld", aril__caffe_shown(loss),
+                    (long long)s->iter);
 }
 
 static void print_progress(aril_caffe_solver *s, aril_tensor *const *out)
@@ -508,7 +543,7 @@ static void print_progress(aril_caffe_solver *s, aril_tensor *const *out)
     s->since = now;
     s->since_iter = s->iter;
     aril__caffe_log(s, "Iteration %lld%s, loss = %g", (long long)s->iter, speed,
-                    aril_caffe_solver_loss(s));
+                    aril__caffe_shown(aril_caffe_solver_loss(s)));
     int number = 0;
     for (int i = 0; i < s->train.n_out; i++) {
         aril_caffe_blob b = aril_caffe_output(s->train.net, i);
@@ -517,6 +552,17 @@ static void print_progress(aril_caffe_solver *s, aril_tensor *const *out)
         if (at)
             aril__caffe_log_values(s, "Train", b.name, b.loss_weight, aril_numel(v), at, &number);
     }
+}
+
+/* A step of the learning rate that multistep has just made. */
+static void log_step(const aril_caffe_solver *s)
+{
+    if (s->settings.policy != ARIL__CAFFE_MULTISTEP || !s->opts.log) return;
+    int64_t step = aril__caffe_current_step(&s->settings, s->iter),
+            before = s->iter > 0 ? aril__caffe_current_step(&s->settings, s->iter - 1) : 0;
+    if (step != before)
+        aril__caffe_log(s, "MultiStep Status: Iteration %lld, step = %lld", (long long)s->iter,
+                        (long long)step);
 }
 
 static aril_status iterate(aril_caffe_solver *s)
@@ -537,11 +583,12 @@ static aril_status iterate(aril_caffe_solver *s)
     if (status != ARIL_OK) return status;
     s->updated = s->before != NULL;
     add_loss(s, sum / (double)c->iter_size);
-    if (c->display && s->iter % c->display == 0) {
-        print_progress(s, out);
+    bool display = c->display && s->iter % c->display == 0;
+    if (display) print_progress(s, out);
+    log_step(s);
+    if (display)
         aril__caffe_log(s, "Iteration %lld, lr = %g", (long long)s->iter,
                         aril__caffe_rate(c, s->iter));
-    }
     s->iter++;
     return ARIL_OK;
 }
@@ -576,11 +623,13 @@ static aril_status last_loss(aril_caffe_solver *s)
     aril_tensor *in[ARIL__CAFFE_OUTPUTS] = { NULL }, *out[ARIL__CAFFE_OUTPUTS] = { NULL };
     aril_status status = aril_caffe_feed_next(s->train.feed, in);
     if (status != ARIL_OK) return status;
-    aril_tensor *loss =
-        aril_caffe_loss(s->train.net, (aril_list){ .n = s->train.n_in, .at = in }, out);
-    if (aril_tensor_status(loss) != ARIL_OK) return aril_tensor_status(loss);
+    aril_list list = { .n = s->train.n_in, .at = in };
+    aril_tensor *loss = aril__caffe_outputs(&s->train, list, out);
+    if (aril_tensor_status(loss) == ARIL_OK) status = aril__caffe_write(&s->train, out);
+    if (aril_tensor_status(loss) != ARIL_OK || status != ARIL_OK) return aril__latest_status();
     add_loss(s, aril_item(loss));
-    aril__caffe_log(s, "Iteration %lld, loss = %g", (long long)s->iter, aril_caffe_solver_loss(s));
+    aril__caffe_log(s, "Iteration %lld, loss = %g", (long long)s->iter,
+                    aril__caffe_shown(aril_caffe_solver_loss(s)));
     return ARIL_OK;
 }
 

@@ -63,7 +63,8 @@ typedef struct aril__caffe_part {
     aril_caffe_feed *feed;
     aril__compiled *program;
     int64_t iterations; /* of a test */
-    int n_in, n_out;
+    int n_in, n_out, n_written;
+    aril_caffe_sink *sink; /* of HDF5Output layers, which get n_written values in each run */
     struct aril_caffe_solver *solver;
     /* What a trace is made for. */
     struct {
@@ -104,6 +105,15 @@ struct aril_caffe_solver {
 void aril__caffe_log(const aril_caffe_solver *s, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
+/* A value to print: a NaN without a sign. */
+double aril__caffe_shown(double value);
+/* Prints the shapes of all tops, and what they take. */
+void aril__caffe_log_shapes(const aril_caffe_solver *s, const aril_module *net);
+/* Prints the layers of the last file of weights that the net does not have; those of the net that
+ * no file had. */
+void aril__caffe_log_ignored(const aril_caffe_solver *s);
+void aril__caffe_log_missing(const aril_caffe_solver *s);
+
 /* One pass forward and backward, which adds to the gradients; with `updates` also the step. The
  * outputs belong to the scope. */
 aril_status aril__caffe_pass(aril_caffe_solver *s, bool updates, double *loss,
@@ -122,7 +132,13 @@ void aril__caffe_debug_backward(const aril__caffe_debug *d);
 void aril__caffe_debug_update(const aril_caffe_solver *s);
 aril_status aril__caffe_debug_end(aril__caffe_debug *d);
 
-/* One run of a test net; *loss: NULL if it has none. */
+/* Runs a net and returns its loss: zero if it has none. outputs[] gets the outputs, and after them
+ * what HDF5Output layers get. */
+aril_tensor *aril__caffe_outputs(aril__caffe_part *p, aril_list in, aril_tensor **outputs);
+/* Writes the files of HDF5Output layers with the values of one such run. */
+aril_status aril__caffe_write(aril__caffe_part *p, aril_tensor *const *outputs);
+
+/* One run of a test net; *loss: NULL if it has none. What HDF5Output layers get is collected. */
 aril_status aril__caffe_forward(aril__caffe_part *p, aril_tensor **outputs, aril_tensor **loss);
 
 /* Creates the optimizer for the parameters of the net, once it is built. */
@@ -149,6 +165,20 @@ void aril__caffe_log_values(const aril_caffe_solver *s, const char *what, const 
 
 /* The positions in the data of all test nets, as one allocated list; NULL with an error. */
 int64_t *aril__caffe_test_positions(const aril_caffe_solver *s, int *n);
+
+/* Where a file that is written has its place: below root, if paths start there. Allocated; NULL
+ * with an error. */
+char *aril__caffe_output_path(const aril_caffe_solver *s, const char *path);
+
+/* ---- sinks ---- */
+
+/* Values that HDF5Output layers get in each run: the results of aril_forward_all after the outputs
+ * and the total loss. _keep collects those of a run, _clear forgets them. _place gives the files
+ * their places for a solver. s may be NULL. */
+int aril__caffe_sink_values(const aril_caffe_sink *s);
+aril_status aril__caffe_sink_keep(aril_caffe_sink *s, aril_tensor *const *values);
+void aril__caffe_sink_clear(aril_caffe_sink *s);
+aril_status aril__caffe_sink_place(aril_caffe_sink *s, const aril_caffe_solver *solver);
 
 /* ---- feeds ---- */
 

@@ -230,12 +230,30 @@ aril_tensor *aril__caffe_diff(const aril_caffe_solver *s, int k)
 
 /* ---- passes ---- */
 
+aril_tensor *aril__caffe_outputs(aril__caffe_part *p, aril_list in, aril_tensor **outputs)
+{
+    aril_tensor *all[ARIL__CAFFE_OUTPUTS + 1] = { NULL };
+    if (!p->n_written) return aril_caffe_loss(p->net, in, outputs);
+    int n = p->n_out + p->n_written;
+    aril_status status = aril_forward_all(p->net, in, n + 1, all);
+    for (int i = 0; i < n; i++) outputs[i] = all[i < p->n_out ? i : i + 1];
+    aril_tensor *loss = status == ARIL_OK ? all[p->n_out] : all[0];
+    return loss ? loss : aril_zeros(ARIL_SHAPE(), ARIL_F32, aril_cpu());
+}
+
+aril_status aril__caffe_write(aril__caffe_part *p, aril_tensor *const *outputs)
+{
+    if (!p->n_written) return ARIL_OK;
+    aril_status status = aril__caffe_sink_keep(p->sink, outputs + p->n_out);
+    return status == ARIL_OK ? aril_caffe_sink_write(p->sink) : status;
+}
+
 /* out: the loss, then the outputs; `debug` may be NULL. */
 static aril_status train_now(aril__caffe_part *p, bool updates, const aril__caffe_debug *debug,
                              aril_list in, aril_tensor **out)
 {
     aril_caffe_solver *s = p->solver;
-    out[0] = aril_caffe_loss(p->net, in, out + 1);
+    out[0] = aril__caffe_outputs(p, in, out + 1);
     aril_status status = aril_tensor_status(out[0]);
     if (status != ARIL_OK) return status;
     int64_t parts = s->settings.iter_size;
@@ -266,10 +284,10 @@ static void train_traced(void *ctx, aril_tensor *const *in, aril_tensor **out)
     train_now(p, p->of.update, NULL, list, out);
 }
 
-/* out: the outputs, then the loss. */
+/* out: the outputs, then the loss, then what is written. */
 static aril_status test_now(aril__caffe_part *p, aril_list in, aril_tensor **out)
 {
-    return aril_forward_all(p->net, in, p->n_out + 1, out);
+    return aril_forward_all(p->net, in, p->n_out + 1 + p->n_written, out);
 }
 
 static void test_traced(void *ctx, aril_tensor *const *in, aril_tensor **out)
@@ -309,7 +327,8 @@ aril_status aril__caffe_pass(aril_caffe_solver *s, bool updates, double *loss,
     if (status != ARIL_OK) return status;
     *loss = aril_item(out[0]);
     for (int i = 0; i < p->n_out; i++) outputs[i] = out[1 + i];
-    return aril_tensor_status(out[0]);
+    status = aril_tensor_status(out[0]);
+    return status == ARIL_OK ? aril__caffe_write(p, out + 1) : status;
 }
 
 aril_status aril__caffe_forward(aril__caffe_part *p, aril_tensor **outputs, aril_tensor **loss)
@@ -336,5 +355,5 @@ aril_status aril__caffe_forward(aril__caffe_part *p, aril_tensor **outputs, aril
         status = aril_tensor_status(out[i]);
     }
     *loss = out[p->n_out];
-    return status;
+    return status == ARIL_OK ? aril__caffe_sink_keep(p->sink, out + p->n_out + 1) : status;
 }

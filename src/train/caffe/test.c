@@ -56,24 +56,9 @@ static aril_status run(aril_caffe_solver *s, aril__caffe_part *p, sums *t)
         if (status == ARIL_OK && loss && s->settings.test_compute_loss) t->loss += aril_item(loss);
         if (status == ARIL_OK) status = aril__caffe_ask(s);
     }
+    if (status == ARIL_OK && p->n_written && !s->stopped) return aril_caffe_sink_write(p->sink);
+    aril__caffe_sink_clear(p->sink);
     return status;
-}
-
-void aril__caffe_log_values(const aril_caffe_solver *s, const char *what, const char *name,
-                            double weight, int64_t n, const double *values, int *number)
-{
-    enum { SHOWN = 64 };
-    for (int64_t k = 0; k < n && k < SHOWN; k++) {
-        char loss[96] = "";
-        if (weight != 0)
-            snprintf(loss, sizeof loss, " (* %g = %g loss)", weight, weight * values[k]);
-        aril__caffe_log(s, "    %s net output #%d: %s = %g%s", what, (*number)++, name, values[k],
-                        loss);
-    }
-    if (n > SHOWN) {
-        aril__caffe_log(s, "    (%lld more values of %s)", (long long)(n - SHOWN), name);
-        *number += (int)(n - SHOWN);
-    }
 }
 
 static aril_status test_one(aril_caffe_solver *s, int i)
@@ -85,7 +70,7 @@ static aril_status test_one(aril_caffe_solver *s, int i)
     double share = 1.0 / (double)p->iterations;
     int number = 0;
     if (status == ARIL_OK && !s->stopped && s->settings.test_compute_loss)
-        aril__caffe_log(s, "Test loss: %g", t.loss * share);
+        aril__caffe_log(s, "Test loss: %g", aril__caffe_shown(t.loss * share));
     for (int k = 0; k < t.n && status == ARIL_OK && !s->stopped; k++) {
         aril_caffe_blob b = aril_caffe_output(p->net, k);
         for (int64_t j = 0; j < t.of[k].n; j++) t.of[k].sum[j] *= share;
