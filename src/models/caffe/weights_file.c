@@ -210,9 +210,13 @@ static aril_status open_hdf5(aril_weights *w)
         for (int b = 0; b < CAFFE_BLOBS; b++) /* shared ones are with another layer */
             if (sibling(h, name, end, b) >= 0) n = b + 1;
         const char *known = k < n ? name_by_sizes(h, name, end, n, k) : NULL;
-        size_t length = (size_t)snprintf(text, sizeof text, "%.*s", (int)(end - layer), layer);
-        for (char *c = text; *c; c++)
-            if (*c == '.') *c = '_';
+        size_t length = (size_t)(end - layer);
+        if (length + 32 > sizeof text)
+            return aril__fail(ARIL_ERR_FORMAT, "%s: the name of a layer has %zu bytes", w->path,
+                              length);
+        memcpy(text, layer, length);
+        for (size_t c = 0; c < length; c++)
+            if (text[c] == '.') text[c] = '_';
         if (known)
             snprintf(text + length, sizeof text - length, ".%s", known);
         else
