@@ -104,6 +104,9 @@ static aril_status merge_multipliers(const caffe_net *net, int node, int k, caff
     for (int i = 0; i < 2; i++) {
         if (!aril__message_has(spec, fields[i])) continue;
         double given = aril__message_number(spec, fields[i]);
+        if (given < 0)
+            return aril__caffe_bad(aril__caffe_layer_of(&net->node[node]), ARIL_ERR_FORMAT,
+                                   "%s of blob %d must be at least 0, got %g", fields[i], k, given);
         if (*has[i] && *value[i] != given)
             return aril__caffe_bad(aril__caffe_layer_of(&net->node[node]), ARIL_ERR_FORMAT,
                                    "%s %g of blob %d differs from %g, of the layer with which it "
