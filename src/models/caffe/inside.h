@@ -118,6 +118,22 @@ static inline caffe_layer *aril__caffe_layer_of(const caffe_node *node)
     return aril_module_data(node->module);
 }
 
+/* What a file holds for the blobs of a net. All of it is read before the first blob changes, so
+ * that a load that fails changes nothing. Tensors belong to the scope of the caller. */
+typedef struct caffe_copies {
+    struct {
+        aril_tensor *to, *from; /* of the same dtype and device */
+        const void *raw;        /* instead of `from`: values of that dtype, for a blob on the CPU */
+    } * at;
+    int n;
+} caffe_copies;
+
+aril_status aril__caffe_copies_open(caffe_copies *c, const caffe_net *net);
+/* Converts the values to the form of the blob. */
+aril_status aril__caffe_copies_add(caffe_copies *c, aril_tensor *to, aril_tensor *values);
+/* Copies all if s is no error. */
+aril_status aril__caffe_copies_finish(caffe_copies *c, aril_status s);
+
 /* Copies the blobs of a message to the layers of the same name. */
 aril_status aril__caffe_weights_from(caffe_net *net, const char *path);
 

@@ -266,8 +266,49 @@ static bool fits(const aril_tensor *t, const aril__message *blob, aril_shape sha
     return true;
 }
 
-/* Checks blob k of a file against that of a node; or copies it. */
-static aril_status copy_blob(caffe_net *net, int node, int k, const aril__message *blob, bool copy)
+aril_status aril__caffe_copies_open(caffe_copies *c, const caffe_net *net)
+{
+    *c = (caffe_copies){ .at = aril__calloc(((size_t)net->n_nodes * CAFFE_BLOBS + 1) *
+                                            sizeof *c->at) };
+    return c->at ? ARIL_OK : aril__fail(ARIL_ERR_MEMORY, "%s: out of memory", net->file);
+}
+
+aril_status aril__caffe_copies_add(caffe_copies *c, aril_tensor *to, aril_tensor *values)
+{
+    ARIL_NO_GRAD;
+    values = aril_cast(aril_reshape(values, aril_shape_of(to)), aril_dtype_of(to));
+    values = aril_to(values, aril_device_of(to));
+    c->at[c->n].to = to;
+    c->at[c->n++].from = values;
+    return aril_tensor_status(values);
+}
+
+aril_status aril__caffe_copies_finish(caffe_copies *c, aril_status s)
+{
+    ARIL_NO_GRAD;
+    for (int i = 0; i < c->n && s == ARIL_OK; i++)
+        s = c->at[i].raw ? aril_write(c->at[i].to, c->at[i].raw)
+                         : aril_tensor_status(aril_copy_(c->at[i].to, c->at[i].from));
+    free(c->at);
+    return s;
+}
+
+/* The same of a blob of a file, whose values are copied where they lie if they have the form. */
+static aril_status add_stored(caffe_copies *c, aril_tensor *to, const aril__message *blob,
+                              aril_shape shape)
+{
+    aril__proto_array f = aril__message_array(blob, "data");
+    bool same = aril_dtype_of(to) == ARIL_F32 && f.n > 0 && to->storage->device->host_memory &&
+                aril__message_array(blob, "double_data").n == 0;
+    if (!same) return aril__caffe_copies_add(c, to, aril__caffe_stored_values(blob, shape));
+    c->at[c->n].to = to;
+    c->at[c->n++].raw = f.at;
+    return ARIL_OK;
+}
+
+/* Checks blob k of a file against that of a node, and takes its values. */
+static aril_status take_blob(caffe_net *net, int node, int k, const aril__message *blob,
+                             caffe_copies *to)
 {
     caffe_layer *l = aril__caffe_layer_of(&net->node[node]);
     aril_tensor *t = aril__caffe_weight_at(net, node, k);
@@ -280,11 +321,7 @@ static aril_status copy_blob(caffe_net *net, int node, int k, const aril__messag
         !aril__same_dims(l->shape[k].ndim, l->shape[k].dim, shape.ndim, shape.dim))
         return aril__caffe_bad(l, ARIL_ERR_SHAPE, "blob %d is %s, in the file %s", k,
                                aril__text(a, t), aril__shape_text(b, shape.ndim, shape.dim));
-    if (!copy) return ARIL_OK;
-    ARIL_SCOPE;
-    ARIL_NO_GRAD;
-    aril_tensor *values = aril_reshape(aril__caffe_stored_values(blob, shape), aril_shape_of(t));
-    return aril_tensor_status(aril_copy_(t, aril_to(values, aril_device_of(t))));
+    return add_stored(to, t, blob, shape);
 }
 
 aril_status aril__caffe_weights_found(const caffe_net *net, const char *path, int n)
@@ -297,7 +334,8 @@ aril_status aril__caffe_weights_found(const caffe_net *net, const char *path, in
 }
 
 /* Sets *found to the number of layers. */
-static aril_status copy_layers(caffe_net *net, const aril__message *file, bool copy, int *found)
+static aril_status take_layers(caffe_net *net, const aril__message *file, caffe_copies *to,
+                               int *found)
 {
     caffe_names names;
     aril_status s = aril__caffe_names(net, &names);
@@ -312,7 +350,7 @@ static aril_status copy_layers(caffe_net *net, const aril__message *file, bool c
         if (n != (size_t)l->n_blobs)
             s = aril__caffe_bad(l, ARIL_ERR_SHAPE, "has %d blobs, in the file %zu", l->n_blobs, n);
         for (size_t k = 0; k < n && s == ARIL_OK; k++)
-            s = copy_blob(net, node, (int)k, aril__message_sub_at(layer, "blobs", k), copy);
+            s = take_blob(net, node, (int)k, aril__message_sub_at(layer, "blobs", k), to);
     }
     aril__caffe_names_free(&names);
     return s;
@@ -322,13 +360,17 @@ static aril_status copy_layers(caffe_net *net, const aril__message *file, bool c
 
 static aril_status from_message(caffe_net *net, const char *path)
 {
+    ARIL_SCOPE;
     int found;
+    caffe_copies copies = { 0 };
     aril__message *file = aril__message_load(&aril__caffe_NetParameter, path);
     if (!file) return aril__latest_status();
     aril_status s = aril__caffe_net_upgrade(file, path);
-    if (s == ARIL_OK) s = copy_layers(net, file, false, &found);
+    if (s == ARIL_OK) s = aril__caffe_copies_open(&copies, net);
+    if (s == ARIL_OK) s = take_layers(net, file, &copies, &found);
     if (s == ARIL_OK) s = aril__caffe_weights_found(net, path, found);
-    if (s == ARIL_OK) s = copy_layers(net, file, true, &found);
+    if (s == ARIL_OK) s = aril__message_check(file);
+    s = aril__caffe_copies_finish(&copies, s);
     if (s == ARIL_OK) s = aril__message_check(file);
     aril__message_free(file);
     return s;

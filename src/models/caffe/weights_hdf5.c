@@ -38,24 +38,23 @@ typedef struct source {
     caffe_net *net;
     const aril__hdf5 *file;
     const caffe_names *names;
-    bool copy; /* else only checks */
-    int n;     /* layers with blobs that were found */
+    caffe_copies *to;
+    int n; /* layers with blobs that were found */
 } source;
 
-/* The array of a blob; negative: none, or ARIL_ERR_MEMORY. */
+/* The array of a blob; negative: none, or an error, which *status is set to. */
 static int find(const source *s, int node, int k, aril_status *status)
 {
     char *name = name_of(s->net->node[node].name, s->names->position[node], k);
     if (!name) *status = no_memory(s->net->file);
     int at = name ? aril__hdf5_find(s->file, name) : -1;
+    if (at == ARIL_ERR_MEMORY) *status = ARIL_ERR_MEMORY;
     free(name);
     return at;
 }
 
 static aril_status read_blob(const source *s, int node, int k, int at)
 {
-    ARIL_SCOPE;
-    ARIL_NO_GRAD;
     caffe_layer *l = aril__caffe_layer_of(&s->net->node[node]);
     aril_tensor *t = aril__caffe_weight_at(s->net, node, k);
     aril_shape shape = aril__hdf5_array_shape(s->file, at);
@@ -64,10 +63,7 @@ static aril_status read_blob(const source *s, int node, int k, int at)
         !aril__same_dims(l->shape[k].ndim, l->shape[k].dim, shape.ndim, shape.dim))
         return aril__caffe_bad(l, ARIL_ERR_SHAPE, "blob %d is %s, in the file %s", k,
                                aril__text(a, t), aril__shape_text(b, shape.ndim, shape.dim));
-    if (!s->copy) return ARIL_OK;
-    aril_tensor *values = aril_cast(aril__hdf5_array(s->file, at), aril_dtype_of(t));
-    values = aril_to(aril_reshape(values, aril_shape_of(t)), aril_device_of(t));
-    return aril_tensor_status(aril_copy_(t, values));
+    return aril__caffe_copies_add(s->to, t, aril__hdf5_array(s->file, at));
 }
 
 static aril_status read_layer(source *s, int node)
@@ -108,7 +104,9 @@ static aril_status read_layers(source *s)
 
 aril_status aril__caffe_weights_from_hdf5(caffe_net *net, const char *path)
 {
+    ARIL_SCOPE;
     caffe_names names = { 0 };
+    caffe_copies copies = { 0 };
     aril__hdf5_texts links = { 0 };
     aril__hdf5 *file = aril__hdf5_open(path);
     if (!file) return aril__latest_status();
@@ -119,15 +117,13 @@ aril_status aril__caffe_weights_from_hdf5(caffe_net *net, const char *path)
                        path);
     aril__hdf5_texts_free(&links);
     if (s == ARIL_OK) s = aril__caffe_names(net, &names);
-    /* All shapes are compared before the first change. */
-    for (int copy = 0; copy < 2 && s == ARIL_OK; copy++) {
-        source from = { .net = net, .file = file, .names = &names, .copy = copy };
-        s = read_layers(&from);
-        if (s == ARIL_OK) s = aril__caffe_weights_found(net, path, from.n);
-    }
+    if (s == ARIL_OK) s = aril__caffe_copies_open(&copies, net);
+    source from = { .net = net, .file = file, .names = &names, .to = &copies };
+    if (s == ARIL_OK) s = read_layers(&from);
+    if (s == ARIL_OK) s = aril__caffe_weights_found(net, path, from.n);
     aril__caffe_names_free(&names);
     aril__hdf5_close(file);
-    return (aril_status)s;
+    return aril__caffe_copies_finish(&copies, (aril_status)s);
 }
 
 /* ---- writing ---- */
