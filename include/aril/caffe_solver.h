@@ -9,8 +9,9 @@
  * SolverParameter. Steps run compiled. Snapshots are PREFIX_iter_N.caffemodel and
  * PREFIX_iter_N.solverstate, as Caffe reads them (in HDF5, if snapshot_format says so, with the
  * ending .h5), and beside the latter a file with the ending .aril, with what Caffe does not save:
- * positions in the data, random numbers, a digest of the weights, and the losses that are averaged.
- * With it a training that was killed and resumed ends with the same bits as one that was not;
+ * positions in the data, random numbers, the solver's type, digests of the other two files, and the
+ * losses that are averaged. A file .aril that was written with another solverstate is an error. With
+ * it a training that was killed and resumed ends with the same bits as one that was not;
  * without it, as with snapshots of Caffe, the data start over.
  *
  * Paths in the solver and its nets start in the current folder. Where the net (or, of a net within

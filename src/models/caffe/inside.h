@@ -147,7 +147,7 @@ aril_tensor *aril__caffe_stored_values(const aril__message *blob, aril_shape sha
 
 /* The same from an HDF5 file, and to one. */
 aril_status aril__caffe_weights_from_hdf5(caffe_net *net, const char *path);
-aril_status aril__caffe_weights_to_hdf5(const caffe_net *net, const char *path);
+aril_status aril__caffe_weights_to_hdf5(const caffe_net *net, aril__file *file);
 /* The blobs of a NetParameter to such a file. */
 aril_status aril__caffe_message_to_hdf5(const aril__message *net, const char *path);
 

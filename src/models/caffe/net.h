@@ -3,6 +3,7 @@
 #define ARIL_MODELS_CAFFE_NET_H
 
 #include "aril/caffe.h"
+#include "formats/atomic_file.h"
 #include "formats/caffe/net.h"
 
 /* Creates a net from a message, of which it takes a copy: NetParameter in any form. `name` is the
@@ -15,6 +16,10 @@ const aril__message *aril__caffe_layer_message(const aril_module *net, int i);
 
 /* The name of the net's file, for errors. */
 const char *aril__caffe_net_file(const aril_module *net);
+
+/* Writes what aril_caffe_weights_save does, in either form, to a file that is being written; its
+ * commit reports errors of writing. */
+aril_status aril__caffe_weights_put(aril_module *net, bool hdf5, aril__file *to);
 
 /* The state of the net: `force_backward`, `debug_info`. The upgraded NetParameter after filters,
  * which belongs to the net. */

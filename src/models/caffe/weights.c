@@ -412,14 +412,10 @@ static aril_status add_blob(aril__message *layer, aril_tensor *t)
     return ARIL_OK;
 }
 
-aril_status aril_caffe_weights_save(aril_module *m, const char *path)
+aril_status aril__caffe_weights_put(aril_module *m, bool hdf5, aril__file *to)
 {
     caffe_net *net = aril__caffe_data("caffe_weights_save", m);
-    if (!net) return ARIL_ERR_ARG;
-    if (!path) return aril__fail(ARIL_ERR_ARG, "caffe_weights_save: the path is NULL");
-    if (!aril_module_built(m))
-        return aril__fail(ARIL_ERR_STATE, "caffe_weights_save: the net is not built; run it first");
-    if (ends(path, ".h5")) return aril__caffe_weights_to_hdf5(net, path);
+    if (hdf5) return aril__caffe_weights_to_hdf5(net, to);
     aril__message *file = aril__message_clone(net->message);
     if (!file) return aril__latest_status();
     aril_status s = ARIL_OK;
@@ -427,8 +423,22 @@ aril_status aril_caffe_weights_save(aril_module *m, const char *path)
         for (int k = 0; k < aril__caffe_layer_of(&net->node[i])->n_blobs && s == ARIL_OK; k++)
             s = add_blob(aril__message_sub_at(file, "layer", (size_t)i),
                          aril__caffe_weight_at(net, i, k));
-    if (s == ARIL_OK) s = aril__message_save(file, path);
+    if (s == ARIL_OK) s = aril__message_put(file, to);
     aril__message_free(file);
+    return s;
+}
+
+aril_status aril_caffe_weights_save(aril_module *m, const char *path)
+{
+    if (!aril__caffe_data("caffe_weights_save", m)) return ARIL_ERR_ARG;
+    if (!path) return aril__fail(ARIL_ERR_ARG, "caffe_weights_save: the path is NULL");
+    if (!aril_module_built(m))
+        return aril__fail(ARIL_ERR_STATE, "caffe_weights_save: the net is not built; run it first");
+    aril__file *f = aril__file_begin(path);
+    if (!f) return aril__latest_status();
+    aril_status s = aril__caffe_weights_put(m, ends(path, ".h5"), f);
+    if (s == ARIL_OK) return aril__file_commit(f);
+    aril__file_abandon(f);
     return s;
 }
 

@@ -159,15 +159,16 @@ static aril_status sink_open(sink *to, size_t arrays, size_t layers, const char 
     return to->group[0] ? ARIL_OK : no_memory(path);
 }
 
-/* Writes the file unless s is an error already. */
-static aril_status sink_write(sink *to, const char *path, aril_status s)
+/* Makes the file in memory unless s is an error already. */
+static aril_status sink_image(sink *to, aril__bytes *image, aril_status s)
 {
     if (s == ARIL_OK)
-        s = aril__hdf5_write(
-            path, &(aril__hdf5_contents){
-                      .arrays = { .n = to->n, .at = to->at, .name = (const char *const *)to->name },
-                      .n_groups = to->n_groups,
-                      .group = (const char *const *)to->group });
+        s = aril__hdf5_image(
+            &(aril__hdf5_contents){
+                .arrays = { .n = to->n, .at = to->at, .name = (const char *const *)to->name },
+                .n_groups = to->n_groups,
+                .group = (const char *const *)to->group },
+            image);
     for (int i = 0; i < to->n; i++) free(to->name[i]);
     for (int i = 0; i < to->n_groups; i++) free(to->group[i]);
     free(to->at);
@@ -176,17 +177,21 @@ static aril_status sink_write(sink *to, const char *path, aril_status s)
     return s;
 }
 
-aril_status aril__caffe_weights_to_hdf5(const caffe_net *net, const char *path)
+aril_status aril__caffe_weights_to_hdf5(const caffe_net *net, aril__file *file)
 {
     ARIL_SCOPE;
     sink to;
+    aril__bytes image = { 0 };
     caffe_names names = { 0 };
-    aril_status s = sink_open(&to, (size_t)net->n_weights, (size_t)net->n_nodes, path);
+    aril_status s = sink_open(&to, (size_t)net->n_weights, (size_t)net->n_nodes, net->file);
     if (s == ARIL_OK) s = aril__caffe_names(net, &names);
     for (int i = 0; i < net->n_nodes && s == ARIL_OK; i++)
         s = add_layer(net, i, names.position[i], &to);
     aril__caffe_names_free(&names);
-    return sink_write(&to, path, s);
+    s = sink_image(&to, &image, s);
+    if (s == ARIL_OK) s = aril__file_write(file, image.at, image.n);
+    aril__bytes_free(&image);
+    return s;
 }
 
 /* ---- of files ---- */
@@ -221,6 +226,7 @@ aril_status aril__caffe_message_to_hdf5(const aril__message *net, const char *pa
     ARIL_SCOPE;
     sink to;
     caffe_map names = { 0 };
+    aril__bytes image = { 0 };
     size_t layers = aril__message_count(net, "layer"), blobs = 0;
     for (size_t i = 0; i < layers; i++)
         blobs += aril__message_count(aril__message_sub_at(net, "layer", i), "blobs");
@@ -229,5 +235,8 @@ aril_status aril__caffe_message_to_hdf5(const aril__message *net, const char *pa
         s = add_stored(aril__message_sub_at(net, "layer", i), path, &names, &to);
     if (s == ARIL_OK) s = aril__message_check(net);
     aril__caffe_map_free(&names);
-    return sink_write(&to, path, s);
+    s = sink_image(&to, &image, s);
+    if (s == ARIL_OK) s = aril__file_replace(path, image.at, image.n);
+    aril__bytes_free(&image);
+    return s;
 }

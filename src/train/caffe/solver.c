@@ -95,7 +95,7 @@ static aril_status build(aril__caffe_part *p)
     aril_status status = aril__caffe_feed_first(p->feed, in);
     if (status == ARIL_OK && !aril_module_built(p->net))
         status = aril_module_build_n(p->net, (aril_list){ .n = p->n_in, .at = in });
-    if (status == ARIL_OK) status = aril__caffe_feed_seek(p->feed, start);
+    if (status == ARIL_OK) status = aril__caffe_feed_seek(p->feed, start, "solver");
     free(start);
     return status;
 }
@@ -494,7 +494,7 @@ aril_status aril__caffe_ask(aril_caffe_solver *s)
 
 static void add_loss(aril_caffe_solver *s, double loss)
 {
-    s->loss[s->n_losses++ % s->settings.average_loss] = loss;
+    s->loss[(uint64_t)s->n_losses++ % (uint64_t)s->settings.average_loss] = loss;
     if (isfinite(loss) || s->warned_nan) return;
     s->warned_nan = true;
     aril__caffe_log(s, "warning: the loss is %g at iteration %lld", loss, (long long)s->iter);

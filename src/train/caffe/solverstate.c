@@ -187,6 +187,9 @@ aril_status aril__solverstate_read(const char *path, const aril__bytes *from, ar
     if (status == ARIL_OK && s->iter < 0)
         status = aril__fail(ARIL_ERR_FORMAT, "%s is at iteration %lld, which is negative", path,
                             (long long)s->iter);
+    if (status == ARIL_OK && s->iter > INT32_MAX)
+        status = aril__fail(ARIL_ERR_FORMAT, "%s is at iteration %lld; Caffe counts up to %d", path,
+                            (long long)s->iter, INT32_MAX);
     if (status != ARIL_OK) aril__solverstate_free(s);
     return status;
 }
