@@ -21,6 +21,7 @@ struct aril__file {
     int fd;
     bool direct; /* not a regular file: nothing to rename */
     bool old;    /* the file existed before */
+    bool only_new;
     bool stored; /* all that was written is on the disk */
     aril_status status;
     char *path; /* path of the file, links resolved */
@@ -258,10 +259,32 @@ const char *aril__file_fresh(const aril__file *f)
     return f->direct ? f->path : f->fresh;
 }
 
+void aril__file_only_new(aril__file *f)
+{
+    f->only_new = true;
+}
+
+/* Gives the new contents their name where no file has it. A hard link replaces nothing; where there
+ * are none, the name is looked up before the rename. */
+static int name_new(const aril__file *f)
+{
+    if (link(f->fresh, f->path) == 0) return unlink(f->fresh);
+    if (errno == EEXIST || errno == ENOENT || errno == ENOSPC || errno == EACCES) return -1;
+    if (access(f->path, F_OK) == 0) {
+        errno = EEXIST;
+        return -1;
+    }
+    return rename(f->fresh, f->path);
+}
+
 aril_status aril__file_commit(aril__file *f)
 {
-    if (aril__file_store(f) == ARIL_OK && !f->direct && rename(f->fresh, f->path) != 0)
-        cannot(f, "replace");
+    if (aril__file_store(f) == ARIL_OK && !f->direct) {
+        if (f->only_new && name_new(f) != 0)
+            cannot(f, "create");
+        else if (!f->only_new && rename(f->fresh, f->path) != 0)
+            cannot(f, "replace");
+    }
     aril_status status = f->status;
     if (status != ARIL_OK) {
         aril__file_abandon(f);

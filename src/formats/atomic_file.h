@@ -29,6 +29,10 @@ aril_status aril__file_overwrite(aril__file *f, uint64_t at, const void *data, s
 /* The number of bytes appended so far. */
 uint64_t aril__file_size(const aril__file *f);
 
+/* From now on the commit is an error if the file exists by then: two writers of a new file do not
+ * replace each other's. */
+void aril__file_only_new(aril__file *f);
+
 /* Syncs what was appended, so that only the rename is left to aril__file_commit: of files that
  * belong together all are stored before the first is replaced. */
 aril_status aril__file_store(aril__file *f);
