@@ -209,3 +209,36 @@ TEST(fillers_that_run_out_of_memory_are_errors)
         }
     }
 }
+
+/* ---- options ---- */
+
+TEST(wrong_options_of_nets_are_errors)
+{
+    static const char text[] = "input: 'x' layer { name: 'r' type: 'ReLU' bottom: 'x' top: 'y' }";
+    const aril_shape good = ARIL_SHAPE(2, 3), below = { .ndim = -1 }, deep = { .ndim = 99 },
+                     negative = ARIL_SHAPE(2, -3);
+    const struct {
+        aril_caffe_opts opts;
+        const char *words;
+    } wrong[] = {
+        { { .phase = (aril_caffe_phase)77 }, "there is no phase 77" },
+        { { .n_shapes = -1 }, "-1 shapes in a list that is NULL" },
+        { { .n_shapes = -1, .shapes = &good }, "-1 shapes in a list that is there" },
+        { { .n_shapes = 5 }, "5 shapes in a list that is NULL" },
+        { { .n_shapes = 1, .shapes = &below }, "shape 0 has -1 dimensions" },
+        { { .n_shapes = 1, .shapes = &deep }, "shape 0 has 99 dimensions" },
+        { { .n_shapes = 1, .shapes = &negative }, "size 1 of shape 0 is -3" },
+    };
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        CHECK(!aril_caffe_net_parse(text, strlen(text), "net", wrong[i].opts));
+        CHECK_MSG(strstr(aril_error(), wrong[i].words), "%s", aril_error());
+        aril_clear_error();
+    }
+}
+
+TEST(inputs_have_shapes_of_one_kind)
+{
+    refused("input: 'x' input_dim: 1 input_dim: 3 input_dim: 4 input_dim: 4 "
+            "input_shape { dim: 1 dim: 3 dim: 4 dim: 4 }",
+            "expected either input_shape or the older input_dim, got both");
+}

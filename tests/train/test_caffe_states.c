@@ -261,3 +261,74 @@ TEST(a_restore_that_fails_changes_nothing)
     aril_caffe_solver_free(whole);
     aril_caffe_solver_free(s);
 }
+
+/* ---- what a solver says about itself ---- */
+
+static aril_caffe_solver *open_with(const char *fields)
+{
+    char text[8192];
+    snprintf(text, sizeof text,
+             "solver_mode: CPU net_param { %s } base_lr: 0.1 max_iter: 9 snapshot_after_train: "
+             "false\n%s",
+             net, fields);
+    const char *path = temp_path("s.prototxt");
+    if (aril__file_replace(path, text, strlen(text)) != ARIL_OK) return NULL;
+    return aril_caffe_solver_open(path, (aril_caffe_solver_opts){ 0 });
+}
+
+/* 1 - 0.5 t is 0 at iteration 2, and negative after it. */
+TEST(a_learning_rate_that_is_none_is_an_error)
+{
+    static const char *const powers[] = { "0.75", "1" };
+    for (int i = 0; i < 2; i++) {
+        char fields[80];
+        snprintf(fields, sizeof fields, "lr_policy: 'inv' gamma: -0.5 power: %s", powers[i]);
+        aril_caffe_solver *s = open_with(fields);
+        CHECK_MSG(s, "%s", aril_error());
+        CHECK_INT(aril_caffe_solver_solve(s), ARIL_ERR_ARG);
+        CHECK_MSG(strstr(aril_error(), "the learning rate is inf at iteration 2") &&
+                      strstr(aril_error(), "lr_policy 'inv' with gamma -0.5"),
+                  "%s", aril_error());
+        aril_clear_error();
+        CHECK_INT(aril_caffe_solver_iter(s), 2);
+        aril_caffe_solver_free(s);
+    }
+}
+
+TEST(weights_that_a_solver_names_are_on_a_line)
+{
+    CHECK(!open_with("lr_policy: 'fixed'\nweights: 'missing.caffemodel'"));
+    CHECK_MSG(strstr(aril_error(), "s.prototxt: solver at line ") &&
+                  strstr(aril_error(), ": weights: ") && strstr(aril_error(), "missing.caffemodel"),
+              "%s", aril_error());
+    aril_clear_error();
+}
+
+TEST(a_solver_has_so_many_test_nets_at_most)
+{
+    enum { TESTS = 301 };
+    char fields[TESTS * 16 + 64] = "lr_policy: 'fixed' test_interval: 1 ";
+    for (int i = 0; i < TESTS; i++) strcat(fields, "test_iter: 1 ");
+    CHECK(!open_with(fields));
+    CHECK_MSG(strstr(aril_error(), "301 test_iter: a solver has at most 256 test nets"), "%s",
+              aril_error());
+    aril_clear_error();
+}
+
+/* The optimizer would go on with the tensors that it has. */
+TEST(a_net_that_is_trained_takes_no_blobs_of_another)
+{
+    aril_caffe_solver *a = open_solver("SGD", 1, NULL), *b = open_solver("SGD", 2, NULL);
+    CHECK_MSG(a && b, "%s", aril_error());
+    aril_module *net_a = aril_module_keep(aril_caffe_solver_net(a)),
+                *net_b = aril_caffe_solver_net(b);
+    CHECK_INT(aril_caffe_share(net_a, net_b), ARIL_ERR_STATE);
+    CHECK_MSG(strstr(aril_error(), "is trained by a solver"), "%s", aril_error());
+    aril_clear_error();
+    CHECK(!same_bits(net_a, net_b));
+    aril_caffe_solver_free(a);
+    CHECK_MSG(aril_caffe_share(net_a, net_b) == ARIL_OK, "%s", aril_error());
+    CHECK(same_bits(net_a, net_b));
+    aril_module_release(net_a);
+    aril_caffe_solver_free(b);
+}

@@ -53,7 +53,8 @@ typedef struct caffe_net {
     int n_inputs, n_outputs;
     int most_in, most_out; /* of any node */
     bool has_loss, has_python;
-    bool train; /* its phase */
+    bool train;   /* its phase */
+    bool trained; /* a solver holds its blobs */
     caffe_weight *weight;
     int n_weights;
     char *pending; /* weights to be read when the net is built */

@@ -17,6 +17,9 @@ const aril__message *aril__caffe_layer_message(const aril_module *net, int i);
 /* The name of the net's file, for errors. */
 const char *aril__caffe_net_file(const aril_module *net);
 
+/* Whether a solver holds the blobs of the net, which then share with no other net's. */
+void aril__caffe_set_trained(aril_module *net, bool trained);
+
 /* Writes what aril_caffe_weights_save does, in either form, to a file that is being written; its
  * commit reports errors of writing. */
 aril_status aril__caffe_weights_put(aril_module *net, bool hdf5, aril__file *to);

@@ -203,6 +203,11 @@ static aril_status share_layers(const caffe_net *net, const caffe_net *from, boo
     return s;
 }
 
+void aril__caffe_set_trained(aril_module *m, bool trained)
+{
+    aril__caffe_data("caffe_solver", m)->trained = trained;
+}
+
 aril_status aril_caffe_share(aril_module *m, aril_module *from)
 {
     caffe_net *net = aril__caffe_data("caffe_share", m),
@@ -211,6 +216,11 @@ aril_status aril_caffe_share(aril_module *m, aril_module *from)
     if (!aril_module_built(m) || !aril_module_built(from))
         return aril__fail(ARIL_ERR_STATE, "caffe_share: a net is not built; give it the shapes of "
                                           "its inputs, or run it");
+    if (net->trained && net != other)
+        return aril__fail(ARIL_ERR_STATE,
+                          "caffe_share: %s is trained by a solver, which would go on "
+                          "with the blobs that it has; load weights instead",
+                          net->file);
     /* All shapes are compared before the first change. */
     aril_status s = share_layers(net, other, false);
     return s == ARIL_OK ? share_layers(net, other, true) : s;

@@ -195,8 +195,7 @@ aril_status aril__caffe_check_prefix(const aril_caffe_solver *s)
     return f ? ARIL_OK : aril__latest_status();
 }
 
-/* Writes the three files, of which the solverstate has the digest of its contents and of the weights
- * in the extension. */
+/* Writes the three files. The extension has digests of the other two. */
 static aril_status write_files(aril_caffe_solver *s, const char *weights, const char *extension,
                                aril__file *const file[3])
 {
@@ -230,8 +229,8 @@ aril_status aril_caffe_solver_snapshot(aril_caffe_solver *s, char *path, size_t 
     snprintf(extension, sizeof extension, "%s.aril", state);
     status = aril__folder_create_for("snapshot", weights);
     if (status == ARIL_OK) aril__caffe_log(s, "Snapshotting to %s", weights);
-    /* All are on the disk before the first is replaced; the solverstate comes last: where it is, the
-     * other files are complete. */
+    /* All are on the disk before the first is replaced. The solverstate comes last: where it is,
+     * the other files are complete. */
     const char *const name[3] = { weights, extension, state };
     aril__file *file[3] = { NULL };
     for (int i = 0; i < 3 && status == ARIL_OK; i++)
