@@ -46,7 +46,8 @@ typedef struct aril_caffe_import_opts {
 /* Writes all samples of a dataset to an LMDB in `folder`, in order, as Caffe's tools do: Datum
  * messages with u8 or f32 data and an integer label, under sorted keys "00000042". Returns the
  * number of samples written, or a negative status; it is an error if none can be read. d is
- * borrowed. A database in the folder is replaced when the new one is complete, unless `only_new` is set. */
+ * borrowed. A database in the folder is replaced when the new one is complete, unless
+ * `only_new` is set. */
 ARIL_API int64_t aril_caffe_import(aril_dataset *d, const char *folder,
                                    aril_caffe_import_opts opts);
 

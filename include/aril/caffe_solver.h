@@ -10,8 +10,8 @@
  * PREFIX_iter_N.solverstate, as Caffe reads them (in HDF5, if snapshot_format says so, with the
  * ending .h5), and beside the latter a file with the ending .aril, with what Caffe does not save:
  * positions in the data, random numbers, the solver's type, digests of the other two files, and the
- * losses that are averaged. A file .aril that was written with another solverstate is an error. With
- * it a training that was killed and resumed ends with the same bits as one that was not;
+ * losses that are averaged. A file .aril that was written with another solverstate is an error.
+ * With it a training that was killed and resumed ends with the same bits as one that was not;
  * without it, as with snapshots of Caffe, the data start over.
  *
  * Paths in the solver and its nets start in the current folder. Where the net (or, of a net within

@@ -154,7 +154,8 @@ typedef struct aril__proto_array {
 aril__proto_array aril__message_array(const aril__message *m, const char *name);
 
 /* Finds a number, in m or a message below it, that is NaN, or with `infinite` NaN or infinite:
- * writes its name, as "lrn_param.alpha", and its value. Packed arrays are left out: they are data. */
+ * writes its name, as "lrn_param.alpha", and its value. Packed arrays are left out: they are
+ * data. */
 bool aril__message_find_odd(const aril__message *m, bool infinite, char *name, size_t size,
                             double *value);
 
