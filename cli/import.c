@@ -103,7 +103,8 @@ int import_data(const char *source, const char *split, const char *to, const imp
                                     .rgb = o->rgb || cifar,
                                     .key_digits = cifar ? 5 : 8,
                                     .name_keys = list,
-                                    .same_shape = o->same_size };
+                                    .same_shape = o->same_size,
+                                    .only_new = !o->force };
     int64_t n_skipped = 0;
     if (list && !o->strict) opts.skipped = skipped, opts.ctx = &n_skipped;
     int64_t n = d ? aril_caffe_import(d, to, opts) : -1;

@@ -150,12 +150,18 @@ bool model_read_labels(model_file *m, const char *path)
     for (ssize_t k; good && (k = getline(&line, &capacity, f)) >= 0;) {
         while (k > 0 && (line[k - 1] == '\n' || line[k - 1] == '\r')) line[--k] = '\0';
         if (k == 0) continue;
+        if (strlen(line) != (size_t)k) {
+            aril_fail(ARIL_ERR_FORMAT, "%s: label %lld has a NUL byte", path, (long long)n + 1);
+            break;
+        }
         if (n < m->classes) good = (name[n] = strdup(line)) != NULL;
         n++;
     }
     if (!good)
         aril_fail(ARIL_ERR_MEMORY, "out of memory");
-    else if (n != m->classes)
+    else if (ferror(f))
+        aril_fail(ARIL_ERR_IO, "cannot read the labels in %s: %s", path, strerror(errno));
+    else if (aril_ok() && n != m->classes)
         aril_fail(ARIL_ERR_ARG, "%s has %lld labels, but the net has %lld classes", path,
                   (long long)n, (long long)m->classes);
     if (aril_ok()) {

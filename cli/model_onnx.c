@@ -2,6 +2,7 @@
 #include "commands.h"
 #include "model_file.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -146,7 +147,7 @@ bool read_channels(const char *name, const char *text, int64_t channels, double 
     for (const char *at = text; n < MAX_CHANNELS; at++) {
         char *end;
         to[n++] = strtod(at, &end);
-        if (end == at || (*end && *end != ',')) n = -1;
+        if (end == at || (*end && *end != ',') || !isfinite(to[n - 1])) n = -1;
         if (n < 0 || !*end) break;
         at = end;
     }

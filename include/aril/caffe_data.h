@@ -36,6 +36,7 @@ typedef struct aril_caffe_import_opts {
     int key_digits;  /* of the number in a key; default 8 */
     bool name_keys;  /* keys are NUMBER_NAME, as for image lists */
     bool same_shape; /* samples of different shapes are an error */
+    bool only_new;   /* a database in the folder is an error, also one that appears meanwhile */
     /* Called for a sample that cannot be read (a missing or damaged image), with the reason: it is
      * left out, and its number is not used, as convert_imageset does. NULL: it is an error. */
     void (*skipped)(const char *why, void *ctx);
@@ -45,7 +46,8 @@ typedef struct aril_caffe_import_opts {
 /* Writes all samples of a dataset to an LMDB in `folder`, in order, as Caffe's tools do: Datum
  * messages with u8 or f32 data and an integer label, under sorted keys "00000042". Returns the
  * number of samples written, or a negative status; it is an error if none can be read. d is
- * borrowed. A database in the folder is replaced when the new one is complete. */
+ * borrowed. A database in the folder is replaced when the new one is complete, unless
+ * `only_new` is set. */
 ARIL_API int64_t aril_caffe_import(aril_dataset *d, const char *folder,
                                    aril_caffe_import_opts opts);
 

@@ -9,7 +9,8 @@
  * SolverParameter. Steps run compiled. Snapshots are PREFIX_iter_N.caffemodel and
  * PREFIX_iter_N.solverstate, as Caffe reads them (in HDF5, if snapshot_format says so, with the
  * ending .h5), and beside the latter a file with the ending .aril, with what Caffe does not save:
- * positions in the data, random numbers, a digest of the weights, and the losses that are averaged.
+ * positions in the data, random numbers, the solver's type, digests of the other two files, and the
+ * losses that are averaged. A file .aril that was written with another solverstate is an error.
  * With it a training that was killed and resumed ends with the same bits as one that was not;
  * without it, as with snapshots of Caffe, the data start over.
  *

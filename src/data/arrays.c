@@ -8,6 +8,7 @@
 #include "aril/view.h"
 #include "core/error.h"
 #include "core/shape.h"
+#include "core/tensor.h"
 #include "data/arrays.h"
 #include "data/files.h"
 #include "data/open.h"
@@ -120,6 +121,7 @@ static aril_tensor *array_of(const aril__hdf5 *f, const char *path, const char *
     if (name) return aril_hdf5_read(path, name);
     for (; *names; names++) {
         int i = aril__hdf5_find(f, *names);
+        if (i == ARIL_ERR_MEMORY) return aril__poison();
         if (i >= 0) return aril__hdf5_array(f, i);
     }
     return NULL;

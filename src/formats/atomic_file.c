@@ -21,6 +21,8 @@ struct aril__file {
     int fd;
     bool direct; /* not a regular file: nothing to rename */
     bool old;    /* the file existed before */
+    bool only_new;
+    bool stored; /* all that was written is on the disk */
     aril_status status;
     char *path; /* path of the file, links resolved */
     char *fresh;
@@ -116,6 +118,7 @@ aril__file *aril__file_begin(const char *path)
     f->path = aril__strdup(f->old && realpath(path, resolved) ? resolved : path);
     if (!f->path) goto memory;
     if (f->old && S_ISDIR(old.st_mode)) {
+        f->old = false; /* no file was there */
         errno = EISDIR;
         goto fail;
     }
@@ -184,6 +187,7 @@ static aril_status flush(aril__file *f)
 aril_status aril__file_write(aril__file *f, const void *data, size_t size)
 {
     if (f->status != ARIL_OK || size == 0) return f->status;
+    f->stored = false;
     f->size += size;
     if (size > BUFFER - f->used && flush(f) != ARIL_OK) return f->status;
     if (size >= BUFFER) {
@@ -199,6 +203,7 @@ aril_status aril__file_overwrite(aril__file *f, uint64_t at, const void *data, s
 {
     ARIL_ASSERT(at <= f->size && size <= f->size - at);
     if (flush(f) != ARIL_OK) return f->status;
+    f->stored = false;
     const unsigned char *from = data;
     while (size > 0) {
         ssize_t n = pwrite(f->fd, from, size, (off_t)at);
@@ -242,13 +247,42 @@ aril_status aril__folder_sync(const char *file)
     return aril__fail(ARIL_ERR_IO, "cannot sync the folder of %s: %s", file, strerror(errno));
 }
 
+aril_status aril__file_store(aril__file *f)
+{
+    if (flush(f) != ARIL_OK || f->direct || f->stored) return f->status;
+    f->stored = fsync(f->fd) == 0 || errno == EINVAL || errno == ENOTSUP;
+    return f->stored ? ARIL_OK : cannot(f, "sync");
+}
+
+const char *aril__file_fresh(const aril__file *f)
+{
+    return f->direct ? f->path : f->fresh;
+}
+
+void aril__file_only_new(aril__file *f)
+{
+    f->only_new = true;
+}
+
+/* Gives the new contents their name where no file has it. A hard link replaces nothing; where there
+ * are none, the name is looked up before the rename. */
+static int name_new(const aril__file *f)
+{
+    if (link(f->fresh, f->path) == 0) return unlink(f->fresh);
+    if (errno == EEXIST || errno == ENOENT || errno == ENOSPC || errno == EACCES) return -1;
+    if (access(f->path, F_OK) == 0) {
+        errno = EEXIST;
+        return -1;
+    }
+    return rename(f->fresh, f->path);
+}
+
 aril_status aril__file_commit(aril__file *f)
 {
-    flush(f);
-    if (f->status == ARIL_OK && !f->direct) {
-        if (fsync(f->fd) != 0 && errno != EINVAL && errno != ENOTSUP)
-            cannot(f, "sync");
-        else if (rename(f->fresh, f->path) != 0)
+    if (aril__file_store(f) == ARIL_OK && !f->direct) {
+        if (f->only_new && name_new(f) != 0)
+            cannot(f, "create");
+        else if (!f->only_new && rename(f->fresh, f->path) != 0)
             cannot(f, "replace");
     }
     aril_status status = f->status;

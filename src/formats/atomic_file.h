@@ -29,6 +29,17 @@ aril_status aril__file_overwrite(aril__file *f, uint64_t at, const void *data, s
 /* The number of bytes appended so far. */
 uint64_t aril__file_size(const aril__file *f);
 
+/* From now on the commit is an error if the file exists by then: two writers of a new file do not
+ * replace each other's. */
+void aril__file_only_new(aril__file *f);
+
+/* Syncs what was appended, so that only the rename is left to aril__file_commit: of files that
+ * belong together all are stored before the first is replaced. */
+aril_status aril__file_store(aril__file *f);
+
+/* Where the new contents are until they are committed: complete once they are stored. */
+const char *aril__file_fresh(const aril__file *f);
+
 /* Syncs, renames and frees f; after a failed write, does what aril__file_abandon does and returns
  * the error. */
 aril_status aril__file_commit(aril__file *f);

@@ -195,7 +195,9 @@ aril_status aril__hdf5_shape(const char *path, const char *name, aril_shape *sha
     if (!f) return aril__latest_status();
     aril_status status = ARIL_OK;
     int i = aril__hdf5_find(f, name);
-    if (i < 0)
+    if (i == ARIL_ERR_MEMORY)
+        status = ARIL_ERR_MEMORY;
+    else if (i < 0)
         status = aril__fail(ARIL_ERR_ARG, "%s has no array %s of its own", path, name);
     else
         *shape = aril__hdf5_array_shape(f, i);

@@ -45,7 +45,8 @@ aril__hdf5 *aril__hdf5_open_memory(const void *data, size_t size, const char *na
 void aril__hdf5_close(aril__hdf5 *f); /* NULL is allowed */
 
 /* The number of arrays; the full name ("group/x"), dtype and shape of the i-th, sorted by name; the
- * index of the array with a name (-1: there is none). */
+ * index of the array with a name: -1 without an error if there is none, ARIL_ERR_MEMORY if memory
+ * ran out in the search. */
 int aril__hdf5_count(const aril__hdf5 *f);
 const char *aril__hdf5_array_name(const aril__hdf5 *f, int i);
 aril_dtype aril__hdf5_array_dtype(const aril__hdf5 *f, int i);

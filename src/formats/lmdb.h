@@ -33,6 +33,8 @@ typedef struct aril__lmdb_writer aril__lmdb_writer;
 
 /* NULL, with an error, if the file cannot be created. */
 aril__lmdb_writer *aril__lmdb_begin(const char *path);
+/* The commit is an error if the file exists by then. */
+void aril__lmdb_only_new(aril__lmdb_writer *w);
 /* Keys are unique, sorted by their bytes, of at most 511 bytes. */
 aril_status aril__lmdb_add(aril__lmdb_writer *w, const void *key, size_t key_size,
                            const void *value, size_t value_size);

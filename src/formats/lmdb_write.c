@@ -189,6 +189,11 @@ aril__lmdb_writer *aril__lmdb_begin(const char *path)
     return w;
 }
 
+void aril__lmdb_only_new(aril__lmdb_writer *w)
+{
+    aril__file_only_new(w->file);
+}
+
 static bool is_after(const unsigned char *last, size_t last_size, const void *key, size_t size)
 {
     int order = memcmp(last, key, last_size < size ? last_size : size);

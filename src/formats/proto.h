@@ -14,6 +14,7 @@
 #define ARIL_FORMATS_PROTO_H
 
 #include "aril/base.h"
+#include "formats/atomic_file.h"
 #include "formats/bytes.h"
 
 /* ---- schemas ---- */
@@ -152,6 +153,12 @@ typedef struct aril__proto_array {
 } aril__proto_array;
 aril__proto_array aril__message_array(const aril__message *m, const char *name);
 
+/* Finds a number, in m or a message below it, that is NaN, or with `infinite` NaN or infinite:
+ * writes its name, as "lrn_param.alpha", and its value. Packed arrays are left out: they are
+ * data. */
+bool aril__message_find_odd(const aril__message *m, bool infinite, char *name, size_t size,
+                            double *value);
+
 /* ---- changing ----
  *
  * A failure to allocate is remembered by the root and reported when the message is written; a NULL
@@ -232,8 +239,10 @@ void aril__message_rest(const aril__message *root);
  * them. */
 aril_status aril__message_write(aril__message *m, aril__bytes *to);
 
-/* Writes the wire form to a file, atomically. */
+/* Writes the wire form to a file, atomically; appends it to one that is being written, whose commit
+ * reports errors of writing. */
 aril_status aril__message_save(aril__message *m, const char *path);
+aril_status aril__message_put(aril__message *m, aril__file *to);
 
 /* Appends the text form, which reads back as the same message; unknown fields become comments. */
 aril_status aril__message_print(const aril__message *m, aril__bytes *to);

@@ -3,6 +3,8 @@
 
 #include "core/error.h"
 
+#include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 /* The field that a caller names. */
@@ -131,6 +133,36 @@ aril__proto_array aril__message_array(const aril__message *m, const char *name)
     ARIL_ASSERT(aril__proto_repeated(f) && (aril__proto_is_integer(f) || aril__proto_is_real(f)));
     const aril__slot *s = aril__slot_find(m, f);
     return (aril__proto_array){ s ? s->at : "", s ? s->n : 0, aril__proto_width(f) };
+}
+
+/* ---- NaN and infinities ---- */
+
+static bool is_odd(const aril__slot *s, size_t i, bool infinite, double *value)
+{
+    const aril__proto_field *f = s->field;
+    uint64_t bits = aril__proto_repeated(f) ? aril__proto_load(f, s->at, i) : s->bits;
+    *value = aril__proto_number_of(f, bits);
+    return isnan(*value) || (infinite && isinf(*value));
+}
+
+bool aril__message_find_odd(const aril__message *m, bool infinite, char *name, size_t size,
+                            double *value)
+{
+    for (uint32_t k = 0; k < m->n; k++) {
+        const aril__slot *s = &m->slot[k];
+        const aril__proto_field *f = s->field;
+        bool sub = f->kind == ARIL__PROTO_message, many = aril__proto_repeated(f);
+        if (f->label == ARIL__PROTO_PACKED || (!sub && !aril__proto_is_real(f))) continue;
+        int length = snprintf(name, size, "%s%s", f->name, sub ? "." : "");
+        size_t end = (size_t)length < size ? (size_t)length : size - 1;
+        for (size_t i = 0; i < (many ? s->n : 1); i++) {
+            if (!sub && is_odd(s, i, infinite, value)) return true;
+            if (sub && aril__message_find_odd(many ? ((aril__message **)s->at)[i] : s->message,
+                                              infinite, name + end, size - end, value))
+                return true;
+        }
+    }
+    return false;
 }
 
 /* ---- changing ---- */

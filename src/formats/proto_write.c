@@ -260,6 +260,14 @@ aril_status aril__message_write(aril__message *m, aril__bytes *to)
     return ARIL_OK;
 }
 
+aril_status aril__message_put(aril__message *m, aril__file *to)
+{
+    aril_status status = measure(m);
+    sink s = { .file = to };
+    if (status == ARIL_OK) put_message(&s, m);
+    return status;
+}
+
 aril_status aril__message_save(aril__message *m, const char *path)
 {
     aril_status status = measure(m);

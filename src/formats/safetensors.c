@@ -199,12 +199,10 @@ static void write_header(aril__bytes *b, const struct save *s, const aril_metada
     if (!b->failed) aril__put_le64(b->at, b->n - 8);
 }
 
-aril_status aril_safetensors_save(const char *path, const aril_named *tensors,
-                                  const aril_metadata *metadata)
+/* Writes to a file that is open; NULL: creates it. */
+static aril_status save(const char *path, aril__file *open, const aril_named *tensors,
+                        const aril_metadata *metadata)
 {
-    if (!path || !tensors || tensors->n < 0)
-        return aril__fail(ARIL_ERR_ARG, "aril_safetensors_save: %s",
-                          path ? "no tensors" : "no file name");
     aril_status status = check_tensors(path, tensors);
     if (status == ARIL_OK && metadata) status = check_metadata(path, metadata);
     if (status != ARIL_OK) return status;
@@ -222,20 +220,33 @@ aril_status aril_safetensors_save(const char *path, const aril_named *tensors,
         status =
             aril__fail(ARIL_ERR_ARG, "%s: names and metadata take %zu bytes; the format allows %d",
                        path, header.n - 8, LONGEST_HEADER);
-    } else if (!(s.file = aril__file_begin(path))) {
+    } else if (!(s.file = open ? open : aril__file_begin(path))) {
         status = aril__latest_status();
     } else {
         aril__file_write(s.file, header.at, header.n);
-        if (each_in_file(tensors, write_tensor, &s)) {
+        if (!each_in_file(tensors, write_tensor, &s)) status = aril__latest_status();
+        if (!open && status == ARIL_OK)
             status = aril__file_commit(s.file);
-        } else {
-            status = aril__latest_status();
+        else if (!open)
             aril__file_abandon(s.file);
-        }
     }
     aril__bytes_free(&header);
     free(s.begin);
     return status;
+}
+
+aril_status aril_safetensors_save(const char *path, const aril_named *tensors,
+                                  const aril_metadata *metadata)
+{
+    if (!path || !tensors || tensors->n < 0)
+        return aril__fail(ARIL_ERR_ARG, "aril_safetensors_save: %s",
+                          path ? "no tensors" : "no file name");
+    return save(path, NULL, tensors, metadata);
+}
+
+aril_status aril__safetensors_put(const char *path, const aril_named *tensors, aril__file *to)
+{
+    return save(path, to, tensors, NULL);
 }
 
 /* ---- reading ---- */

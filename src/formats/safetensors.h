@@ -3,9 +3,14 @@
 #define ARIL_FORMATS_SAFETENSORS_H
 
 #include "aril/formats.h"
+#include "formats/atomic_file.h"
 
 /* aril_safetensors_open_memory, with a name for messages. */
 aril_safetensors *aril__safetensors_open_named(const char *name, const void *data, size_t size);
+
+/* Appends such a file to one that is being written, whose commit reports errors of writing; `path`
+ * is for messages. */
+aril_status aril__safetensors_put(const char *path, const aril_named *tensors, aril__file *to);
 
 /* The offset of the i-th tensor, which must exist, from the beginning of the file. */
 uint64_t aril__safetensors_at(const aril_safetensors *f, int i);

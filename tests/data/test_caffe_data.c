@@ -422,6 +422,35 @@ TEST(image_lists_are_read)
     aril_dataset_release(d);
 }
 
+/* Another import makes the database in the meantime. */
+static void import_too(const char *why, void *ctx)
+{
+    (void)why;
+    *(int64_t *)ctx = import(temp_path("db"), 3, 1, 2, 2, (aril_caffe_import_opts){ 0 });
+}
+
+TEST(two_imports_do_not_replace_each_other)
+{
+    char list[4096];
+    snprintf(list, sizeof list, "%s", temp_path("list.txt"));
+    if (!write_images(list)) SKIP("%s", aril_error());
+    CHECK_INT(remove(temp_path("image 1.png")), 0);
+    aril_dataset *d = aril_caffe_image_list(list, (aril_caffe_list_opts){ .root = temp_path("") });
+    int64_t other = 0;
+    aril_caffe_import_opts opts = { .skipped = import_too, .ctx = &other, .only_new = true };
+    CHECK_INT(aril_caffe_import(d, temp_path("db"), opts), ARIL_ERR_IO);
+    CHECK_MSG(strstr(aril_error(), "cannot create ") && strstr(aril_error(), "File exists"), "%s",
+              aril_error());
+    aril_clear_error();
+    CHECK_INT(other, 3);
+    CHECK_STR(files_in(temp_path("db")), "data.mdb ");
+    CHECK_INT(aril_caffe_import(d, temp_path("db"), opts), ARIL_ERR_IO);
+    CHECK_MSG(strstr(aril_error(), "is a database already"), "%s", aril_error());
+    aril_clear_error();
+    CHECK_INT(aril_caffe_import(d, temp_path("new"), opts), 4);
+    aril_dataset_release(d);
+}
+
 static void count_skipped(const char *why, void *ctx)
 {
     *(int *)ctx += strstr(why, "image 1.png") != NULL;

@@ -66,3 +66,64 @@ TEST(each_allocation_may_fail)
     }
     CHECK(failures > 100);
 }
+
+/* ---- loading weights ---- */
+
+static void fill_all(const aril_module *m, double value)
+{
+    ARIL_SCOPE;
+    ARIL_NO_GRAD;
+    for (int i = 0; i < aril_caffe_params(m); i++)
+        aril_fill_(aril_caffe_param_at(m, i).tensor, value);
+}
+
+/* The number of blobs that do not begin with that value. */
+static int others(const aril_module *m, float value)
+{
+    ARIL_SCOPE;
+    int n = 0;
+    for (int i = 0; i < aril_caffe_params(m); i++)
+        n += *(const float *)aril_data(aril_caffe_param_at(m, i).tensor) != value;
+    return n;
+}
+
+static void load_with_failures(const char *path)
+{
+    ARIL_SCOPE;
+    aril_module *m = aril_caffe_net_parse(text, strlen(text), "net", (aril_caffe_opts){ 0 });
+    CHECK_MSG(m, "%s", aril_error());
+    fill_all(m, 3);
+    aril_status status = aril_caffe_weights_save(m, path);
+    if (status < 0 && strstr(aril_error(), "without HDF5")) {
+        aril_clear_error();
+        aril_module_release(m);
+        return;
+    }
+    CHECK_MSG(status == ARIL_OK, "%s", aril_error());
+    int n = 1;
+    for (bool failed = true; failed; n++) {
+        int64_t blocks = aril__live_blocks();
+        fill_all(m, 7);
+        aril_fail_allocation(n);
+        status = aril_caffe_weights_load(m, path);
+        failed = aril_allocation_failed();
+        aril_fail_allocation(0);
+        if (status == ARIL_OK) {
+            CHECK_MSG(others(m, 3) == 0, "%s: allocation %d", path, n);
+        } else {
+            CHECK_MSG(status == ARIL_ERR_MEMORY, "%s: allocation %d: %s", path, n, aril_error());
+            CHECK_MSG(others(m, 7) == 0, "%s: allocation %d: %d blobs have changed", path, n,
+                      others(m, 7));
+        }
+        aril_clear_error();
+        CHECK_INT(aril__live_blocks(), blocks);
+    }
+    CHECK(n > 5);
+    aril_module_release(m);
+}
+
+TEST(weights_that_cannot_be_loaded_change_nothing)
+{
+    load_with_failures(temp_path("load.caffemodel"));
+    load_with_failures(temp_path("load.caffemodel.h5"));
+}

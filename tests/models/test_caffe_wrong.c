@@ -222,3 +222,140 @@ TEST(lists_may_begin_with_the_mark_of_utf8)
     aril_clear_error();
     aril_dataset_release(d);
 }
+
+/* ---- numbers ---- */
+
+/* A layer of one bottom with these fields; on line 2. */
+static aril_module *one_layer(const char *type, const char *fields)
+{
+    char text[1024];
+    snprintf(text, sizeof text,
+             "input: 'x' input_shape { dim: 2 dim: 3 dim: 4 dim: 4 }\n"
+             "layer { name: 'l' type: '%s' bottom: 'x' top: 'y' %s }",
+             type, fields);
+    return parse(text);
+}
+
+TEST(numbers_that_make_no_sense_are_errors)
+{
+    static const struct {
+        const char *type, *fields, *words;
+    } wrong[] = {
+        { "MVN", "mvn_param { eps: nan }", "mvn_param.eps must be a finite number, got nan" },
+        { "LRN", "lrn_param { alpha: nan }", "lrn_param.alpha must be" },
+        { "LRN", "lrn_param { beta: inf }", "lrn_param.beta must be a finite number, got inf" },
+        { "LRN", "lrn_param { k: -inf }", "lrn_param.k must be a finite number, got -inf" },
+        { "ELU", "elu_param { alpha: nan }", "elu_param.alpha must be" },
+        { "Clip", "clip_param { min: nan max: 1 }", "clip_param.min must be a number, got nan" },
+        { "Clip", "clip_param { min: 2 max: 1 }", "min 2 is above max 1" },
+        { "BatchNorm", "batch_norm_param { moving_average_fraction: nan }", "must be" },
+        { "BatchNorm", "batch_norm_param { moving_average_fraction: -1 }", "from 0 to 1, got -1" },
+        { "BatchNorm", "batch_norm_param { moving_average_fraction: 1.5 }", "0 to 1, got 1.5" },
+        { "Power", "loss_weight: nan", "loss_weight must be a finite number, got nan" },
+        { "Power", "transform_param { scale: nan }", "transform_param.scale must be" },
+        { "Power", "transform_param { mean_value: 1 mean_value: inf }",
+          "transform_param.mean_value must be" },
+        { "InnerProduct", "param { lr_mult: nan } inner_product_param { num_output: 2 }",
+          "param.lr_mult must be a finite number, got nan" },
+        { "InnerProduct", "param { lr_mult: inf } inner_product_param { num_output: 2 }",
+          "param.lr_mult must be a finite number, got inf" },
+        { "InnerProduct", "param { decay_mult: nan } inner_product_param { num_output: 2 }",
+          "param.decay_mult must be a finite number, got nan" },
+        { "InnerProduct", "param { } param { lr_mult: -1 } inner_product_param { num_output: 2 }",
+          "lr_mult of blob 1 must be at least 0, got -1" },
+        { "InnerProduct", "inner_product_param { num_output: 2 weight_filler { value: nan } }",
+          "inner_product_param.weight_filler.value must be a finite number, got nan" },
+        { "InnerProduct",
+          "inner_product_param { num_output: 2 bias_filler { type: 'gaussian' std: -1 } }",
+          "std -1 of a gaussian filler is negative" },
+        { "Scale", "scale_param { filler { type: 'uniform' min: 3 max: 2 } }",
+          "min 3 of a uniform filler is above max 2" },
+        { "PReLU", "prelu_param { filler { type: 'gaussian' std: nan } }",
+          "prelu_param.filler.std must be" },
+    };
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        char where[80];
+        snprintf(where, sizeof where, "net.prototxt: layer 'l' (%s) at line 2: ", wrong[i].type);
+        CHECK_MSG(!one_layer(wrong[i].type, wrong[i].fields), "%s", wrong[i].fields);
+        CHECK_MSG(strstr(aril_error(), where) && strstr(aril_error(), wrong[i].words),
+                  "%s\n  want: %s%s", aril_error(), where, wrong[i].words);
+        aril_clear_error();
+    }
+    /* A Clip may be open at one end. */
+    aril_module *m = one_layer("Clip", "clip_param { min: -inf max: 1 }");
+    CHECK_MSG(m, "%s", aril_error());
+    aril_module_release(m);
+}
+
+/* Weights are never used as they happen to lie in memory. */
+TEST(fillers_that_run_out_of_memory_are_errors)
+{
+    static const char *const types[] = { "type: 'constant' value: 2",  "type: 'uniform'",
+                                         "type: 'gaussian'",           "type: 'xavier'",
+                                         "type: 'gaussian' sparse: 2", "type: 'msra'",
+                                         "type: 'positive_unitball'" };
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
+        char fields[200];
+        bool fails = true;
+        snprintf(fields, sizeof fields,
+                 "inner_product_param { num_output: 300 bias_term: false weight_filler { "
+                 "%s } }",
+                 types[i]);
+        for (int n = 1; fails && n < 3000; n++) {
+            ARIL_SCOPE;
+            aril_seed(1);
+            aril_fail_allocation(n);
+            aril_module *m = one_layer("InnerProduct", fields);
+            fails = aril_allocation_failed();
+            aril_fail_allocation(0);
+            CHECK_MSG(m || !aril_ok(), "%s: no error", types[i]);
+            if (!m || !fails) {
+                aril_module_release(m);
+                aril_clear_error();
+                continue;
+            }
+            aril_seed(1);
+            aril_module *whole = one_layer("InnerProduct", fields);
+            CHECK(whole);
+            CHECK_MSG(aril_equal(aril_caffe_param_at(m, 0).tensor,
+                                 aril_caffe_param_at(whole, 0).tensor),
+                      "%s: allocation %d failed, and the weights are others", types[i], n);
+            aril_module_release(m);
+            aril_module_release(whole);
+            aril_clear_error();
+        }
+    }
+}
+
+/* ---- options ---- */
+
+TEST(wrong_options_of_nets_are_errors)
+{
+    static const char text[] = "input: 'x' layer { name: 'r' type: 'ReLU' bottom: 'x' top: 'y' }";
+    const aril_shape good = ARIL_SHAPE(2, 3), below = { .ndim = -1 }, deep = { .ndim = 99 },
+                     negative = ARIL_SHAPE(2, -3);
+    const struct {
+        aril_caffe_opts opts;
+        const char *words;
+    } wrong[] = {
+        { { .phase = (aril_caffe_phase)77 }, "there is no phase 77" },
+        { { .n_shapes = -1 }, "-1 shapes in a list that is NULL" },
+        { { .n_shapes = -1, .shapes = &good }, "-1 shapes in a list that is there" },
+        { { .n_shapes = 5 }, "5 shapes in a list that is NULL" },
+        { { .n_shapes = 1, .shapes = &below }, "shape 0 has -1 dimensions" },
+        { { .n_shapes = 1, .shapes = &deep }, "shape 0 has 99 dimensions" },
+        { { .n_shapes = 1, .shapes = &negative }, "size 1 of shape 0 is -3" },
+    };
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        CHECK(!aril_caffe_net_parse(text, strlen(text), "net", wrong[i].opts));
+        CHECK_MSG(strstr(aril_error(), wrong[i].words), "%s", aril_error());
+        aril_clear_error();
+    }
+}
+
+TEST(inputs_have_shapes_of_one_kind)
+{
+    refused("input: 'x' input_dim: 1 input_dim: 3 input_dim: 4 input_dim: 4 "
+            "input_shape { dim: 1 dim: 3 dim: 4 dim: 4 }",
+            "expected either input_shape or the older input_dim, got both");
+}

@@ -420,6 +420,8 @@ TEST(malformed_hdf5_states_are_errors)
           "it has no integer 'iter'" },
         { { "iter", "current_step", "history/1", ARIL_I64, -1, 1, 1, false, false },
           "at iteration -1, which is negative" },
+        { { "iter", "current_step", "history/1", ARIL_I64, INT64_C(1) << 40, 1, 1, false, false },
+          "at iteration 1099511627776; Caffe counts up to 2147483647" },
         { { "iter", "current_step", "history/2", ARIL_I32, 7, 1, 1, false, false },
           "blob 1 of its history has 0 values, the net's 1" },
         { { "iter", "current_step", "history/1", ARIL_I32, 7, 1, 4, false, false },

@@ -188,12 +188,15 @@ int64_t aril_caffe_import(aril_dataset *d, const char *folder, aril_caffe_import
         status = aril__fail(ARIL_ERR_ARG, "caffe_import: the path '%.80s...' is too long", folder);
     struct stat st;
     bool is_new = status == ARIL_OK && stat(folder, &st) != 0;
+    if (status == ARIL_OK && opts.only_new && stat(path, &st) == 0)
+        status = aril__fail(ARIL_ERR_IO, "caffe_import: %s is a database already", folder);
     if (status == ARIL_OK) status = aril__folder_create("caffe_import", folder);
     if (status != ARIL_OK) return status;
     m.reverse = !opts.rgb && aril_dataset_has_images(d);
     m.to = aril__lmdb_begin(path);
     m.datum = m.to ? aril__message_new(&aril__caffe_Datum) : NULL;
     if (!m.datum) status = aril__latest_status();
+    if (m.to && opts.only_new) aril__lmdb_only_new(m.to);
     int64_t n = aril_dataset_size(d);
     for (int64_t i = 0; i < n && status == ARIL_OK; i++) status = import_sample(&m, d, i);
     if (status == ARIL_OK && n && !m.n)

@@ -145,6 +145,9 @@ static aril_status upgrade_input(aril__message *net, const char *name)
            shapes = aril__message_count(net, "input_shape"),
            dims = aril__message_count(net, "input_dim");
     if (!inputs) return ARIL_OK;
+    if (shapes && dims)
+        return aril__fail(ARIL_ERR_FORMAT,
+                          "%s: expected either input_shape or the older input_dim, got both", name);
     if ((shapes && shapes != inputs) || (!shapes && dims && dims != 4 * inputs))
         return aril__fail(ARIL_ERR_FORMAT,
                           "%s: %zu inputs need %zu values of input_shape or %zu of input_dim, got "

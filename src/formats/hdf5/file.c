@@ -331,7 +331,9 @@ aril_shape aril__hdf5_array_shape(const aril__hdf5 *f, int i)
 int aril__hdf5_find(const aril__hdf5 *f, const char *name)
 {
     const h5_entry *e;
-    if (aril__h5_find(f, name, &e) != H5_FINE || !e || e->kind != H5_ARRAY) return -1;
+    h5_problem p = aril__h5_find(f, name, &e);
+    if (p != H5_FINE) return aril__h5_fail(f, p, "array", name);
+    if (!e || e->kind != H5_ARRAY) return -1;
     int at = (int)(e - f->entry), low = 0, high = f->n_arrays;
     while (low < high) {
         int middle = low + (high - low) / 2;

@@ -23,20 +23,22 @@ static aril_status uniform(aril_tensor *t, const aril__message *f)
 static aril_status gaussian(aril_tensor *t, const aril__message *f)
 {
     int64_t sparse = aril__message_int(f, "sparse");
-    aril_normal_(t, aril__message_number(f, "mean"), aril__message_number(f, "std"));
-    if (sparse >= 0 && aril_ndim(t) > 0) {
+    aril_status s = aril_tensor_status(
+        aril_normal_(t, aril__message_number(f, "mean"), aril__message_number(f, "std")));
+    if (s == ARIL_OK && sparse >= 0 && aril_ndim(t) > 0) {
         int64_t outputs = aril_size(t, 0);
         double p = outputs > 0 ? (double)sparse / (double)outputs : 1;
-        aril_mul_(t, aril_bernoulli_like(t, p < 1 ? p : 1));
+        s = aril_tensor_status(aril_mul_(t, aril_bernoulli_like(t, p < 1 ? p : 1)));
     }
-    return aril_tensor_status(t);
+    return s;
 }
 
 /* The weights of each output are positive and add up to 1. */
 static aril_status positive_unitball(aril_tensor *t, const aril__message *f)
 {
     (void)f;
-    aril_uniform_(t, 0, 1);
+    aril_status s = aril_tensor_status(aril_uniform_(t, 0, 1));
+    if (s < 0) return s;
     if (aril_ndim(t) < 2) return aril_tensor_status(aril_fill_(t, 1));
     aril_axes axes = { .n = aril_ndim(t) - 1, .keepdim = true };
     for (int i = 0; i < axes.n; i++) axes.axis[i] = i + 1;
@@ -101,7 +103,15 @@ static const fill_kind *kind_of(const aril__message *filler)
 
 aril_status aril__caffe_check_filler(const caffe_layer *l, const aril__message *filler)
 {
-    if (kind_of(filler)) return ARIL_OK;
+    const fill_kind *kind = kind_of(filler);
+    double std = aril__message_number(filler, "std"), min = aril__message_number(filler, "min"),
+           max = aril__message_number(filler, "max");
+    if (kind && kind->fill == gaussian && std < 0)
+        return aril__caffe_bad(l, ARIL_ERR_FORMAT, "std %g of a gaussian filler is negative", std);
+    if (kind && kind->fill == uniform && min > max)
+        return aril__caffe_bad(l, ARIL_ERR_FORMAT, "min %g of a uniform filler is above max %g",
+                               min, max);
+    if (kind) return ARIL_OK;
     return aril__caffe_bad(l, ARIL_ERR_UNSUPPORTED,
                            "there is no filler '%s'; use constant, uniform, gaussian, "
                            "positive_unitball, xavier, msra or bilinear",

@@ -55,6 +55,7 @@ typedef struct caffe_net {
     int most_in, most_out; /* of any node */
     bool has_loss, has_python;
     bool train;                     /* its phase */
+    bool trained;                   /* a solver holds its blobs */
     const aril__message **excluded; /* layers of other phases, levels or stages, for errors */
     int n_excluded;
     caffe_weight *weight;
@@ -125,6 +126,22 @@ static inline caffe_layer *aril__caffe_layer_of(const caffe_node *node)
     return aril_module_data(node->module);
 }
 
+/* What a file holds for the blobs of a net. All of it is read before the first blob changes, so
+ * that a load that fails changes nothing. Tensors belong to the scope of the caller. */
+typedef struct caffe_copies {
+    struct {
+        aril_tensor *to, *from; /* of the same dtype and device */
+        const void *raw;        /* instead of `from`: values of that dtype, for a blob on the CPU */
+    } * at;
+    int n;
+} caffe_copies;
+
+aril_status aril__caffe_copies_open(caffe_copies *c, const caffe_net *net);
+/* Converts the values to the form of the blob. */
+aril_status aril__caffe_copies_add(caffe_copies *c, aril_tensor *to, aril_tensor *values);
+/* Copies all if s is no error. */
+aril_status aril__caffe_copies_finish(caffe_copies *c, aril_status s);
+
 /* Copies the blobs of a message to the layers of the same name. */
 aril_status aril__caffe_weights_from(caffe_net *net, const char *path);
 
@@ -145,8 +162,8 @@ aril_tensor *aril__caffe_stored_values(const aril__message *blob, aril_shape sha
 
 /* The same from an HDF5 file, and to one. */
 aril_status aril__caffe_weights_from_hdf5(caffe_net *net, const char *path);
-aril_status aril__caffe_weights_to_hdf5(const caffe_net *net, const char *path,
-                                        aril_tensor *const *diffs);
+aril_status aril__caffe_weights_to_hdf5(const caffe_net *net, aril_tensor *const *diffs,
+                                        aril__file *file);
 /* The blobs of a NetParameter to such a file. */
 aril_status aril__caffe_message_to_hdf5(const aril__message *net, const char *path);
 

@@ -60,6 +60,17 @@ aril_status aril__caffe_bad(const caffe_layer *l, aril_status code, const char *
     return aril__fail(code, "%s%s", where, text);
 }
 
+aril_status aril__caffe_check_numbers(const caffe_layer *l)
+{
+    char field[80];
+    double value;
+    /* A Clip may be open at one end. */
+    bool infinite = strcmp(l->row->layer.base.type, "Clip") != 0;
+    if (!aril__message_find_odd(l->message, infinite, field, sizeof field, &value)) return ARIL_OK;
+    return aril__caffe_bad(l, ARIL_ERR_FORMAT, "%s must be a %s, got %g", field,
+                           infinite ? "finite number" : "number", value);
+}
+
 void aril__caffe_failed(const caffe_layer *l, aril_tensor **out)
 {
     aril__poison_all(l->n_tops, out);

@@ -111,6 +111,9 @@ extern const caffe_row aril__caffe_conv_rows[], aril__caffe_pool_rows[], aril__c
 aril__cold aril_status aril__caffe_bad(const caffe_layer *l, aril_status code, const char *format,
                                        ...) __attribute__((format(printf, 3, 4)));
 
+/* An error if a number of the layer's message is NaN, or is infinite where that makes no sense. */
+aril_status aril__caffe_check_numbers(const caffe_layer *l);
+
 /* Sets all tops to poison. For a forward function that found an error. */
 void aril__caffe_failed(const caffe_layer *l, aril_tensor **out);
 
@@ -131,7 +134,7 @@ aril_tensor *aril__caffe_blob(const aril_module *m, int k);
 
 /* Fills t by a FillerParameter. */
 aril_status aril__caffe_fill(aril_tensor *t, const aril__message *filler);
-/* Whether a filler's type is known: an error if not. */
+/* An error if a filler's type is unknown, or its numbers make no sense. */
 aril_status aril__caffe_check_filler(const caffe_layer *l, const aril__message *filler);
 
 /* x as [outer,n,inner], where n is the size of an axis. */

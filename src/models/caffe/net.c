@@ -289,6 +289,29 @@ static aril_status fill(aril_module *self, caffe_net *net, const char *name,
     return s;
 }
 
+static aril_status check_opts(const char *name, const aril_caffe_opts *o)
+{
+    if (o->phase != ARIL_CAFFE_TEST && o->phase != ARIL_CAFFE_TRAIN)
+        return aril__fail(ARIL_ERR_ARG, "%s: there is no phase %d", name, (int)o->phase);
+    if (o->n_stages < 0 || (o->n_stages > 0 && !o->stages))
+        return aril__fail(ARIL_ERR_ARG, "%s: %d stages in a list that is %s", name, o->n_stages,
+                          o->stages ? "there" : "NULL");
+    if (o->n_shapes < 0 || (o->n_shapes > 0 && !o->shapes))
+        return aril__fail(ARIL_ERR_ARG, "%s: %d shapes in a list that is %s", name, o->n_shapes,
+                          o->shapes ? "there" : "NULL");
+    for (int i = 0; i < o->n_shapes; i++) {
+        const aril_shape *s = &o->shapes[i];
+        if (s->ndim < 0 || s->ndim > ARIL_MAX_DIMS)
+            return aril__fail(ARIL_ERR_ARG, "%s: shape %d has %d dimensions; expected 0 to %d",
+                              name, i, s->ndim, ARIL_MAX_DIMS);
+        for (int k = 0; k < s->ndim; k++)
+            if (s->dim[k] < 0)
+                return aril__fail(ARIL_ERR_ARG, "%s: size %d of shape %d is %lld", name, k, i,
+                                  (long long)s->dim[k]);
+    }
+    return ARIL_OK;
+}
+
 /* A net of an upgraded message, whose ownership it takes. */
 static aril_module *net_of(aril__message *message, const char *name, const aril_caffe_opts *opts)
 {
@@ -303,10 +326,8 @@ static aril_module *net_of(aril__message *message, const char *name, const aril_
     }
     net->message = message;
     *(caffe_net **)aril_module_data(self) = net;
-    aril_status s = opts->n_stages < 0 || (opts->n_stages > 0 && !opts->stages)
-                        ? aril__fail(ARIL_ERR_ARG, "%s: %d stages in a list that is %s", name,
-                                     opts->n_stages, opts->stages ? "there" : "NULL")
-                        : fill(self, net, name, opts);
+    aril_status s = check_opts(name, opts);
+    if (s == ARIL_OK) s = fill(self, net, name, opts);
     if (s == ARIL_OK && opts->phase == ARIL_CAFFE_TEST) aril_module_eval(self);
     return aril__layer_made(self, s);
 }

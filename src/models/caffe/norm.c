@@ -71,6 +71,9 @@ static aril_status bn_check(aril_module *m, caffe_layer *l)
     p->use_global = aril__message_has(l->param, "use_global_stats")
                         ? aril__message_int(l->param, "use_global_stats") != 0
                         : -1;
+    if (p->fraction < 0 || p->fraction > 1)
+        return aril__caffe_bad(l, ARIL_ERR_FORMAT,
+                               "moving_average_fraction must be from 0 to 1, got %g", p->fraction);
     for (size_t i = 0; i < aril__message_count(l->message, "param"); i++) {
         const aril__message *spec = aril__message_sub_at(l->message, "param", i);
         if (aril__message_has(spec, "lr_mult") && aril__message_number(spec, "lr_mult") != 0)

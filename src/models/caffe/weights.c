@@ -104,6 +104,9 @@ static aril_status merge_multipliers(const caffe_net *net, int node, int k, caff
     for (int i = 0; i < 2; i++) {
         if (!aril__message_has(spec, fields[i])) continue;
         double given = aril__message_number(spec, fields[i]);
+        if (given < 0)
+            return aril__caffe_bad(aril__caffe_layer_of(&net->node[node]), ARIL_ERR_FORMAT,
+                                   "%s of blob %d must be at least 0, got %g", fields[i], k, given);
         if (*has[i] && *value[i] != given)
             return aril__caffe_bad(aril__caffe_layer_of(&net->node[node]), ARIL_ERR_FORMAT,
                                    "%s %g of blob %d differs from %g, of the layer with which it "
@@ -200,6 +203,11 @@ static aril_status share_layers(const caffe_net *net, const caffe_net *from, boo
     return s;
 }
 
+void aril__caffe_set_trained(aril_module *m, bool trained)
+{
+    aril__caffe_data("caffe_solver", m)->trained = trained;
+}
+
 aril_status aril_caffe_share(aril_module *m, aril_module *from)
 {
     caffe_net *net = aril__caffe_data("caffe_share", m),
@@ -208,6 +216,11 @@ aril_status aril_caffe_share(aril_module *m, aril_module *from)
     if (!aril_module_built(m) || !aril_module_built(from))
         return aril__fail(ARIL_ERR_STATE, "caffe_share: a net is not built; give it the shapes of "
                                           "its inputs, or run it");
+    if (net->trained && net != other)
+        return aril__fail(ARIL_ERR_STATE,
+                          "caffe_share: %s is trained by a solver, which would go on "
+                          "with the blobs that it has; load weights instead",
+                          net->file);
     /* All shapes are compared before the first change. */
     aril_status s = share_layers(net, other, false);
     return s == ARIL_OK ? share_layers(net, other, true) : s;
@@ -263,8 +276,49 @@ static bool fits(const aril_tensor *t, const aril__message *blob, aril_shape sha
     return true;
 }
 
-/* Checks blob k of a file against that of a node; or copies it. */
-static aril_status copy_blob(caffe_net *net, int node, int k, const aril__message *blob, bool copy)
+aril_status aril__caffe_copies_open(caffe_copies *c, const caffe_net *net)
+{
+    *c = (caffe_copies){ .at = aril__calloc(((size_t)net->n_nodes * CAFFE_BLOBS + 1) *
+                                            sizeof *c->at) };
+    return c->at ? ARIL_OK : aril__fail(ARIL_ERR_MEMORY, "%s: out of memory", net->file);
+}
+
+aril_status aril__caffe_copies_add(caffe_copies *c, aril_tensor *to, aril_tensor *values)
+{
+    ARIL_NO_GRAD;
+    values = aril_cast(aril_reshape(values, aril_shape_of(to)), aril_dtype_of(to));
+    values = aril_to(values, aril_device_of(to));
+    c->at[c->n].to = to;
+    c->at[c->n++].from = values;
+    return aril_tensor_status(values);
+}
+
+aril_status aril__caffe_copies_finish(caffe_copies *c, aril_status s)
+{
+    ARIL_NO_GRAD;
+    for (int i = 0; i < c->n && s == ARIL_OK; i++)
+        s = c->at[i].raw ? aril_write(c->at[i].to, c->at[i].raw)
+                         : aril_tensor_status(aril_copy_(c->at[i].to, c->at[i].from));
+    free(c->at);
+    return s;
+}
+
+/* The same of a blob of a file, whose values are copied where they lie if they have the form. */
+static aril_status add_stored(caffe_copies *c, aril_tensor *to, const aril__message *blob,
+                              aril_shape shape)
+{
+    aril__proto_array f = aril__message_array(blob, "data");
+    bool same = aril_dtype_of(to) == ARIL_F32 && f.n > 0 && to->storage->device->host_memory &&
+                aril__message_array(blob, "double_data").n == 0;
+    if (!same) return aril__caffe_copies_add(c, to, aril__caffe_stored_values(blob, shape));
+    c->at[c->n].to = to;
+    c->at[c->n++].raw = f.at;
+    return ARIL_OK;
+}
+
+/* Checks blob k of a file against that of a node, and takes its values. */
+static aril_status take_blob(caffe_net *net, int node, int k, const aril__message *blob,
+                             caffe_copies *to)
 {
     caffe_layer *l = aril__caffe_layer_of(&net->node[node]);
     aril_tensor *t = aril__caffe_weight_at(net, node, k);
@@ -277,11 +331,7 @@ static aril_status copy_blob(caffe_net *net, int node, int k, const aril__messag
         !aril__same_dims(l->shape[k].ndim, l->shape[k].dim, shape.ndim, shape.dim))
         return aril__caffe_bad(l, ARIL_ERR_SHAPE, "blob %d is %s, in the file %s", k,
                                aril__text(a, t), aril__shape_text(b, shape.ndim, shape.dim));
-    if (!copy) return ARIL_OK;
-    ARIL_SCOPE;
-    ARIL_NO_GRAD;
-    aril_tensor *values = aril_reshape(aril__caffe_stored_values(blob, shape), aril_shape_of(t));
-    return aril_tensor_status(aril_copy_(t, aril_to(values, aril_device_of(t))));
+    return add_stored(to, t, blob, shape);
 }
 
 aril_status aril__caffe_weights_found(const caffe_net *net, const char *path, int n)
@@ -294,7 +344,8 @@ aril_status aril__caffe_weights_found(const caffe_net *net, const char *path, in
 }
 
 /* Sets *found to the number of layers. */
-static aril_status copy_layers(caffe_net *net, const aril__message *file, bool copy, int *found)
+static aril_status take_layers(caffe_net *net, const aril__message *file, caffe_copies *to,
+                               int *found)
 {
     caffe_names names;
     aril_status s = aril__caffe_names(net, &names);
@@ -305,16 +356,16 @@ static aril_status copy_layers(caffe_net *net, const aril__message *file, bool c
         int node = n ? aril__caffe_names_take(&names, aril__message_text(layer, "name")) : -1;
         if (node < 0) {
             const char *name = aril__message_text(layer, "name");
-            if (n && copy) s = aril__caffe_ignored_add(net, name, strlen(name));
+            if (n) s = aril__caffe_ignored_add(net, name, strlen(name));
             continue;
         }
         caffe_layer *l = aril__caffe_layer_of(&net->node[node]);
-        net->node[node].loaded |= copy;
+        net->node[node].loaded = true;
         ++*found;
         if (n != (size_t)l->n_blobs)
             s = aril__caffe_bad(l, ARIL_ERR_SHAPE, "has %d blobs, in the file %zu", l->n_blobs, n);
         for (size_t k = 0; k < n && s == ARIL_OK; k++)
-            s = copy_blob(net, node, (int)k, aril__message_sub_at(layer, "blobs", k), copy);
+            s = take_blob(net, node, (int)k, aril__message_sub_at(layer, "blobs", k), to);
     }
     aril__caffe_names_free(&names);
     return s;
@@ -335,7 +386,9 @@ static bool is_solverstate(const char *path)
 
 static aril_status from_message(caffe_net *net, const char *path)
 {
+    ARIL_SCOPE;
     int found;
+    caffe_copies copies = { 0 };
     aril__saved_errors before = aril__errors_begin_quiet();
     aril__message *file = aril__message_load(&aril__caffe_NetParameter, path);
     aril__error *e = aril__errors_end(&before);
@@ -354,9 +407,11 @@ static aril_status from_message(caffe_net *net, const char *path)
     aril__error_release(e);
     if (!file) return aril__latest_status();
     aril_status s = aril__caffe_net_upgrade(file, path);
-    if (s == ARIL_OK) s = copy_layers(net, file, false, &found);
+    if (s == ARIL_OK) s = aril__caffe_copies_open(&copies, net);
+    if (s == ARIL_OK) s = take_layers(net, file, &copies, &found);
     if (s == ARIL_OK) s = aril__caffe_weights_found(net, path, found);
-    if (s == ARIL_OK) s = copy_layers(net, file, true, &found);
+    if (s == ARIL_OK) s = aril__message_check(file);
+    s = aril__caffe_copies_finish(&copies, s);
     if (s == ARIL_OK) s = aril__message_check(file);
     aril__message_free(file);
     return s;
@@ -413,19 +468,11 @@ static aril_status add_blob(aril__message *layer, aril_tensor *t, aril_tensor *d
     return ARIL_OK;
 }
 
-aril_status aril_caffe_weights_save(aril_module *m, const char *path)
-{
-    return aril__caffe_weights_write(m, path, NULL);
-}
-
-aril_status aril__caffe_weights_write(aril_module *m, const char *path, aril_tensor *const *diffs)
+aril_status aril__caffe_weights_put(aril_module *m, bool hdf5, aril_tensor *const *diffs,
+                                    aril__file *to)
 {
     caffe_net *net = aril__caffe_data("caffe_weights_save", m);
-    if (!net) return ARIL_ERR_ARG;
-    if (!path) return aril__fail(ARIL_ERR_ARG, "caffe_weights_save: the path is NULL");
-    if (!aril_module_built(m))
-        return aril__fail(ARIL_ERR_STATE, "caffe_weights_save: the net is not built; run it first");
-    if (ends(path, ".h5")) return aril__caffe_weights_to_hdf5(net, path, diffs);
+    if (hdf5) return aril__caffe_weights_to_hdf5(net, diffs, to);
     aril__message *file = aril__message_clone(net->message);
     if (!file) return aril__latest_status();
     aril_status s = ARIL_OK;
@@ -434,8 +481,22 @@ aril_status aril__caffe_weights_write(aril_module *m, const char *path, aril_ten
             s = add_blob(aril__message_sub_at(file, "layer", (size_t)i),
                          aril__caffe_weight_at(net, i, k),
                          diffs ? diffs[aril__caffe_weight_number(net, i, k)] : NULL);
-    if (s == ARIL_OK) s = aril__message_save(file, path);
+    if (s == ARIL_OK) s = aril__message_put(file, to);
     aril__message_free(file);
+    return s;
+}
+
+aril_status aril_caffe_weights_save(aril_module *m, const char *path)
+{
+    if (!aril__caffe_data("caffe_weights_save", m)) return ARIL_ERR_ARG;
+    if (!path) return aril__fail(ARIL_ERR_ARG, "caffe_weights_save: the path is NULL");
+    if (!aril_module_built(m))
+        return aril__fail(ARIL_ERR_STATE, "caffe_weights_save: the net is not built; run it first");
+    aril__file *f = aril__file_begin(path);
+    if (!f) return aril__latest_status();
+    aril_status s = aril__caffe_weights_put(m, ends(path, ".h5"), NULL, f);
+    if (s == ARIL_OK) return aril__file_commit(f);
+    aril__file_abandon(f);
     return s;
 }
 

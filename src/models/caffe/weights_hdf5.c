@@ -43,25 +43,24 @@ typedef struct source {
     caffe_net *net;
     const aril__hdf5 *file;
     const caffe_names *names;
-    bool copy;  /* else only checks */
+    caffe_copies *to;
     bool *used; /* of the arrays in the file */
     int n;      /* layers with blobs that were found */
 } source;
 
-/* The array of a blob; negative: none, or ARIL_ERR_MEMORY. */
+/* The array of a blob; negative: none, or an error, which *status is set to. */
 static int find(const source *s, int node, int k, aril_status *status)
 {
     char *name = name_of(s->net->node[node].name, s->names->position[node], k);
     if (!name) *status = no_memory(s->net->file);
     int at = name ? aril__hdf5_find(s->file, name) : -1;
+    if (at == ARIL_ERR_MEMORY) *status = ARIL_ERR_MEMORY;
     free(name);
     return at;
 }
 
 static aril_status read_blob(const source *s, int node, int k, int at)
 {
-    ARIL_SCOPE;
-    ARIL_NO_GRAD;
     caffe_layer *l = aril__caffe_layer_of(&s->net->node[node]);
     aril_tensor *t = aril__caffe_weight_at(s->net, node, k);
     aril_shape shape = aril__hdf5_array_shape(s->file, at);
@@ -71,10 +70,7 @@ static aril_status read_blob(const source *s, int node, int k, int at)
         return aril__caffe_bad(l, ARIL_ERR_SHAPE, "blob %d is %s, in the file %s", k,
                                aril__text(a, t), aril__shape_text(b, shape.ndim, shape.dim));
     s->used[at] = true;
-    if (!s->copy) return ARIL_OK;
-    aril_tensor *values = aril_cast(aril__hdf5_array(s->file, at), aril_dtype_of(t));
-    values = aril_to(aril_reshape(values, aril_shape_of(t)), aril_device_of(t));
-    return aril_tensor_status(aril_copy_(t, values));
+    return aril__caffe_copies_add(s->to, t, aril__hdf5_array(s->file, at));
 }
 
 static aril_status read_layer(source *s, int node)
@@ -93,7 +89,7 @@ static aril_status read_layer(source *s, int node)
         return aril__caffe_bad(l, ARIL_ERR_SHAPE, "has %d blobs, in the file %d", l->n_blobs,
                                stored);
     s->n += stored > 0;
-    s->net->node[node].loaded |= s->copy && stored > 0;
+    s->net->node[node].loaded |= stored > 0;
     for (int k = 0; k < l->n_blobs && found == ARIL_OK; k++) {
         int at = find(s, node, k, &found);
         if (found != ARIL_OK) return found;
@@ -131,7 +127,9 @@ static aril_status note_ignored(const source *s)
 
 aril_status aril__caffe_weights_from_hdf5(caffe_net *net, const char *path)
 {
+    ARIL_SCOPE;
     caffe_names names = { 0 };
+    caffe_copies copies = { 0 };
     aril__hdf5_texts links = { 0 };
     aril__hdf5 *file = aril__hdf5_open(path);
     if (!file) return aril__latest_status();
@@ -146,17 +144,15 @@ aril_status aril__caffe_weights_from_hdf5(caffe_net *net, const char *path)
     bool *used = aril__calloc((size_t)aril__hdf5_count(file) + 1);
     if (s == ARIL_OK && !used) s = no_memory(path);
     if (s == ARIL_OK) s = aril__caffe_names(net, &names);
-    /* All shapes are compared before the first change. */
-    for (int copy = 0; copy < 2 && s == ARIL_OK; copy++) {
-        source from = { .net = net, .file = file, .names = &names, .copy = copy, .used = used };
-        s = read_layers(&from);
-        if (s == ARIL_OK) s = aril__caffe_weights_found(net, path, from.n);
-        if (s == ARIL_OK && copy) s = note_ignored(&from);
-    }
+    if (s == ARIL_OK) s = aril__caffe_copies_open(&copies, net);
+    source from = { .net = net, .file = file, .names = &names, .to = &copies, .used = used };
+    if (s == ARIL_OK) s = read_layers(&from);
+    if (s == ARIL_OK) s = aril__caffe_weights_found(net, path, from.n);
+    if (s == ARIL_OK) s = note_ignored(&from);
     free(used);
     aril__caffe_names_free(&names);
     aril__hdf5_close(file);
-    return (aril_status)s;
+    return aril__caffe_copies_finish(&copies, (aril_status)s);
 }
 
 /* ---- writing ---- */
@@ -214,15 +210,16 @@ static aril_status sink_open(sink *to, size_t arrays, size_t layers, const char 
     return to->group[0] ? ARIL_OK : no_memory(path);
 }
 
-/* Writes the file unless s is an error already. */
-static aril_status sink_write(sink *to, const char *path, aril_status s)
+/* Makes the file in memory unless s is an error already. */
+static aril_status sink_image(sink *to, aril__bytes *image, aril_status s)
 {
     if (s == ARIL_OK)
-        s = aril__hdf5_write(
-            path, &(aril__hdf5_contents){
-                      .arrays = { .n = to->n, .at = to->at, .name = (const char *const *)to->name },
-                      .n_groups = to->n_groups,
-                      .group = (const char *const *)to->group });
+        s = aril__hdf5_image(
+            &(aril__hdf5_contents){
+                .arrays = { .n = to->n, .at = to->at, .name = (const char *const *)to->name },
+                .n_groups = to->n_groups,
+                .group = (const char *const *)to->group },
+            image);
     for (int i = 0; i < to->n; i++) free(to->name[i]);
     for (int i = 0; i < to->n_groups; i++) free(to->group[i]);
     free(to->at);
@@ -231,26 +228,30 @@ static aril_status sink_write(sink *to, const char *path, aril_status s)
     return s;
 }
 
-aril_status aril__caffe_weights_to_hdf5(const caffe_net *net, const char *path,
-                                        aril_tensor *const *diffs)
+aril_status aril__caffe_weights_to_hdf5(const caffe_net *net, aril_tensor *const *diffs,
+                                        aril__file *file)
 {
     ARIL_SCOPE;
     ARIL_NO_GRAD;
     sink to;
+    aril__bytes image = { 0 };
     caffe_names names = { 0 };
     size_t arrays = (size_t)net->n_weights, groups = (size_t)net->n_nodes;
     for (int i = 0; i < net->n_nodes && diffs; i++)
         arrays += (size_t)aril__caffe_layer_of(&net->node[i])->n_blobs;
-    aril_status s = sink_open(&to, arrays, (diffs ? 2 : 1) * groups + 1, path);
+    aril_status s = sink_open(&to, arrays, (diffs ? 2 : 1) * groups + 1, net->file);
     if (s == ARIL_OK && diffs && !(to.group[to.n_groups++] = aril__strdup("diff")))
-        s = no_memory(path);
+        s = no_memory(net->file);
     if (s == ARIL_OK) s = aril__caffe_names(net, &names);
     for (int i = 0; i < net->n_nodes && s == ARIL_OK; i++) {
         s = add_layer(net, i, names.position[i], &to);
         if (s == ARIL_OK && diffs) s = add_diffs(net, i, names.position[i], diffs, &to);
     }
     aril__caffe_names_free(&names);
-    return sink_write(&to, path, s);
+    s = sink_image(&to, &image, s);
+    if (s == ARIL_OK) s = aril__file_write(file, image.at, image.n);
+    aril__bytes_free(&image);
+    return s;
 }
 
 /* ---- of files ---- */
@@ -285,6 +286,7 @@ aril_status aril__caffe_message_to_hdf5(const aril__message *net, const char *pa
     ARIL_SCOPE;
     sink to;
     caffe_map names = { 0 };
+    aril__bytes image = { 0 };
     size_t layers = aril__message_count(net, "layer"), blobs = 0;
     for (size_t i = 0; i < layers; i++)
         blobs += aril__message_count(aril__message_sub_at(net, "layer", i), "blobs");
@@ -293,5 +295,8 @@ aril_status aril__caffe_message_to_hdf5(const aril__message *net, const char *pa
         s = add_stored(aril__message_sub_at(net, "layer", i), path, &names, &to);
     if (s == ARIL_OK) s = aril__message_check(net);
     aril__caffe_map_free(&names);
-    return sink_write(&to, path, s);
+    s = sink_image(&to, &image, s);
+    if (s == ARIL_OK) s = aril__file_replace(path, image.at, image.n);
+    aril__bytes_free(&image);
+    return s;
 }

@@ -204,6 +204,7 @@ static aril_status wire_node(wiring *w, int node)
 {
     caffe_node *n = &w->net->node[node];
     aril_status s = open_node(w->net, n);
+    if (s == ARIL_OK) s = aril__caffe_check_numbers(layer_of(n));
     if (s == ARIL_OK) s = wire_bottoms(w, node);
     for (int i = 0; i < n->n_out && s == ARIL_OK; i++) s = wire_top(w, node, i);
     if (s == ARIL_OK) s = wire_loss(w, node);

@@ -39,7 +39,8 @@ static aril_status bind_by_path(keras_loader *l, keras_layer *layer, const char 
         keras_variable *v = &layer->variable[i];
         /* An attribute of the layer may be private: _query_dense. */
         v->array = *v->path ? try_array(l, prefix, "_", v, path, sizeof path) : -1;
-        if (v->array < 0) v->array = try_array(l, prefix, "", v, path, sizeof path);
+        if (v->array == -1) v->array = try_array(l, prefix, "", v, path, sizeof path);
+        if (v->array == ARIL_ERR_MEMORY) return ARIL_ERR_MEMORY;
         if (v->array < 0) return missing(l, layer, v->name, path);
     }
     for (int i = 0; i < layer->n_inner; i++) {
@@ -103,6 +104,7 @@ static aril_status take(list *t, keras_layer *layer, bool trained)
         if (t->at == t->names.n) return missing(t->l, layer, v->name, "");
         snprintf(path, sizeof path, "%s%s", t->group, t->names.at[t->at++]);
         v->array = aril__hdf5_find(t->l->weights, path);
+        if (v->array == ARIL_ERR_MEMORY) return ARIL_ERR_MEMORY;
         if (v->array < 0) return missing(t->l, layer, v->name, path);
     }
     for (int i = 0; i < layer->n_inner; i++) {

@@ -160,7 +160,10 @@ static void expression(parser *s)
 aril__formula_code *aril__program_parse(const char *text)
 {
     aril__formula_code *p = aril__calloc(sizeof *p);
-    if (!p) return NULL;
+    if (!p) {
+        aril__fail(ARIL_ERR_MEMORY, "out of memory for a formula");
+        return NULL;
+    }
     parser s = { .p = text, .out = p, .ok = true };
     expression(&s);
     while (isspace((unsigned char)*s.p)) s.p++;
@@ -350,6 +353,7 @@ static aril_status parse_derivative(const aril__op *op, int i)
     aril__derivative *d = &derivatives[aril__op_number(op)][i];
     if (!text || strcmp(text, "NOGRAD") == 0) return ARIL_OK;
     aril__formula_code *p = aril__program_parse(text);
+    if (!p && !aril_ok()) return aril__latest_status(); /* out of memory */
     if (!p)
         return aril__fail(ARIL_ERR_INTERNAL, "%s: cannot read the derivative '%s'", op->name, text);
     d->program = p;

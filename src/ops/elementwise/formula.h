@@ -92,7 +92,8 @@ aril_tensor *aril__program_eval(const aril__formula_code *p,
  * joins tensors of any device too. */
 aril_tensor *aril__as_number(aril_tensor *y, unsigned flags);
 
-/* Parses any formula text: for tests. Free with aril__program_free. NULL when malformed. */
+/* Parses any formula text: for tests. Free with aril__program_free. NULL without an error when
+ * malformed, with one when out of memory. */
 aril__formula_code *aril__program_parse(const char *text);
 void aril__program_free(aril__formula_code *p);
 

@@ -9,6 +9,7 @@
 #include "core/memory.h"
 #include "core/tensor.h"
 #include "formats/atomic_file.h"
+#include "formats/hdf5.h"
 #include "formats/lmdb.h"
 #include "formats/schemas.h"
 #include "train/caffe/solver.h"
@@ -76,6 +77,7 @@ static aril_status begin(feature_file *all, int i, const char *path)
                               "caffe_features: %s and %s are the same; each blob needs its own",
                               all[k].path, path);
     if (!is_hdf5(path) && !(f->lmdb = aril__lmdb_begin(f->name))) status = aril__latest_status();
+    if (f->lmdb) aril__lmdb_only_new(f->lmdb);
     return status;
 }
 
@@ -166,7 +168,16 @@ static aril_status end(feature_file *f, const char *name)
     }
     aril_tensor *all = aril_cat((aril_list){ .n = (int)f->n, .at = f->part }, 0);
     if (aril_tensor_status(all) != ARIL_OK) return aril_tensor_status(all);
-    return aril_hdf5_write(f->path, &(aril_named){ .n = 1, .at = &all, .name = &name });
+    aril__bytes image = { 0 };
+    const aril__hdf5_contents contents = { .arrays = { .n = 1, .at = &all, .name = &name } };
+    aril_status status = aril__hdf5_image(&contents, &image);
+    aril__file *file = status == ARIL_OK ? aril__file_begin(f->path) : NULL;
+    if (file) {
+        aril__file_only_new(file);
+        aril__file_write(file, image.at, image.n);
+    }
+    aril__bytes_free(&image);
+    return file ? aril__file_commit(file) : aril__latest_status();
 }
 
 static aril_status run(aril_module *net, aril_caffe_feed *feed, int64_t iterations, int n,

@@ -9,6 +9,7 @@
 #include "models/caffe/net.h"
 #include "train/caffe/solver.h"
 
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -221,9 +222,18 @@ void aril__caffe_feed_tell(const aril_caffe_feed *f, int64_t *numbers)
     }
 }
 
-aril_status aril__caffe_feed_seek(aril_caffe_feed *f, const int64_t *numbers)
+static aril_status cannot_seek(const part *p, const char *from, aril_status status)
+{
+    char about[PATH_MAX + 128];
+    snprintf(about, sizeof about, "%s: layer '%.100s'", from,
+             aril__message_text(p->message, "name"));
+    return aril__fail_about(status, about);
+}
+
+aril_status aril__caffe_feed_seek(aril_caffe_feed *f, const int64_t *numbers, const char *from)
 {
     aril_status status = ARIL_OK;
+    bool was_ok = aril_ok();
     for (int i = 0; i < f->n && status == ARIL_OK; i++, numbers += 3) {
         part *p = &f->part[i];
         aril_loader_position to = { .seed = (uint64_t)numbers[0],
@@ -233,6 +243,7 @@ aril_status aril__caffe_feed_seek(aril_caffe_feed *f, const int64_t *numbers)
             status = aril_loader_seek(p->loader, to);
         else
             p->start = to;
+        if (status != ARIL_OK && was_ok) status = cannot_seek(p, from, status);
     }
     return status;
 }

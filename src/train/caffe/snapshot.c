@@ -1,6 +1,7 @@
 /* Snapshots: PREFIX_iter_N.caffemodel, PREFIX_iter_N.solverstate, which Caffe reads too (in HDF5:
  * with .h5 after each), and that name with .aril, a safetensors file:
  *     iter, digest       of the solverstate that it belongs to (XXH64)
+ *     type               of the solver
  *     weights            digest of the caffemodel that was written with it
  *     rng                seed and calls of the random number generator
  *     train, test        positions in the data: seed, epoch and batch of each data layer
@@ -15,6 +16,7 @@
 #include "core/tensor.h"
 #include "formats/atomic_file.h"
 #include "formats/bytes.h"
+#include "formats/safetensors.h"
 #include "models/caffe/net.h"
 #include "optim/optim.h"
 #include "train/caffe/solver.h"
@@ -110,7 +112,7 @@ static aril_status write_state(aril_caffe_solver *s, const char *weights, aril__
 }
 
 static aril_status write_extension(const aril_caffe_solver *s, const char *path, uint64_t digest,
-                                   uint64_t weights)
+                                   uint64_t weights, aril__file *to)
 {
     ARIL_SCOPE;
     aril__states all = { 0 };
@@ -128,6 +130,7 @@ static aril_status write_extension(const aril_caffe_solver *s, const char *path,
             numbers[2] = { (int64_t)rng.seed, (int64_t)rng.calls };
     if (status == ARIL_OK) status = aril__states_set_ints(&all, "digest", 1, &d);
     if (status == ARIL_OK) status = aril__states_set_ints(&all, "weights", 1, &w);
+    if (status == ARIL_OK) status = aril__states_set_text(&all, "type", s->settings.type);
     if (status == ARIL_OK) status = aril__states_set_ints(&all, "rng", 2, numbers);
     if (status == ARIL_OK) status = aril__states_set_ints(&all, "train", n_train, train);
     if (status == ARIL_OK)
@@ -136,7 +139,7 @@ static aril_status write_extension(const aril_caffe_solver *s, const char *path,
     if (status == ARIL_OK) status = aril__states_set_ints(&all, "n_losses", 1, &s->n_losses);
     if (status == ARIL_OK)
         status = aril__states_set_reals(&all, "losses", (int)s->settings.average_loss, s->loss);
-    if (status == ARIL_OK) status = aril_safetensors_save(path, aril__states_view(&all), NULL);
+    if (status == ARIL_OK) status = aril__safetensors_put(path, aril__states_view(&all), to);
     aril__states_clear(&all);
     free(train);
     free(test);
@@ -157,27 +160,74 @@ static aril_status name_files(const aril_caffe_solver *s, int64_t iter, char wei
                : aril__fail(ARIL_ERR_ARG, "solver: the path of snapshot_prefix is too long");
 }
 
+/* A folder may have the name of a file of a snapshot. */
+static aril_status check_names(const aril_caffe_solver *s, int64_t iter)
+{
+    struct stat st;
+    char weights[PATH_MAX], state[PATH_MAX], extension[PATH_MAX + 8];
+    const char *const name[] = { weights, state, extension };
+    aril_status status = name_files(s, iter, weights, state);
+    if (status != ARIL_OK) return status;
+    snprintf(extension, sizeof extension, "%s.aril", state);
+    for (int i = 0; i < 3; i++)
+        if (stat(name[i], &st) == 0 && S_ISDIR(st.st_mode))
+            return aril__fail(ARIL_ERR_IO,
+                              "%s is a folder, and the name of a snapshot; remove it, or choose "
+                              "another snapshot_prefix",
+                              name[i]);
+    return ARIL_OK;
+}
+
 aril_status aril__caffe_check_prefix(const aril_caffe_solver *s)
 {
+    enum { MOST = 10000 };
+    const aril__caffe_settings *c = &s->settings;
     char weights[PATH_MAX], state[PATH_MAX];
-    aril_status status = name_files(s, s->settings.max_iter, weights, state);
+    aril_status status = name_files(s, c->max_iter, weights, state);
     if (status == ARIL_OK) status = aril__folder_create_for("snapshot_prefix", weights);
+    if (status == ARIL_OK) status = check_names(s, c->max_iter);
+    for (int64_t k = 1; k <= MOST && c->snapshot && status == ARIL_OK; k++) {
+        int64_t iter = (s->iter / c->snapshot + k) * c->snapshot;
+        if (iter >= c->max_iter) break;
+        status = check_names(s, iter);
+    }
     if (status != ARIL_OK) return status;
     aril__file *f = aril__file_begin(state);
     aril__file_abandon(f);
     return f ? ARIL_OK : aril__latest_status();
 }
 
-/* The weights, and what the last update subtracted from each, as Caffe's diffs are. */
-static aril_status write_with_diffs(const aril_caffe_solver *s, const char *path)
+/* The weights, with what the last update subtracted from each if `snapshot_diff` asks for it. */
+static aril_status write_weights(const aril_caffe_solver *s, aril__file *to)
 {
     ARIL_SCOPE;
+    bool hdf5 = s->settings.hdf5;
+    if (!s->settings.snapshot_diff) return aril__caffe_weights_put(s->train.net, hdf5, NULL, to);
     aril_tensor **diff = aril__malloc(((size_t)s->n_params + 1) * sizeof *diff);
     aril_status status = diff ? ARIL_OK : aril__fail(ARIL_ERR_MEMORY, "solver: out of memory");
     for (int k = 0; k < s->n_params && status == ARIL_OK; k++)
         status = aril_tensor_status(diff[k] = aril__caffe_diff(s, k));
-    if (status == ARIL_OK) status = aril__caffe_weights_write(s->train.net, path, diff);
+    if (status == ARIL_OK) status = aril__caffe_weights_put(s->train.net, hdf5, diff, to);
     free(diff);
+    return status;
+}
+
+/* Writes the three files. The extension has digests of the other two. */
+static aril_status write_files(aril_caffe_solver *s, const char *weights, const char *extension,
+                               aril__file *const file[3])
+{
+    aril__bytes b = { 0 };
+    uint64_t digest = 0;
+    aril_status status = write_weights(s, file[0]);
+    if (status == ARIL_OK) status = aril__file_store(file[0]);
+    if (status == ARIL_OK) status = digest_of_file(aril__file_fresh(file[0]), &digest);
+    if (status == ARIL_OK) status = write_state(s, weights, &b);
+    if (status == ARIL_OK)
+        status = write_extension(s, extension, digest_of(b.at, b.n), digest, file[1]);
+    if (status == ARIL_OK) status = aril__file_store(file[1]);
+    if (status == ARIL_OK) status = aril__file_write(file[2], b.at, b.n);
+    if (status == ARIL_OK) status = aril__file_store(file[2]);
+    aril__bytes_free(&b);
     return status;
 }
 
@@ -195,56 +245,83 @@ aril_status aril_caffe_solver_snapshot(aril_caffe_solver *s, char *path, size_t 
     if (status != ARIL_OK) return status;
     snprintf(extension, sizeof extension, "%s.aril", state);
     status = aril__folder_create_for("snapshot", weights);
-    if (status == ARIL_OK) {
-        aril__caffe_log(s, "Snapshotting to %s", weights);
-        status = s->settings.snapshot_diff ? write_with_diffs(s, weights)
-                                           : aril_caffe_weights_save(s->train.net, weights);
+    if (status == ARIL_OK) aril__caffe_log(s, "Snapshotting to %s", weights);
+    /* All are on the disk before the first is replaced. The solverstate comes last: where it is,
+     * the other files are complete. */
+    const char *const name[3] = { weights, extension, state };
+    aril__file *file[3] = { NULL };
+    for (int i = 0; i < 3 && status == ARIL_OK; i++)
+        if (!(file[i] = aril__file_begin(name[i]))) status = aril__latest_status();
+    if (status == ARIL_OK) status = write_files(s, weights, extension, file);
+    if (status == ARIL_OK) aril__caffe_log(s, "Snapshotting solver state to %s", state);
+    for (int i = 0; i < 3; i++) {
+        if (status == ARIL_OK)
+            status = aril__file_commit(file[i]);
+        else
+            aril__file_abandon(file[i]);
     }
-    aril__bytes b = { 0 };
-    uint64_t digest = 0;
-    if (status == ARIL_OK) status = digest_of_file(weights, &digest);
-    if (status == ARIL_OK) status = write_state(s, weights, &b);
-    /* The solverstate is written last: where it is, the other files are complete. */
-    if (status == ARIL_OK) status = write_extension(s, extension, digest_of(b.at, b.n), digest);
-    if (status == ARIL_OK) {
-        aril__caffe_log(s, "Snapshotting solver state to %s", state);
-        status = aril__file_replace(state, b.at, b.n);
-    }
-    aril__bytes_free(&b);
     if (status == ARIL_OK && path) snprintf(path, size, "%s", state);
     return status;
 }
 
 /* ---- restoring ---- */
 
-/* Reads blob i of the history: checks it, and with `write` stores it. */
-static aril_status restore_blob(aril_caffe_solver *s, const char *path,
-                                const aril__solverstate *from, int i, bool write)
+/* Whether a part of the history is sums of squares, which are not negative. */
+static bool is_squares(const char *type, int slot)
 {
-    ARIL_SCOPE;
-    ARIL_NO_GRAD;
+    if (strcmp(type, "Adam") == 0) return slot == 1;
+    return strcmp(type, "AdaGrad") == 0 || strcmp(type, "RMSProp") == 0 ||
+           strcmp(type, "AdaDelta") == 0;
+}
+
+/* Blob i of the history, checked, in the form of the optimizer. */
+static aril_tensor *read_blob(const aril_caffe_solver *s, const char *path,
+                              const aril__solverstate *from, int i)
+{
     int blob = i % s->n_params, slot = i / s->n_params;
     aril_tensor *like = aril_caffe_param_at(s->train.net, blob).tensor;
     aril_tensor *to = slot_of(s, blob, slot);
     aril_tensor *t = aril__solverstate_history(from, path, i, aril_numel(like));
-    if (aril_tensor_status(t) == ARIL_OK && write && to)
-        t = aril_copy_(to, aril_to(aril_reshape(t, aril_shape_of(to)), aril_device_of(to)));
-    return aril_tensor_status(t);
+    const float *data = aril_data(t);
+    if (!data && aril_numel(like) > 0) return aril__poison();
+    for (int64_t k = 0; is_squares(s->settings.type, slot) && k < aril_numel(t); k++) {
+        if (!(data[k] < 0)) continue;
+        aril__fail(ARIL_ERR_FORMAT,
+                   "%s: blob %d of its history has the value %g, but %s keeps means or sums of "
+                   "squares there; it is of another solver type",
+                   path, i, (double)data[k], s->settings.type);
+        return aril__poison();
+    }
+    return to ? aril_to(aril_reshape(t, aril_shape_of(to)), aril_device_of(to)) : t;
 }
 
-static aril_status restore_history(aril_caffe_solver *s, const char *path,
-                                   const aril__solverstate *from)
+static aril_status check_count(const aril_caffe_solver *s, const char *path,
+                               const aril__solverstate *from)
 {
     int want = slots_of(s) * s->n_params;
-    if (from->n != want)
-        return aril__fail(ARIL_ERR_FORMAT,
-                          "%s: its history has %d blobs, but %s of this net has %d; it is of "
-                          "another net or solver type",
-                          path, from->n, s->settings.type, want);
+    if (from->n == want) return ARIL_OK;
+    return aril__fail(ARIL_ERR_FORMAT,
+                      "%s: its history has %d blobs, but %s of this net has %d; it is of "
+                      "another net or solver type",
+                      path, from->n, s->settings.type, want);
+}
+
+static aril_status read_history(aril_caffe_solver *s, const char *path,
+                                const aril__solverstate *from, aril_tensor **history)
+{
     aril_status status = slots_ready(s);
-    for (int write = 0; write < 2; write++)
-        for (int i = 0; i < want && status == ARIL_OK; i++)
-            status = restore_blob(s, path, from, i, write);
+    for (int i = 0; i < from->n && status == ARIL_OK; i++)
+        status = aril_tensor_status(history[i] = read_blob(s, path, from, i));
+    return status;
+}
+
+static aril_status apply_history(aril_caffe_solver *s, aril_tensor *const *history)
+{
+    aril_status status = ARIL_OK;
+    for (int i = 0; i < slots_of(s) * s->n_params && status == ARIL_OK; i++) {
+        aril_tensor *to = slot_of(s, i % s->n_params, i / s->n_params);
+        if (to) status = aril_tensor_status(aril_copy_(to, history[i]));
+    }
     return status;
 }
 
@@ -282,6 +359,7 @@ static aril_status find_weights(const char *path, const aril__solverstate *from,
 
 /* What the file beside the solverstate says. */
 typedef struct extension {
+    char name[PATH_MAX];
     bool found, has_weights;
     int64_t iter, digest, weights, rng[2], n_losses;
     int64_t *train, *test;
@@ -298,67 +376,86 @@ static void extension_free(extension *e)
 static bool parse_extension(const aril_caffe_solver *s, const aril__states *all, int n_train,
                             int n_test, extension *e)
 {
+    const int64_t most = INT64_C(1) << 53; /* no training reaches it */
     e->has_weights = aril__states_ints(all, "weights", 1, &e->weights);
     return aril__states_ints(all, "iter", 1, &e->iter) &&
            aril__states_ints(all, "digest", 1, &e->digest) &&
            aril__states_ints(all, "rng", 2, e->rng) &&
            aril__states_ints(all, "n_losses", 1, &e->n_losses) && e->n_losses >= 0 &&
-           aril__states_ints(all, "train", n_train, e->train) &&
+           e->n_losses <= most && aril__states_ints(all, "train", n_train, e->train) &&
            aril__states_ints(all, "test", n_test, e->test) &&
            aril__states_reals(all, "losses", (int)s->settings.average_loss, e->losses);
 }
 
-/* Reads the file, if it is there and belongs to a solverstate of that iteration and digest. */
+/* Files of two snapshots under one name, of which the weights may be of either. */
+static aril_status check_owner(const aril_caffe_solver *s, const char *path,
+                               const aril__states *all, const extension *e, int64_t iter,
+                               uint64_t digest)
+{
+    if (e->iter != iter || (uint64_t)e->digest != digest)
+        return aril__fail(ARIL_ERR_FORMAT,
+                          "%s was not written with %s: files of two snapshots are mixed; resume "
+                          "from another one, or, where the weights and the solverstate belong "
+                          "together, remove %s to let the data start over",
+                          e->name, path, e->name);
+    if (!aril__states_get(all, "type")) return ARIL_OK;
+    char *type = aril__states_text(all, "type");
+    aril_status status = ARIL_OK;
+    if (!type)
+        status = aril__fail(ARIL_ERR_FORMAT, "%s: the type of its solver cannot be read", e->name);
+    else if (strcmp(type, s->settings.type) != 0)
+        status = aril__fail(ARIL_ERR_FORMAT,
+                            "%s is of a solver of type %.40s, not %s; to start from its weights "
+                            "alone, give those as weights instead of a snapshot",
+                            path, type, s->settings.type);
+    free(type);
+    return status;
+}
+
+/* Reads the file, if it is there: it must belong to a solverstate of that iteration and digest. */
 static aril_status read_extension(aril_caffe_solver *s, const char *path, int64_t iter,
                                   uint64_t digest, extension *e)
 {
     ARIL_SCOPE;
-    char name[PATH_MAX];
     struct stat st;
     int n_test, n_train = 3 * aril__caffe_feed_loaders(s->train.feed);
-    if (snprintf(name, sizeof name, "%s.aril", path) >= PATH_MAX || stat(name, &st) != 0) {
-        aril__caffe_log(s, "note: there is no %s, so the data start over", name);
+    if (snprintf(e->name, sizeof e->name, "%s.aril", path) >= PATH_MAX || stat(e->name, &st) != 0) {
+        aril__caffe_log(s, "note: there is no %s, so the data start over", e->name);
         return ARIL_OK;
     }
-    aril_safetensors *f = aril_safetensors_open(name);
+    aril_safetensors *f = aril_safetensors_open(e->name);
     const aril_named *list = f ? aril_safetensors_all(f) : NULL;
-    *e =
-        (extension){ .train = aril__calloc(((size_t)n_train + 1) * sizeof *e->train),
-                     .test = aril__caffe_test_positions(s, &n_test),
-                     .losses = aril__calloc((size_t)s->settings.average_loss * sizeof *e->losses) };
+    e->train = aril__calloc(((size_t)n_train + 1) * sizeof *e->train);
+    e->test = aril__caffe_test_positions(s, &n_test);
+    e->losses = aril__calloc((size_t)s->settings.average_loss * sizeof *e->losses);
     aril__states all = { 0 };
     aril_status status = list ? ARIL_OK : aril__latest_status();
     if (status == ARIL_OK && (!e->train || !e->test || !e->losses))
-        status = aril__fail(ARIL_ERR_MEMORY, "out of memory reading %s", name);
+        status = aril__fail(ARIL_ERR_MEMORY, "out of memory reading %s", e->name);
     for (int i = 0; status == ARIL_OK && i < list->n; i++)
         status = aril__states_set(&all, list->name[i], list->at[i]);
     if (status == ARIL_OK && !parse_extension(s, &all, n_train, n_test, e))
         status = aril__fail(ARIL_ERR_FORMAT,
                             "%s does not fit this solver: its nets have other data layers, or "
                             "average_loss differs; remove it to let the data start over",
-                            name);
-    e->found = status == ARIL_OK && e->iter == iter && (uint64_t)e->digest == digest;
-    if (status == ARIL_OK && !e->found)
-        aril__caffe_log(s, "note: %s belongs to another snapshot, so the data start over", name);
+                            e->name);
+    if (status == ARIL_OK) status = check_owner(s, path, &all, e, iter, digest);
+    e->found = status == ARIL_OK;
     aril__states_clear(&all);
     aril_safetensors_close(f);
     return status;
 }
 
-static aril_status apply_extension(aril_caffe_solver *s, const extension *e)
+/* Moves all feeds to these positions; `from` names their file. */
+static aril_status seek(aril_caffe_solver *s, const int64_t *train, const int64_t *test,
+                        const char *from)
 {
-    aril_status status = aril__caffe_feed_seek(s->train.feed, e->train);
-    const int64_t *at = e->test;
+    aril_status status = aril__caffe_feed_seek(s->train.feed, train, from);
     for (int i = 0; i < s->n_tests && status == ARIL_OK; i++) {
-        status = aril__caffe_feed_seek(s->test[i].feed, at);
-        at += 3 * aril__caffe_feed_loaders(s->test[i].feed);
+        status = aril__caffe_feed_seek(s->test[i].feed, test, from);
+        test += 3 * aril__caffe_feed_loaders(s->test[i].feed);
     }
-    if (status != ARIL_OK) return status;
-    aril_generator_set_state(aril_default_generator(),
-                             (aril_rng_state){ (uint64_t)e->rng[0], (uint64_t)e->rng[1] });
-    s->n_losses = e->n_losses;
-    memcpy(s->loss, e->losses, (size_t)s->settings.average_loss * sizeof *s->loss);
-    return ARIL_OK;
+    return status;
 }
 
 /* Loads the weights of a snapshot, unless others are asked for. They must be those that were
@@ -381,16 +478,52 @@ static aril_status restore_weights(aril_caffe_solver *s, const char *path,
     return status == ARIL_OK ? aril_caffe_weights_load(s->train.net, weights) : status;
 }
 
+/* Moves the feeds and loads the weights: both or neither. */
+static aril_status restore_feeds(aril_caffe_solver *s, const char *path,
+                                 const aril__solverstate *from, const extension *e)
+{
+    int n;
+    if (!e->found) return restore_weights(s, path, from, e);
+    int64_t *test = aril__caffe_test_positions(s, &n);
+    int64_t *train =
+        aril__malloc((3 * (size_t)aril__caffe_feed_loaders(s->train.feed) + 1) * sizeof *train);
+    aril_status status = test ? ARIL_OK : aril__latest_status();
+    if (status == ARIL_OK && !train) status = aril__fail(ARIL_ERR_MEMORY, "solver: out of memory");
+    if (status == ARIL_OK) {
+        aril__caffe_feed_tell(s->train.feed, train);
+        status = seek(s, e->train, e->test, e->name);
+        if (status == ARIL_OK) status = restore_weights(s, path, from, e);
+        if (status != ARIL_OK) seek(s, train, test, "solver"); /* they were there before */
+    }
+    free(train);
+    free(test);
+    return status;
+}
+
+/* Everything is read and checked before the solver changes. */
 static aril_status restore_all(aril_caffe_solver *s, const char *path, const aril__bytes *b,
                                const aril__solverstate *from, extension *e)
 {
-    aril_status status = restore_history(s, path, from);
+    ARIL_SCOPE;
+    ARIL_NO_GRAD;
+    int most = slots_of(s) * s->n_params;
+    aril_tensor **history = aril__malloc(((size_t)most + 1) * sizeof *history);
+    aril_status status =
+        history ? check_count(s, path, from) : aril__fail(ARIL_ERR_MEMORY, "solver: out of memory");
     if (status == ARIL_OK) status = read_extension(s, path, from->iter, digest_of(b->at, b->n), e);
-    if (status == ARIL_OK) status = restore_weights(s, path, from, e);
+    if (status == ARIL_OK) status = read_history(s, path, from, history);
+    if (status == ARIL_OK) status = restore_feeds(s, path, from, e);
+    if (status == ARIL_OK) status = apply_history(s, history);
+    free(history);
     if (status != ARIL_OK) return status;
     s->iter = from->iter;
     if (s->optim) aril__number_set(s->optim->step, (double)from->iter);
-    return e->found ? apply_extension(s, e) : ARIL_OK;
+    if (!e->found) return ARIL_OK;
+    aril_generator_set_state(aril_default_generator(),
+                             (aril_rng_state){ (uint64_t)e->rng[0], (uint64_t)e->rng[1] });
+    s->n_losses = e->n_losses;
+    memcpy(s->loss, e->losses, (size_t)s->settings.average_loss * sizeof *s->loss);
+    return ARIL_OK;
 }
 
 aril_status aril_caffe_solver_restore(aril_caffe_solver *s, const char *path)

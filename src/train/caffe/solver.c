@@ -101,7 +101,7 @@ static aril_status build(aril__caffe_part *p)
     aril_status status = aril__caffe_feed_first(p->feed, in);
     if (status == ARIL_OK && !aril_module_built(p->net))
         status = aril_module_build_n(p->net, (aril_list){ .n = p->n_in, .at = in });
-    if (status == ARIL_OK) status = aril__caffe_feed_seek(p->feed, start);
+    if (status == ARIL_OK) status = aril__caffe_feed_seek(p->feed, start, "solver");
     free(start);
     return status;
 }
@@ -182,6 +182,8 @@ static void test_source(const aril__message *m, size_t i, net_source *from)
         from->path = aril__message_text(m, "net");
 }
 
+enum { MOST_TESTS = 256 };
+
 static aril_status count_tests(const aril__message *m, const aril__caffe_settings *c, int *n)
 {
     size_t own = aril__message_count(m, "test_net_param") + aril__message_count(m, "test_net");
@@ -189,7 +191,11 @@ static aril_status count_tests(const aril__message *m, const aril__caffe_setting
            states = aril__message_count(m, "test_state");
     bool generic = aril__message_has(m, "net") || aril__message_has(m, "net_param");
     *n = 0;
-    if (iters > 256 || iters < own || (!generic && iters != own))
+    if (iters > MOST_TESTS)
+        return aril__caffe_solver_bad(m, c->file, "test_iter",
+                                      "%zu test_iter: a solver has at most %d test nets", iters,
+                                      MOST_TESTS);
+    if (iters < own || (!generic && iters != own))
         return aril__caffe_solver_bad(
             m, c->file, "test_iter",
             "test_iter must be given once for each test net: there are %zu "
@@ -381,6 +387,19 @@ static aril_status load_weights(aril_caffe_solver *s, const char *list, bool bel
     return status;
 }
 
+/* Weights that the solver's own file names. */
+static aril_status load_named(aril_caffe_solver *s, size_t i)
+{
+    char about[PATH_MAX + 64], place[40];
+    const char *file = s->settings.file;
+    bool was_ok = aril_ok();
+    aril_status status = load_weights(s, aril__message_text_at(s->message, "weights", i), true);
+    if (status == ARIL_OK || !was_ok) return status;
+    snprintf(about, sizeof about, "%s%ssolver at %s: weights", file ? file : "", file ? ": " : "",
+             aril__message_field_place(s->message, "weights", place, sizeof place));
+    return aril__fail_about(status, about);
+}
+
 static aril_status initial_weights(aril_caffe_solver *s)
 {
     aril_status status = ARIL_OK;
@@ -388,7 +407,7 @@ static aril_status initial_weights(aril_caffe_solver *s)
     for (size_t i = 0;
          i < aril__message_count(s->message, "weights") && status == ARIL_OK && !s->opts.snapshot;
          i++)
-        status = load_weights(s, aril__message_text_at(s->message, "weights", i), true);
+        status = load_named(s, i);
     if (status == ARIL_OK && s->opts.weights) status = load_weights(s, s->opts.weights, false);
     bool loads = s->opts.weights || s->opts.snapshot || aril__message_count(s->message, "weights");
     if (status == ARIL_OK && loads) aril__caffe_log_missing(s);
@@ -427,6 +446,7 @@ static aril_status set_up(aril_caffe_solver *s, const char *path)
     status = open_part(s, &s->train, &from, true);
     if (status == ARIL_OK) aril_module_train(s->train.net);
     if (status == ARIL_OK) status = aril__caffe_optimizer(s);
+    if (status == ARIL_OK) aril__caffe_set_trained(s->train.net, true);
     if (status == ARIL_OK) status = open_tests(s);
     if (status == ARIL_OK) status = initial_weights(s);
     if (status == ARIL_OK && no_gpu)
@@ -494,6 +514,7 @@ void aril_caffe_solver_free(aril_caffe_solver *s)
     s->train.program = NULL;
     for (int i = 0; i < s->n_tests; i++) free_part(&s->test[i]);
     aril_optim_free(s->optim);
+    if (s->train.net) aril__caffe_set_trained(s->train.net, false);
     free_part(&s->train);
     aril__message_free(s->message);
     free(s->test);
@@ -524,7 +545,7 @@ aril_status aril__caffe_ask(aril_caffe_solver *s)
 
 static void add_loss(aril_caffe_solver *s, double loss)
 {
-    s->loss[s->n_losses++ % s->settings.average_loss] = loss;
+    s->loss[(uint64_t)s->n_losses++ % (uint64_t)s->settings.average_loss] = loss;
     if (isfinite(loss) || s->warned_nan) return;
     s->warned_nan = true;
     aril__caffe_log(s, "warning: the loss is %g at iteration %lld", aril__caffe_shown(loss),
@@ -565,13 +586,27 @@ static void log_step(const aril_caffe_solver *s)
                         (long long)step);
 }
 
+/* Negative rates are Caffe's too; an infinite one, or NaN, would destroy the weights. */
+static aril_status check_rate(const aril_caffe_solver *s)
+{
+    const aril__caffe_settings *c = &s->settings;
+    double rate = aril__caffe_rate(c, s->iter);
+    if (isfinite(rate)) return ARIL_OK;
+    return aril__caffe_solver_bad(c->message, c->file, "lr_policy",
+                                  "the learning rate is %g at iteration %lld: lr_policy '%s' with "
+                                  "gamma %g and power %g",
+                                  rate, (long long)s->iter,
+                                  aril__message_text(c->message, "lr_policy"), c->gamma, c->power);
+}
+
 static aril_status iterate(aril_caffe_solver *s)
 {
     ARIL_SCOPE;
     const aril__caffe_settings *c = &s->settings;
     aril_tensor *out[ARIL__CAFFE_OUTPUTS];
     double loss, sum = 0;
-    aril_status status = ARIL_OK;
+    aril_status status = check_rate(s);
+    if (status != ARIL_OK) return status;
     aril__caffe_set_rate(s);
     aril__caffe_clear_grads(s);
     s->debugs = c->debug && c->display && s->iter % c->display == 0;

@@ -185,9 +185,9 @@ aril_status aril__caffe_sink_place(aril_caffe_sink *s, const aril_caffe_solver *
 /* The next batch, for its shapes: MemoryData layers without data give zeros. */
 aril_status aril__caffe_feed_first(aril_caffe_feed *f, aril_tensor **in);
 
-/* The positions of its loaders: three numbers each. */
+/* The positions of its loaders: three numbers each. `from` names their file in errors. */
 int aril__caffe_feed_loaders(const aril_caffe_feed *f);
 void aril__caffe_feed_tell(const aril_caffe_feed *f, int64_t *numbers);
-aril_status aril__caffe_feed_seek(aril_caffe_feed *f, const int64_t *numbers);
+aril_status aril__caffe_feed_seek(aril_caffe_feed *f, const int64_t *numbers, const char *from);
 
 #endif

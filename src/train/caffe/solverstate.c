@@ -152,6 +152,7 @@ static aril_status read_number(const char *path, const aril__hdf5 *file, const c
 {
     ARIL_SCOPE;
     int i = aril__hdf5_find(file, name);
+    if (i == ARIL_ERR_MEMORY) return ARIL_ERR_MEMORY;
     aril_shape shape = i < 0 ? (aril_shape){ 0 } : aril__hdf5_array_shape(file, i);
     if (i < 0 || shape.ndim > 1 || (shape.ndim == 1 && shape.dim[0] != 1) ||
         aril_dtype_is_float(aril__hdf5_array_dtype(file, i))) {
@@ -193,6 +194,7 @@ static aril_tensor *hdf5_history(const aril__solverstate *s, int i)
     char name[32];
     snprintf(name, sizeof name, "history/%d", i);
     int at = aril__hdf5_find(s->file, name);
+    if (at == ARIL_ERR_MEMORY) return aril__poison();
     return at < 0 ? NULL : aril__hdf5_array(s->file, at);
 }
 
@@ -213,6 +215,9 @@ aril_status aril__solverstate_read(const char *path, const aril__bytes *from, ar
     if (status == ARIL_OK && s->iter < 0)
         status = aril__fail(ARIL_ERR_FORMAT, "%s is at iteration %lld, which is negative", path,
                             (long long)s->iter);
+    if (status == ARIL_OK && s->iter > INT32_MAX)
+        status = aril__fail(ARIL_ERR_FORMAT, "%s is at iteration %lld; Caffe counts up to %d", path,
+                            (long long)s->iter, INT32_MAX);
     if (status != ARIL_OK) aril__solverstate_free(s);
     return status;
 }
