@@ -199,12 +199,10 @@ static void write_header(aril__bytes *b, const struct save *s, const aril_metada
     if (!b->failed) aril__put_le64(b->at, b->n - 8);
 }
 
-aril_status aril_safetensors_save(const char *path, const aril_named *tensors,
-                                  const aril_metadata *metadata)
+/* Writes a file, or a part of the set that `index` completes. */
+static aril_status save_file(aril__file *index, const char *path, const aril_named *tensors,
+                             const aril_metadata *metadata)
 {
-    if (!path || !tensors || tensors->n < 0)
-        return aril__fail(ARIL_ERR_ARG, "aril_safetensors_save: %s",
-                          path ? "no tensors" : "no file name");
     aril_status status = check_tensors(path, tensors);
     if (status == ARIL_OK && metadata) status = check_metadata(path, metadata);
     if (status != ARIL_OK) return status;
@@ -222,7 +220,7 @@ aril_status aril_safetensors_save(const char *path, const aril_named *tensors,
         status =
             aril__fail(ARIL_ERR_ARG, "%s: names and metadata take %zu bytes; the format allows %d",
                        path, header.n - 8, LONGEST_HEADER);
-    } else if (!(s.file = aril__file_begin(path))) {
+    } else if (!(s.file = index ? aril__file_begin_part(index, path) : aril__file_begin(path))) {
         status = aril__latest_status();
     } else {
         aril__file_write(s.file, header.at, header.n);
@@ -236,6 +234,21 @@ aril_status aril_safetensors_save(const char *path, const aril_named *tensors,
     aril__bytes_free(&header);
     free(s.begin);
     return status;
+}
+
+aril_status aril_safetensors_save(const char *path, const aril_named *tensors,
+                                  const aril_metadata *metadata)
+{
+    if (!path || !tensors || tensors->n < 0)
+        return aril__fail(ARIL_ERR_ARG, "aril_safetensors_save: %s",
+                          path ? "no tensors" : "no file name");
+    return save_file(NULL, path, tensors, metadata);
+}
+
+aril_status aril__safetensors_save_part(struct aril__file *index, const char *path,
+                                        const aril_named *tensors, const aril_metadata *metadata)
+{
+    return save_file(index, path, tensors, metadata);
 }
 
 /* ---- reading ---- */

@@ -199,4 +199,4 @@ const aril__weights_kind aril__pytorch_weights = { .name = "PyTorch",
                                                    .tensor = tensor,
                                                    .close = close_file,
                                                    .save = aril__pytorch_save,
-                                                   .parts = true };
+                                                   .save_part = aril__pytorch_save_part };

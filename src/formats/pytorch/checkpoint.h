@@ -58,5 +58,7 @@ pickle_value *aril__pytorch_storage(pickle *p, pickle_value *id);
 /* write.c */
 aril_status aril__pytorch_save(const char *path, const aril_named *tensors,
                                const aril_metadata *metadata);
+aril_status aril__pytorch_save_part(struct aril__file *index, const char *path,
+                                    const aril_named *tensors, const aril_metadata *metadata);
 
 #endif

@@ -282,8 +282,8 @@ static aril_status put_archive(aril__zip_writer *w, const char *path, const aril
     return status == ARIL_OK ? aril__zip_finish(w) : status;
 }
 
-aril_status aril__pytorch_save(const char *path, const aril_named *tensors,
-                               const aril_metadata *metadata)
+aril_status aril__pytorch_save_part(aril__file *index, const char *path, const aril_named *tensors,
+                                    const aril_metadata *metadata)
 {
     (void)metadata;
     aril_status status = check_dtypes(path, tensors);
@@ -292,7 +292,8 @@ aril_status aril__pytorch_save(const char *path, const aril_named *tensors,
     if (!s) return aril__fail(ARIL_ERR_MEMORY, "out of memory saving %s", path);
     for (int i = 0; i < tensors->n; i++) s[i] = (saved){ .t = tensors->at[i], .i = i };
     group(s, tensors->n);
-    aril__zip_writer w = { .file = aril__file_begin(path) };
+    aril__zip_writer w = { .file = index ? aril__file_begin_part(index, path)
+                                         : aril__file_begin(path) };
     status = w.file ? put_archive(&w, path, tensors, s) : aril__latest_status();
     aril__bytes_free(&w.list);
     free(s);
@@ -300,4 +301,10 @@ aril_status aril__pytorch_save(const char *path, const aril_named *tensors,
     if (status == ARIL_OK) return aril__file_commit(w.file);
     aril__file_abandon(w.file);
     return status;
+}
+
+aril_status aril__pytorch_save(const char *path, const aril_named *tensors,
+                               const aril_metadata *metadata)
+{
+    return aril__pytorch_save_part(NULL, path, tensors, metadata);
 }

@@ -100,6 +100,11 @@ aril_status aril_weights_save(const char *path, const aril_named *tensors,
     bool none = !tensors || tensors->n < 0 || (tensors->n > 0 && !tensors->at);
     if (!path || !*path || none)
         return aril__fail(ARIL_ERR_ARG, "weights_save: no %s", none ? "tensors" : "file name");
+    if (opts.max_part < 0)
+        return aril__fail(ARIL_ERR_ARG,
+                          "%s: parts of at most %lld bytes; expected a positive number, or 0 for "
+                          "one file",
+                          path, (long long)opts.max_part);
     const aril__weights_kind *kind =
         opts.kind ? kind_named(opts.kind) : aril__weights_kind_for(path);
     if (!kind) return no_kind(path, opts.kind);
@@ -109,7 +114,7 @@ aril_status aril_weights_save(const char *path, const aril_named *tensors,
     if (s == ARIL_OK && named.name) s = check_names(path, &named);
     for (int i = 0; i < named.n && s == ARIL_OK; i++)
         s = aril__check_value(named.name[i], named.at[i]);
-    if (s == ARIL_OK && opts.max_part > 0 && !kind->parts)
+    if (s == ARIL_OK && opts.max_part > 0 && !kind->save_part)
         s = aril__fail(ARIL_ERR_ARG, "%s: only safetensors and PyTorch's files have parts", path);
     if (s == ARIL_OK)
         s = opts.max_part > 0
