@@ -205,7 +205,8 @@ static aril_status take_all(aril_module *m, aril_weights *w, const char *path,
 aril_status aril__take_weights(aril_module *m, const char *folder, const aril_rename *rules)
 {
     wanted list = { 0 };
-    aril_weights *w = aril_weights_open(folder, (aril_weights_opts){ .unwrap = true });
+    aril_weights *w =
+        aril_weights_open(folder, (aril_weights_opts){ .unwrap = true, .verify = true });
     if (!w) return aril__last_status();
     aril_status status = list_wanted(m, &list);
     if (status == ARIL_OK) status = take_all(m, w, folder, rules, &list);

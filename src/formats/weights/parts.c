@@ -67,7 +67,8 @@ static aril_status open_part(aril_weights *w, part *p)
     if (!path) return aril__weights_no_memory(w);
     memcpy(path, w->path, folder);
     memcpy(path + folder, p->file, n + 1);
-    p->w = aril__weights_open_part(path, w->copy);
+    p->w =
+        aril__weights_open_part(path, (aril_weights_opts){ .copy = w->copy, .verify = w->verify });
     free(path);
     if (!p->w) return aril__latest_status();
     p->entry = aril__malloc(((size_t)p->w->n + 1) * sizeof *p->entry);

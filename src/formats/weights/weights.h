@@ -62,6 +62,7 @@ struct aril_weights {
     const char *root_wanted; /* while it is opened: of the options */
     char *root;              /* the part that was chosen; NULL: "" */
     bool copy;
+    bool verify;         /* of the options, or copy */
     bool is_part;        /* of a file with an index: not an index itself */
     bool kernels_turned; /* kernels are in the order of Keras */
 
@@ -77,7 +78,7 @@ struct aril_weights {
 /* ---- for readers ---- */
 
 /* Opens one file of those that an index names. */
-aril_weights *aril__weights_open_part(const char *path, bool copy);
+aril_weights *aril__weights_open_part(const char *path, aril_weights_opts opts);
 
 /* Writes files of at most `most` bytes, and their index. */
 aril_status aril__weights_save_parts(const char *path, const aril_named *tensors,
