@@ -430,8 +430,10 @@ aril_status aril__folder_create(const char *what, const char *path)
         struct stat s;
         if (mkdir(part, 0777) != 0 &&
             (errno != EEXIST || stat(part, &s) != 0 || !S_ISDIR(s.st_mode)))
-            return aril__fail(ARIL_ERR_IO, "%s: the folder '%s' cannot be created: %s", what, part,
-                              strerror(errno));
+            return errno == EEXIST || errno == ENOTDIR
+                       ? aril__fail(ARIL_ERR_IO, "%s: '%s' is not a folder", what, part)
+                       : aril__fail(ARIL_ERR_IO, "%s: the folder '%s' cannot be created: %s", what,
+                                    part, strerror(errno));
         if (end == '\0') return ARIL_OK;
         *c = end;
     }

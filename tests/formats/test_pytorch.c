@@ -8,6 +8,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 static const struct {
@@ -191,6 +192,33 @@ TEST(written_files)
     CHECK_INT(aril_weights_save(temp_path("out.pt"), &(aril_named){ 2, at, twice },
                                 (aril_weights_save_opts){ 0 }),
               ARIL_ERR_ARG);
+    aril_clear_error();
+}
+
+/* Names stay as they are, or are refused; so are files that cannot be read again. */
+TEST(names_and_files_that_weights_cannot_have)
+{
+    ARIL_SCOPE;
+    static const struct {
+        const char *file, *name;
+    } wrong[] = { { "x.pt", "" },     { "x.h5", "" },      { "x.h5", "/a" }, { "x.h5", "a/" },
+                  { "x.h5", "a//b" }, { "x.h5", "a/./b" }, { "x.h5", "." } };
+    aril_tensor *x = aril_ones(ARIL_SHAPE(2), ARIL_F32, aril_cpu());
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        aril_status s =
+            aril_weights_save(temp_path(wrong[i].file), &(aril_named){ 1, &x, &wrong[i].name },
+                              (aril_weights_save_opts){ 0 });
+        CHECK_INT(s, ARIL_ERR_ARG);
+        CHECK_MSG(strstr(aril_error(), "name"), "%s", aril_error());
+        aril_clear_error();
+    }
+    CHECK_INT(temp_count(), 0);
+    CHECK(mkfifo(temp_path("x.pt"), 0666) == 0);
+    alarm(20);
+    CHECK_INT(aril_weights_save(temp_path("x.pt"), ARIL_TENSORS(x), (aril_weights_save_opts){ 0 }),
+              ARIL_ERR_IO);
+    alarm(0);
+    CHECK_MSG(strstr(aril_error(), "not a regular file"), "%s", aril_error());
     aril_clear_error();
 }
 

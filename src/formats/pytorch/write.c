@@ -37,10 +37,12 @@ static const struct {
     [ARIL_F8E8M0] = { NULL, "float8_e8m0fnu" },
 };
 
-static aril_status check_dtypes(const char *path, const aril_named *t)
+static aril_status check_tensors(const char *path, const aril_named *t)
 {
     for (int i = 0; i < t->n; i++) {
         aril_dtype d = aril_dtype_of(t->at[i]);
+        if (!*t->name[i])
+            return aril__fail(ARIL_ERR_ARG, "%s: tensor %d has an empty name", path, i);
         if (!types[d].storage && !types[d].dtype)
             return aril__fail(ARIL_ERR_DTYPE,
                               "%s: PyTorch has no dtype %s, which %s has; cast it to i8 or u8",
@@ -286,7 +288,7 @@ aril_status aril__pytorch_save_part(aril__file *index, const char *path, const a
                                     const aril_metadata *metadata)
 {
     (void)metadata;
-    aril_status status = check_dtypes(path, tensors);
+    aril_status status = check_tensors(path, tensors);
     if (status < 0) return status;
     saved *s = aril__calloc(((size_t)tensors->n + 1) * sizeof *s);
     if (!s) return aril__fail(ARIL_ERR_MEMORY, "out of memory saving %s", path);

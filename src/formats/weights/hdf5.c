@@ -270,10 +270,27 @@ static void close_hdf5(aril_weights *w)
     free(r);
 }
 
+/* Whether HDF5 does not shorten a name: "/a", "a//b" and "a/./b" would change. */
+static bool is_own_path(const char *name)
+{
+    for (;; name++) {
+        size_t n = strcspn(name, "/");
+        if (n == 0 || (n == 1 && *name == '.')) return false;
+        name += n;
+        if (!*name) return true;
+    }
+}
+
 static aril_status save_hdf5(const char *path, const aril_named *tensors,
                              const aril_metadata *metadata)
 {
     (void)metadata; /* arrays only */
+    for (int i = 0; tensors->name && i < tensors->n; i++)
+        if (!is_own_path(tensors->name[i]))
+            return aril__fail(ARIL_ERR_ARG,
+                              "%s: HDF5 has no array of the name \"%s\": parts of a name between "
+                              "'/' cannot be empty or \".\"",
+                              path, tensors->name[i]);
     return aril_hdf5_write(path, tensors);
 }
 
