@@ -103,7 +103,7 @@ typedef struct aril_weights_save_opts {
 
 /* Writes tensors under unique names. PyTorch's are read by torch.load(weights_only=True), with
  * memory that tensors share. Atomic: an old file stays until the new one is complete; parts, until
- * all new ones are, and a process that is killed while they replace the old ones leaves no index. */
+ * all new ones are. A process that is killed while they replace the old ones leaves no index. */
 ARIL_API aril_status aril_weights_save(const char *path, const aril_named *tensors,
                                        aril_weights_save_opts opts);
 

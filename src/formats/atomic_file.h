@@ -52,8 +52,8 @@ void aril__file_abandon(aril__file *f);
  * error, if it cannot be created. */
 aril__file *aril__file_begin_part(aril__file *index, const char *path);
 
-/* Replaces the files of a set: removes the old index, renames the n parts in the order in which they
- * were begun, and commits the index. A process that is killed meanwhile leaves no index. */
+/* Replaces the files of a set: removes the old index, renames the n parts in the order in which
+ * they were begun, and commits the index. A process that is killed meanwhile leaves no index. */
 aril_status aril__file_commit_parts(aril__file *index, int n, char *const *paths);
 
 /* Creates a folder and its parents if missing. `what` is a prefix for messages. */
