@@ -61,14 +61,15 @@ static bool fresh_name(aril__file *f, long slot)
     return true;
 }
 
-/* A file that is being written can only be written to: that tells it from files of users. */
-enum { UNFINISHED = 0200 };
+/* The sticky bit, which means nothing for a file, marks one that is being written until it has been
+ * renamed: that tells it from files of users. */
+enum { UNFINISHED = S_ISVTX };
 
 /* Whether it was left by a killed process, of which only this name is known. */
 static bool is_left_over(const struct stat *st)
 {
     return S_ISREG(st->st_mode) && st->st_nlink == 1 &&
-           (st->st_size == 0 || (st->st_mode & 07777) == UNFINISHED);
+           (st->st_size == 0 || (st->st_mode & UNFINISHED));
 }
 
 static bool is_named(int fd, const char *path)
@@ -118,8 +119,8 @@ static int claim(aril__file *f)
     }
     /* Before our lock, another process may have taken it for one that is left over. */
     if (!is_named(f->fd, f->fresh) || fstat(f->fd, &st) != 0) goto another;
-    if (!f->old) f->mode = st.st_mode & 07777;
-    fchmod(f->fd, UNFINISHED); /* best effort: a file system may have no modes */
+    if (!f->old) f->mode = st.st_mode & 06777;
+    fchmod(f->fd, f->mode | UNFINISHED); /* best effort: a file system may have no modes */
     return 1;
 another:
     close(f->fd);
@@ -142,7 +143,7 @@ aril__file *aril__file_begin(const char *path)
     struct stat old = { 0 };
     char resolved[PATH_MAX];
     f->old = stat(path, &old) == 0;
-    f->mode = old.st_mode & 07777;
+    f->mode = old.st_mode & 06777;
     f->path = aril__strdup(f->old && realpath(path, resolved) ? resolved : path);
     if (!f->path) goto memory;
     if (f->old && S_ISDIR(old.st_mode)) {
@@ -303,7 +304,7 @@ static void remove_parts(const aril__file *index)
             continue;
         snprintf(path, sizeof path, "%.*s%s", (int)folder, index->fresh, e->d_name);
         struct stat st;
-        if (lstat(path, &st) == 0 && is_left_over(&st)) unlink(path);
+        if (lstat(path, &st) == 0 && S_ISREG(st.st_mode)) unlink(path);
     }
     if (dir) closedir(dir);
 }
@@ -325,10 +326,9 @@ aril__file *aril__file_begin_part(aril__file *index, const char *path)
         goto fail;
     }
     if (f->old && access(f->path, W_OK) != 0) goto fail;
-    remove_left_over(f->fresh);
+    unlink(f->fresh); /* left in another folder, where a link led */
     f->fd = open(f->fresh, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     if (f->fd < 0) goto fail;
-    fchmod(f->fd, UNFINISHED);
     index->parts++;
     return f;
 fail:
@@ -350,7 +350,7 @@ static aril_status rename_part(const aril__file *index, const char *path, int i)
     char *from = part_name(index, to, i);
     aril_status status = ARIL_OK;
     if (!from) return aril__fail(ARIL_ERR_MEMORY, "out of memory writing %s", path);
-    chmod(from, stat(to, &old) == 0 ? old.st_mode & 07777 : index->mode);
+    chmod(from, stat(to, &old) == 0 ? old.st_mode & 06777 : index->mode);
     if (rename(from, to) != 0 || sync_folder(to) != 0)
         status = aril__fail(ARIL_ERR_IO, "cannot replace %s: %s", to, strerror(errno));
     free(from);
@@ -379,11 +379,12 @@ aril_status aril__file_commit(aril__file *f)
 {
     flush(f);
     if (f->status == ARIL_OK && !f->direct) {
-        if (!f->is_part) fchmod(f->fd, f->mode);
         if (fsync(f->fd) != 0 && errno != EINVAL && errno != ENOTSUP)
             cannot(f, "sync");
         else if (!f->is_part && rename(f->fresh, f->path) != 0)
             cannot(f, "replace");
+        else if (!f->is_part)
+            fchmod(f->fd, f->mode);
     }
     aril_status status = f->status;
     if (status != ARIL_OK) {
