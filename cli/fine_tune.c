@@ -49,7 +49,8 @@ static int64_t classes_of(const model_file *m, const char *head)
         if (!aril_zoo_weights_path(aril_zoo_find(m->name), path, sizeof path)) return 0;
         file = path;
     }
-    aril_weights *w = aril_weights_open(file, (aril_weights_opts){ .unwrap = true });
+    aril_weights *w =
+        aril_weights_open(file, (aril_weights_opts){ .unwrap = true, .verify = true });
     snprintf(name, sizeof name, "%.*s.weight", (int)strcspn(head, " "), head);
     int i = w ? aril_weights_find(w, name) : -1;
     aril_shape shape = aril_weights_shape(w, i);

@@ -47,7 +47,8 @@ bool weights_is_output(const char *path)
 
 static aril_weights *open_weights(const char *path, const weights_options *o)
 {
-    return aril_weights_open(path, (aril_weights_opts){ .root = o->all ? "" : o->root });
+    return aril_weights_open(path,
+                             (aril_weights_opts){ .root = o->all ? "" : o->root, .verify = true });
 }
 
 /* ---- show ---- */

@@ -39,6 +39,9 @@ typedef struct aril_weights_opts {
     bool unwrap;
     /* Tensors get memory of their own, instead of the file's, mapped to memory. */
     bool copy;
+    /* Checks the checksums of PyTorch's archives for each tensor that is read, which reads all of
+     * its storage; `copy` does, too. Other kinds with checksums are always checked. */
+    bool verify;
 } aril_weights_opts;
 
 /* Opens a file: reads its list of tensors. They are read on demand. NULL, with an error, when the
@@ -93,12 +96,14 @@ typedef struct aril_weights_save_opts {
     const char *kind;
     const aril_metadata *metadata; /* safetensors; other kinds have none */
     /* Safetensors and PyTorch: files of at most so many bytes of tensors (a larger tensor gets a
-     * file of its own), NAME-00001-of-00003.EXT, with an index NAME.EXT.index.json. 0: one file. */
+     * file of its own), NAME-00001-of-00003.EXT, with an index NAME.EXT.index.json. 0: one file.
+     * Parts that an old index of that name has are replaced or removed. */
     int64_t max_part;
 } aril_weights_save_opts;
 
 /* Writes tensors under unique names. PyTorch's are read by torch.load(weights_only=True), with
- * memory that tensors share. Atomic: an old file stays until the new one is complete. */
+ * memory that tensors share. Atomic: an old file stays until the new one is complete; parts, until
+ * all new ones are. A process that is killed while they replace the old ones leaves no index. */
 ARIL_API aril_status aril_weights_save(const char *path, const aril_named *tensors,
                                        aril_weights_save_opts opts);
 

@@ -5,6 +5,7 @@
 #include "core/memory.h"
 #include "formats/bytes.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -26,6 +27,9 @@ struct aril__file {
     aril_status status;
     char *path; /* path of the file, links resolved */
     char *fresh;
+    bool is_part; /* of a set: commit does not rename it */
+    int parts;    /* of an index: the parts that were begun */
+    mode_t mode;  /* once it is complete */
     uint64_t size;
     size_t used;
     unsigned char buffer[BUFFER];
@@ -59,20 +63,48 @@ static bool fresh_name(aril__file *f, long slot)
     return true;
 }
 
-/* Creates the new file, or takes over one that a killed process left: the lock shows whether its
- * writer is alive. 1: done, 0: in use by another writer, -1: failure. */
-static int claim(aril__file *f, mode_t mode)
+/* The sticky bit, which means nothing for a file, marks one that is being written until it has been
+ * renamed: that tells it from files of users. */
+enum { UNFINISHED = S_ISVTX };
+
+/* Whether it was left by a killed process, of which only this name is known. */
+static bool is_left_over(const struct stat *st)
+{
+    return S_ISREG(st->st_mode) && st->st_nlink == 1 &&
+           (st->st_size == 0 || (st->st_mode & UNFINISHED));
+}
+
+static bool is_named(int fd, const char *path)
+{
+    struct stat now, named;
+    return fstat(fd, &now) == 0 && lstat(path, &named) == 0 && now.st_ino == named.st_ino &&
+           now.st_dev == named.st_dev;
+}
+
+/* Removes a file that a killed process left: its lock shows whether its writer is alive. False: it
+ * is in use by another writer, or not one of ours. */
+static bool remove_left_over(const char *path)
 {
     /* Without O_NONBLOCK, opening a FIFO of that name would wait for its reader. */
-    f->fd = open(f->fresh, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, mode);
-    struct stat now, named;
-    if (f->fd < 0) {
-        int e = errno;
-        bool taken = e == EACCES || e == ENXIO || e == ELOOP || e == EISDIR;
-        bool is_there = taken && lstat(f->fresh, &named) == 0;
-        errno = e;
-        return is_there ? 0 : -1;
+    int fd = open(path, O_WRONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    struct stat st;
+    bool removed = fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) == 0 && fstat(fd, &st) == 0 &&
+                   is_left_over(&st) && is_named(fd, path) && unlink(path) == 0;
+    if (fd >= 0) close(fd);
+    return removed;
+}
+
+/* Creates the new file, and locks it. 1: done, 0: there is one of that name, -1: failure. */
+static int claim(aril__file *f)
+{
+    const int flags = O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC;
+    struct stat st;
+    f->fd = open(f->fresh, flags, 0666);
+    if (f->fd < 0 && errno == EEXIST) {
+        if (!remove_left_over(f->fresh)) return 0;
+        f->fd = open(f->fresh, flags, 0666);
     }
+    if (f->fd < 0) return errno == EEXIST ? 0 : -1;
     if (flock(f->fd, LOCK_EX | LOCK_NB) != 0) {
         if (errno == EWOULDBLOCK || errno == EINTR) goto another;
         /* No locks on this file system: remove the file and use a name unique to this process. */
@@ -84,14 +116,13 @@ static int claim(aril__file *f, mode_t mode)
             errno = ENOMEM;
             return -1;
         }
-        f->fd = open(f->fresh, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, mode);
-        return f->fd >= 0 ? 1 : -1;
+        f->fd = open(f->fresh, flags, 0666);
+        if (f->fd < 0) return errno == EEXIST ? 0 : -1;
     }
-    /* Its writer may have renamed it between our open and our lock. */
-    if (fstat(f->fd, &now) != 0 || lstat(f->fresh, &named) != 0 || now.st_ino != named.st_ino ||
-        now.st_dev != named.st_dev || !S_ISREG(now.st_mode))
-        goto another;
-    if (ftruncate(f->fd, 0) != 0) return -1;
+    /* Before our lock, another process may have taken it for one that is left over. */
+    if (!is_named(f->fd, f->fresh) || fstat(f->fd, &st) != 0) goto another;
+    if (!f->old) f->mode = st.st_mode & 06777;
+    fchmod(f->fd, f->mode | UNFINISHED); /* best effort: a file system may have no modes */
     return 1;
 another:
     close(f->fd);
@@ -112,9 +143,9 @@ aril__file *aril__file_begin(const char *path)
     }
     *f = (aril__file){ .fd = -1 };
     struct stat old = { 0 };
-    mode_t mode = 0666;
     char resolved[PATH_MAX];
     f->old = stat(path, &old) == 0;
+    f->mode = old.st_mode & 06777;
     f->path = aril__strdup(f->old && realpath(path, resolved) ? resolved : path);
     if (!f->path) goto memory;
     if (f->old && S_ISDIR(old.st_mode)) {
@@ -132,12 +163,9 @@ aril__file *aril__file_begin(const char *path)
     if (f->old && access(f->path, W_OK) != 0) goto fail;
     for (int slot = 0; slot < SLOTS; slot++) {
         if (!fresh_name(f, slot)) goto memory;
-        int claimed = claim(f, mode);
+        int claimed = claim(f);
         if (claimed < 0) goto fail;
-        if (claimed == 0) continue;
-        if (f->old)
-            fchmod(f->fd, old.st_mode & 07777); /* best effort: a file system may have no modes */
-        return f;
+        if (claimed > 0) return f;
     }
     errno = EBUSY;
 fail:
@@ -277,13 +305,118 @@ static int name_new(const aril__file *f)
     return rename(f->fresh, f->path);
 }
 
+/* ---- sets of files ---- */
+
+static const char *base_name(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash ? slash + 1 : path;
+}
+
+/* The temporary name of the i-th part, which the caller frees: in the folder of `path`, and
+ * protected by the lock of the index, from whose temporary name it is derived. */
+static char *part_name(const aril__file *index, const char *path, int i)
+{
+    const char *fresh = base_name(index->fresh);
+    size_t folder = (size_t)(base_name(path) - path), size = folder + strlen(fresh) + 16;
+    char *name = aril__malloc(size);
+    if (name) snprintf(name, size, "%.*s%s.%d", (int)folder, path, fresh, i);
+    return name;
+}
+
+/* Removes the temporary parts of an index: its own, or those that a killed process left. */
+static void remove_parts(const aril__file *index)
+{
+    char path[PATH_MAX];
+    const char *fresh = base_name(index->fresh);
+    size_t folder = (size_t)(fresh - index->fresh), n = strlen(fresh);
+    snprintf(path, sizeof path, "%.*s.", (int)folder, index->fresh);
+    DIR *dir = opendir(path);
+    for (struct dirent *e; dir && (e = readdir(dir));) {
+        const char *number = e->d_name + n + 1;
+        if (strncmp(e->d_name, fresh, n) != 0 || e->d_name[n] != '.' || !*number ||
+            number[strspn(number, "0123456789")])
+            continue;
+        snprintf(path, sizeof path, "%.*s%s", (int)folder, index->fresh, e->d_name);
+        struct stat st;
+        if (lstat(path, &st) == 0 && S_ISREG(st.st_mode)) unlink(path);
+    }
+    if (dir) closedir(dir);
+}
+
+aril__file *aril__file_begin_part(aril__file *index, const char *path)
+{
+    aril__file *f = aril__malloc(sizeof *f);
+    struct stat old = { 0 };
+    char resolved[PATH_MAX];
+    if (!f) goto memory;
+    *f = (aril__file){ .fd = -1, .is_part = true };
+    f->old = stat(path, &old) == 0;
+    f->path = aril__strdup(f->old && realpath(path, resolved) ? resolved : path);
+    if (index->parts == 0 && !index->direct) remove_parts(index);
+    f->fresh = f->path && !index->direct ? part_name(index, f->path, index->parts) : NULL;
+    if (!f->path || (!f->fresh && !index->direct)) goto memory;
+    if (index->direct || (f->old && !S_ISREG(old.st_mode))) {
+        errno = f->old && S_ISDIR(old.st_mode) ? EISDIR : EINVAL;
+        goto fail;
+    }
+    if (f->old && access(f->path, W_OK) != 0) goto fail;
+    unlink(f->fresh); /* left in another folder, where a link led */
+    f->fd = open(f->fresh, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    if (f->fd < 0) goto fail;
+    index->parts++;
+    return f;
+fail:
+    cannot(f, "write");
+    aril__file_abandon(f);
+    return NULL;
+memory:
+    aril__fail(ARIL_ERR_MEMORY, "out of memory writing %s", path);
+    aril__file_abandon(f);
+    return NULL;
+}
+
+/* Renames the i-th part; links in its path are followed. */
+static aril_status rename_part(const aril__file *index, const char *path, int i)
+{
+    char resolved[PATH_MAX];
+    struct stat old;
+    const char *to = realpath(path, resolved) ? resolved : path;
+    char *from = part_name(index, to, i);
+    aril_status status = ARIL_OK;
+    if (!from) return aril__fail(ARIL_ERR_MEMORY, "out of memory writing %s", path);
+    chmod(from, stat(to, &old) == 0 ? old.st_mode & 06777 : index->mode);
+    if (rename(from, to) != 0 || sync_folder(to) != 0)
+        status = aril__fail(ARIL_ERR_IO, "cannot replace %s: %s", to, strerror(errno));
+    free(from);
+    return status;
+}
+
+aril_status aril__file_commit_parts(aril__file *index, int n, char *const *paths)
+{
+    /* What can fail for want of space does so before the old index goes. */
+    aril_status status = aril__file_store(index);
+    if (status == ARIL_OK && index->old && unlink(index->path) != 0 && errno != ENOENT)
+        status = cannot(index, "replace");
+    if (status == ARIL_OK && index->old) {
+        index->old = false;
+        if (sync_folder(index->path) != 0) status = cannot(index, "sync the folder of");
+    }
+    for (int i = 0; i < n && status == ARIL_OK; i++) status = rename_part(index, paths[i], i);
+    if (status == ARIL_OK) return aril__file_commit(index);
+    aril__file_abandon(index);
+    return status;
+}
+
 aril_status aril__file_commit(aril__file *f)
 {
-    if (aril__file_store(f) == ARIL_OK && !f->direct) {
+    if (aril__file_store(f) == ARIL_OK && !f->direct && !f->is_part) {
         if (f->only_new && name_new(f) != 0)
             cannot(f, "create");
         else if (!f->only_new && rename(f->fresh, f->path) != 0)
             cannot(f, "replace");
+        else
+            fchmod(f->fd, f->mode);
     }
     aril_status status = f->status;
     if (status != ARIL_OK) {
@@ -294,7 +427,7 @@ aril_status aril__file_commit(aril__file *f)
         int fd = f->fd;
         f->fd = -1;
         if (close(fd) != 0) status = cannot(f, "write");
-    } else if (sync_folder(f->path) != 0) {
+    } else if (!f->is_part && sync_folder(f->path) != 0) {
         f->old = false; /* the new file has replaced it already */
         status = cannot(f, "sync the folder of");
     }
@@ -305,6 +438,7 @@ aril_status aril__file_commit(aril__file *f)
 void aril__file_abandon(aril__file *f)
 {
     if (!f) return;
+    if (f->parts > 0) remove_parts(f);
     if (!f->direct && f->fresh && f->fd >= 0) unlink(f->fresh);
     file_free(f);
 }
@@ -329,8 +463,10 @@ aril_status aril__folder_create(const char *what, const char *path)
         struct stat s;
         if (mkdir(part, 0777) != 0 &&
             (errno != EEXIST || stat(part, &s) != 0 || !S_ISDIR(s.st_mode)))
-            return aril__fail(ARIL_ERR_IO, "%s: the folder '%s' cannot be created: %s", what, part,
-                              strerror(errno));
+            return errno == EEXIST || errno == ENOTDIR
+                       ? aril__fail(ARIL_ERR_IO, "%s: '%s' is not a folder", what, part)
+                       : aril__fail(ARIL_ERR_IO, "%s: the folder '%s' cannot be created: %s", what,
+                                    part, strerror(errno));
         if (end == '\0') return ARIL_OK;
         *c = end;
     }

@@ -47,6 +47,26 @@ aril_status aril__file_commit(aril__file *f);
 /* Removes the new file and frees f; the old one stays. NULL is allowed. */
 void aril__file_abandon(aril__file *f);
 
+/* Files that belong together, such as the parts of a model, and a last file that names them (the
+ * index). Readers find none of them before all are complete, and never a mix of old and new ones:
+ *
+ *     aril__file *index = aril__file_begin(path);
+ *     aril__file *part = aril__file_begin_part(index, part_path);    one after the other
+ *     ... aril__file_commit(part) ...
+ *     aril__file_write(index, ...);
+ *     aril__file_commit_parts(index, n, part_paths);
+ *
+ * aril__file_abandon(index) removes all parts that were committed. */
+
+/* Starts a part of the set that `index` completes. aril__file_commit stores it under a temporary
+ * name; `path`, which is given to aril__file_commit_parts again, stays as it is. NULL, with an
+ * error, if it cannot be created. */
+aril__file *aril__file_begin_part(aril__file *index, const char *path);
+
+/* Replaces the files of a set: removes the old index, renames the n parts in the order in which
+ * they were begun, and commits the index. A process that is killed meanwhile leaves no index. */
+aril_status aril__file_commit_parts(aril__file *index, int n, char *const *paths);
+
 /* Creates a folder and its parents if missing. `what` is a prefix for messages. */
 aril_status aril__folder_create(const char *what, const char *path);
 

@@ -6,7 +6,6 @@
 #include "core/thread.h"
 
 #include <errno.h>
-#include <pthread.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -169,34 +168,4 @@ aril_status aril__read_file(const char *what, const char *path, uint64_t limit, 
     close(fd);
     if (status != ARIL_OK) aril__bytes_free(b);
     return status;
-}
-
-static uint32_t crc_table[8][256];
-
-static void crc_fill(void)
-{
-    for (uint32_t i = 0; i < 256; i++) {
-        uint32_t c = i;
-        for (int k = 0; k < 8; k++) c = c & 1 ? c >> 1 ^ 0xedb88320u : c >> 1;
-        crc_table[0][i] = c;
-    }
-    for (uint32_t i = 0; i < 256; i++)
-        for (int k = 1; k < 8; k++)
-            crc_table[k][i] = crc_table[k - 1][i] >> 8 ^ crc_table[0][crc_table[k - 1][i] & 255];
-}
-
-uint32_t aril__crc32(uint32_t crc, const void *data, size_t size)
-{
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
-    pthread_once(&once, crc_fill);
-    const unsigned char *p = data;
-    uint32_t c = ~crc;
-    for (; size >= 8; size -= 8, p += 8) {
-        uint32_t a = c ^ aril__le32(p), b = aril__le32(p + 4);
-        c = crc_table[7][a & 255] ^ crc_table[6][a >> 8 & 255] ^ crc_table[5][a >> 16 & 255] ^
-            crc_table[4][a >> 24] ^ crc_table[3][b & 255] ^ crc_table[2][b >> 8 & 255] ^
-            crc_table[1][b >> 16 & 255] ^ crc_table[0][b >> 24];
-    }
-    for (; size > 0; size--) c = c >> 8 ^ crc_table[0][(c ^ *p++) & 255];
-    return ~c;
 }

@@ -20,7 +20,8 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { ATTEMPTS = 5, STALL = 60 }; /* attempts in a row that bring nothing; seconds */
+/* Attempts in a row that bring nothing, times to start over; seconds. */
+enum { ATTEMPTS = 5, RESTARTS = 5, STALL = 60 };
 
 typedef struct download {
     const char *url, *path, *name; /* name: the last part of path */
@@ -32,6 +33,7 @@ typedef struct download {
     char sha256[72];   /* what the hash has to begin with; "": unknown */
     aril__sha256 hash; /* of the first `done` bytes */
     bool accepted;     /* the answer's headers were looked at */
+    int restarts;      /* how often data was dropped */
     int status_wanted; /* error of a callback, which has set it; ARIL_OK: none */
     double next_tick;
 } download;
@@ -101,7 +103,7 @@ static bool pause_for(const download *d, double seconds, aril__download_phase ph
 static bool is_there(const char *path)
 {
     struct stat st;
-    return stat(path, &st) == 0 && S_ISREG(st.st_mode);
+    return stat(path, &st) == 0 && S_ISREG(st.st_mode) && st.st_size > 0;
 }
 
 /* Whether fd is still the file of that name: another process may have renamed or removed it between
@@ -153,6 +155,7 @@ static aril_status claim(download *d, bool *there)
 
 static aril_status empty_part(download *d)
 {
+    d->restarts += d->done > 0;
     d->done = d->resumed = 0;
     *d->version = '\0';
     aril__sha256_start(&d->hash);
@@ -244,6 +247,24 @@ static aril_status check_space(const download *d)
         d->part, aril__bytes_text(a, sizeof a, want), aril__bytes_text(b, sizeof b, have));
 }
 
+/* Ends a download that is longer than it should be. */
+static aril_status too_long(download *d, int64_t most, const char *told)
+{
+    char why[128], bytes[32];
+    aril_status status = empty_part(d);
+    unlink(d->from);
+    snprintf(why, sizeof why, "the server sends more than %s%s",
+             aril__bytes_text(bytes, sizeof bytes, (double)most), told);
+    return status != ARIL_OK ? status : cannot(d, why);
+}
+
+static aril_status check_limit(download *d, int64_t size)
+{
+    if (d->opts.limit > 0 && size > d->opts.limit)
+        return too_long(d, d->opts.limit, ", which this file cannot have");
+    return ARIL_OK;
+}
+
 /* Looks at the headers of an answer with data: whether it continues the part or starts over. */
 static aril_status accept_answer(download *d, const aril__http_head *head)
 {
@@ -265,12 +286,17 @@ static aril_status accept_answer(download *d, const aril__http_head *head)
     snprintf(d->version, sizeof d->version, "%s", head->version);
     if (!*d->sha256 && strlen(head->sha256) == ARIL__SHA256_HEX)
         memcpy(d->sha256, head->sha256, ARIL__SHA256_HEX + 1);
-    aril_status status = write_from(d);
+    aril_status status = check_limit(d, d->total);
+    if (status == ARIL_OK) status = write_from(d);
     return status != ARIL_OK ? status : check_space(d);
 }
 
 static bool write_data(download *d, const unsigned char *data, size_t size)
 {
+    d->status_wanted = d->total >= 0 && (int64_t)size > d->total - d->done
+                           ? too_long(d, d->total, ", the size that it told")
+                           : check_limit(d, d->done + (int64_t)size);
+    if (d->status_wanted != ARIL_OK) return false;
     while (size > 0) {
         ssize_t n = write(d->fd, data, size);
         if (n < 0 && errno == EINTR) continue;
@@ -346,9 +372,11 @@ static verdict judge(download *d, const aril__http_answer *a, char *why, size_t 
     default: cannot(d, a->why); return FAILED;
     }
     if (a->head.status != 200 && a->head.status != 206) return judge_status(d, &a->head, why, size);
-    if (d->accepted) return COMPLETE;
-    aril_status status = accept_answer(d, &a->head); /* an answer without data */
-    return status == ARIL_OK ? COMPLETE : status > 0 ? AGAIN : FAILED;
+    aril_status status = d->accepted ? ARIL_OK : accept_answer(d, &a->head); /* without data */
+    if (status < 0) return FAILED;
+    if (status == ARIL_OK && (d->total < 0 || d->done == d->total)) return COMPLETE;
+    snprintf(why, size, "the server sent less than it told");
+    return AGAIN;
 }
 
 /* Receives until all is there. Attempts that bring nothing come at growing intervals. */
@@ -374,7 +402,7 @@ static aril_status receive(download *d)
         if (v == COMPLETE) return ARIL_OK;
         if (v == FAILED) return aril__latest_status();
         if (d->done > before) failed = 0, pause = first_pause;
-        if (++failed >= ATTEMPTS) return cannot(d, why);
+        if (++failed >= ATTEMPTS || d->restarts > RESTARTS) return cannot(d, why);
         if (!pause_for(d, pause, ARIL__DOWNLOAD_PAUSING, why)) return stopped(d);
         pause *= 3;
     }
@@ -403,6 +431,12 @@ static aril_status check_hash(download *d)
 
 static aril_status finish(download *d)
 {
+    aril_status status = d->opts.accept ? d->opts.accept(d->opts.ctx, d->part) : ARIL_OK;
+    if (status != ARIL_OK) {
+        unlink(d->from);
+        unlink(d->part);
+        return status;
+    }
     if (fsync(d->fd) != 0 && errno != EINVAL && errno != ENOTSUP) return cannot_write(d, errno);
     if (rename(d->part, d->path) != 0) return cannot_write(d, errno);
     unlink(d->from);

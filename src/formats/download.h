@@ -25,14 +25,18 @@ typedef struct aril__download_at {
 
 typedef struct aril__download_opts {
     const char
-        *sha256;  /* hexadecimal, all digits or the first ones; NULL: the server's, if it tells
+        *sha256;   /* hexadecimal, all digits or the first ones; NULL: the server's, if it tells
                            one */
-    int64_t size; /* about how large it is; 0: unknown */
-    bool offline; /* do not connect: fail unless the file is there */
-    int stall;    /* seconds without a byte before an attempt ends; 0: 60 */
-    double pause; /* seconds after a failed attempt, then longer; 0: 0.5 */
+    int64_t size;  /* about how large it is; 0: unknown */
+    int64_t limit; /* more bytes are an error; 0: none */
+    bool offline;  /* do not connect: fail unless the file is there */
+    int stall;     /* seconds without a byte before an attempt ends; 0: 60 */
+    double pause;  /* seconds after a failed attempt, then longer; 0: 0.5 */
     /* Called several times a second; false stops the download. NULL: none. */
     bool (*watch)(void *ctx, const aril__download_at *at);
+    /* Looks at what arrived, under a temporary name, before it gets its own: an error removes it.
+     * NULL: anything is accepted. */
+    aril_status (*accept)(void *ctx, const char *path);
     void *ctx;
 } aril__download_opts;
 
@@ -42,8 +46,8 @@ typedef struct aril__downloaded {
     int64_t resumed; /* bytes that were there from an earlier attempt */
 } aril__downloaded;
 
-/* Downloads url to path, whose folder is created, unless path exists. The error after a failure
- * says what to put where by hand. */
+/* Downloads url to path, whose folder is created, unless path exists and is not empty. Data ends
+ * where the server said that it would. The error after a failure says what to put where by hand. */
 aril_status aril__download(const char *url, const char *path, aril__download_opts opts,
                            aril__downloaded *result);
 

@@ -53,6 +53,9 @@ aril_dtype aril__hdf5_array_dtype(const aril__hdf5 *f, int i);
 aril_shape aril__hdf5_array_shape(const aril__hdf5 *f, int i);
 int aril__hdf5_find(const aril__hdf5 *f, const char *name);
 
+/* Where the object of the i-th array is: the same for hard links, which are names of one object. */
+uint64_t aril__hdf5_array_address(const aril__hdf5 *f, int i);
+
 /* The number of arrays that are not of numbers, or cannot be read for another reason, which
  * *problem is set to; the name of the i-th. */
 int aril__hdf5_refused(const aril__hdf5 *f);

@@ -265,6 +265,9 @@ void aril__http_request(const aril__http_get *get, aril__http_answer *answer)
         answer->end = t.stopped ? ARIL__HTTP_STOPPED : t.stalled ? ARIL__HTTP_CUT : end_of(code);
         if (t.stalled)
             snprintf(answer->why, sizeof answer->why, "nothing came for %.0f seconds", get->stall);
+        else if (code == CURLE_OUT_OF_MEMORY)
+            snprintf(answer->why, sizeof answer->why, "%s",
+                     "memory is out, or the server sends a header line that is too long");
         else if (code != CURLE_OK)
             snprintf(answer->why, sizeof answer->why, "%s",
                      *t.error ? t.error : lib.curl_easy_strerror_(code));

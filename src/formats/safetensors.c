@@ -199,9 +199,10 @@ static void write_header(aril__bytes *b, const struct save *s, const aril_metada
     if (!b->failed) aril__put_le64(b->at, b->n - 8);
 }
 
-/* Writes to a file that is open; NULL: creates it. */
-static aril_status save(const char *path, aril__file *open, const aril_named *tensors,
-                        const aril_metadata *metadata)
+/* Writes to a file that is open, or creates a part of the set that `index` completes, or, if both are
+ * NULL, a file. */
+static aril_status save(const char *path, aril__file *open, aril__file *index,
+                        const aril_named *tensors, const aril_metadata *metadata)
 {
     aril_status status = check_tensors(path, tensors);
     if (status == ARIL_OK && metadata) status = check_metadata(path, metadata);
@@ -220,7 +221,9 @@ static aril_status save(const char *path, aril__file *open, const aril_named *te
         status =
             aril__fail(ARIL_ERR_ARG, "%s: names and metadata take %zu bytes; the format allows %d",
                        path, header.n - 8, LONGEST_HEADER);
-    } else if (!(s.file = open ? open : aril__file_begin(path))) {
+    } else if (!(s.file = open    ? open
+                          : index ? aril__file_begin_part(index, path)
+                                  : aril__file_begin(path))) {
         status = aril__latest_status();
     } else {
         aril__file_write(s.file, header.at, header.n);
@@ -241,12 +244,18 @@ aril_status aril_safetensors_save(const char *path, const aril_named *tensors,
     if (!path || !tensors || tensors->n < 0)
         return aril__fail(ARIL_ERR_ARG, "aril_safetensors_save: %s",
                           path ? "no tensors" : "no file name");
-    return save(path, NULL, tensors, metadata);
+    return save(path, NULL, NULL, tensors, metadata);
 }
 
 aril_status aril__safetensors_put(const char *path, const aril_named *tensors, aril__file *to)
 {
-    return save(path, to, tensors, NULL);
+    return save(path, to, NULL, tensors, NULL);
+}
+
+aril_status aril__safetensors_save_part(struct aril__file *index, const char *path,
+                                        const aril_named *tensors, const aril_metadata *metadata)
+{
+    return save(path, NULL, index, tensors, metadata);
 }
 
 /* ---- reading ---- */

@@ -15,4 +15,9 @@ aril_status aril__safetensors_put(const char *path, const aril_named *tensors, a
 /* The offset of the i-th tensor, which must exist, from the beginning of the file. */
 uint64_t aril__safetensors_at(const aril_safetensors *f, int i);
 
+/* aril_safetensors_save for a part of the set that `index` completes (formats/atomic_file.h). */
+struct aril__file;
+aril_status aril__safetensors_save_part(struct aril__file *index, const char *path,
+                                        const aril_named *tensors, const aril_metadata *metadata);
+
 #endif

@@ -15,6 +15,8 @@
 #include "models/models.h"
 #include "nn/module.h"
 
+#include <math.h>
+
 enum { INPUTS = 3 }; /* tokens, types, mask */
 
 /* What the parts of a network share while it is built. */
@@ -297,6 +299,10 @@ static bool check(const aril_bert_opts *o)
         if (sizes[i].size >= 1 && sizes[i].size <= sizes[i].most) continue;
         aril__fail(ARIL_ERR_ARG, "bert: %s must be from 1 to %lld, got %lld", sizes[i].name,
                    (long long)sizes[i].most, (long long)sizes[i].size);
+        return false;
+    }
+    if (o->eps != ARIL_ZERO && !(o->eps >= 0 && isfinite(o->eps))) {
+        aril__fail(ARIL_ERR_ARG, "bert: eps must be finite and not negative, got %g", o->eps);
         return false;
     }
     if (o->width % o->heads == 0) return true;

@@ -3,6 +3,7 @@
 #include "core/error.h"
 #include "models/bert.h"
 #include "models/hugging_face.h"
+#include "nn/module.h"
 
 static const aril__config_key keys[] = {
     { "vocab_size", ARIL__CONFIG_SIZE, offsetof(aril_bert_opts, vocabulary) },
@@ -64,7 +65,10 @@ aril_module *aril_bert_load(const char *folder, aril_bert_opts asked)
     static const aril__config config = { "BERT", keys, fixed };
     aril_bert_opts o = { .no_pooler = asked.no_pooler, .masked_lm = asked.masked_lm };
     if (aril__config_read(folder, &config, &o) < 0) return NULL;
+    /* A sketch: sizes of config.json take no memory before those of the weights agree. */
+    bool before = aril__sketch(true);
     aril_module *m = aril__bert_empty(o);
+    aril__sketch(before);
     const aril_rename *names = o.masked_lm   ? masked
                                : o.no_pooler ? without_pooler
                                              : aril__bert_names;

@@ -148,6 +148,10 @@ static bool check(const aril_gpt2_opts *o)
                    (long long)most, (long long)sizes[i]);
         return false;
     }
+    if (o->eps != ARIL_ZERO && !(o->eps >= 0 && isfinite(o->eps))) {
+        aril__fail(ARIL_ERR_ARG, "gpt2: eps must be finite and not negative, got %g", o->eps);
+        return false;
+    }
     if (o->width % o->heads == 0) return true;
     aril__fail(ARIL_ERR_ARG, "gpt2: a width of %lld cannot be divided among %lld heads",
                (long long)o->width, (long long)o->heads);

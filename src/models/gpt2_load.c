@@ -4,6 +4,7 @@
 #include "core/error.h"
 #include "models/gpt2.h"
 #include "models/hugging_face.h"
+#include "nn/module.h"
 
 static const aril__config_key keys[] = {
     { "vocab_size", ARIL__CONFIG_SIZE, offsetof(aril_gpt2_opts, vocabulary) },
@@ -42,7 +43,10 @@ aril_module *aril_gpt2_load(const char *folder)
     static const aril__config config = { "GPT-2", keys, fixed };
     aril_gpt2_opts o = { 0 };
     if (aril__config_read(folder, &config, &o) < 0) return NULL;
+    /* A sketch: sizes of config.json take no memory before those of the weights agree. */
+    bool before = aril__sketch(true);
     aril_module *m = aril__gpt2_empty(o);
+    aril__sketch(before);
     if (m && aril__take_weights(m, folder, aril__gpt2_names) < 0) {
         aril_module_release(m);
         m = NULL;

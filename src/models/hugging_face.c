@@ -13,6 +13,7 @@
 #include "formats/weights/weights.h"
 #include "nn/module.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -31,6 +32,8 @@ static void read_number(aril__json *j, const aril__config_key *key, void *to)
     bool rate = key->kind == ARIL__CONFIG_RATE;
     if (rate && !(value >= 0 && value <= 1))
         aril__json_wrong(j, "a number from 0 to 1 was expected");
+    else if (!(value >= 0 && isfinite(value)))
+        aril__json_wrong(j, "a finite number that is not negative was expected");
     else
         memcpy(to, &(double){ rate && value == 0 ? ARIL_ZERO : value }, sizeof value);
 }
@@ -96,18 +99,20 @@ static aril_status parse(const char *path, const aril__bytes *text, const aril__
                          void *opts)
 {
     aril_status status = ARIL_OK;
+    char latest[40] = "";
     aril__json j = { .text = (const char *)text->at, .size = text->n };
     for (bool more = aril__json_enter(&j, '{'); more && status == ARIL_OK;
          more = aril__json_more(&j, '}')) {
         char *key = aril__json_key(&j);
         if (!key) break;
+        snprintf(latest, sizeof latest, "%s", key);
         if (!read_key(&j, config, key, opts) && !read_fixed(&j, path, config, key, &status))
             aril__json_skip(&j);
         free(key);
     }
     if (status != ARIL_OK || aril__json_end(&j)) return status;
-    return aril__fail(j.memory ? ARIL_ERR_MEMORY : ARIL_ERR_FORMAT, "%s: %s at character %zu", path,
-                      j.wrong, j.at);
+    return aril__fail(j.memory ? ARIL_ERR_MEMORY : ARIL_ERR_FORMAT, "%s: %s%s%s at character %zu",
+                      path, latest, *latest ? ": " : "", j.wrong, j.at);
 }
 
 aril_status aril__config_read(const char *folder, const aril__config *config, void *opts)
@@ -205,7 +210,8 @@ static aril_status take_all(aril_module *m, aril_weights *w, const char *path,
 aril_status aril__take_weights(aril_module *m, const char *folder, const aril_rename *rules)
 {
     wanted list = { 0 };
-    aril_weights *w = aril_weights_open(folder, (aril_weights_opts){ .unwrap = true });
+    aril_weights *w =
+        aril_weights_open(folder, (aril_weights_opts){ .unwrap = true, .verify = true });
     if (!w) return aril__last_status();
     aril_status status = list_wanted(m, &list);
     if (status == ARIL_OK) status = take_all(m, w, folder, rules, &list);

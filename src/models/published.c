@@ -1,5 +1,6 @@
 #include "aril/published.h"
 
+#include "aril/weights.h"
 #include "core/clock.h"
 #include "core/environment.h"
 #include "core/error.h"
@@ -10,6 +11,7 @@
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/stat.h>
 
 /* ---- which files ---- */
@@ -113,6 +115,7 @@ bool aril_zoo_weights_path(const aril_zoo_entry *e, char *buf, size_t size)
 
 typedef struct show {
     const aril_zoo_download_opts *opts;
+    const aril_published_file *file;
     const char *title;
     aril__progress progress;
     bool begun, told; /* told: that another process is waited for */
@@ -179,12 +182,55 @@ static int64_t about_size(const aril_zoo_entry *e)
     return known ? (int64_t)(cost.parameter_bytes + cost.buffer_bytes) : 0;
 }
 
+/* Whether a file begins as one of its name does. */
+static bool has_right_start(const char *path, const char *name)
+{
+    char text[65] = "";
+    FILE *f = fopen(path, "rb");
+    size_t n = f ? fread(text, 1, sizeof text - 1, f) : 0;
+    if (f) fclose(f);
+    text[n] = '\0';
+    size_t first = strspn(text, " \t\r\n"), length = strlen(name);
+    if (length > 5 && strcmp(name + length - 5, ".json") == 0)
+        return text[first] == '{' || text[first] == '[';
+    return n > 0 && strncasecmp(text + first, "<!doctype", 9) != 0 &&
+           strncasecmp(text + first, "<html", 5) != 0;
+}
+
+/* Looks at a file without a published hash: a server may answer with a page of its own. */
+static aril_status accept_file(void *ctx, const char *path)
+{
+    const show *s = ctx;
+    const char *name = strrchr(s->file->path, '/') + 1, *why = "it does not begin as one";
+    bool weights = strstr(name, ".safetensors") || strstr(name, ".pt") || strstr(name, ".bin");
+    aril__saved_errors before = aril__errors_begin_quiet();
+    aril_weights *w = weights ? aril_weights_open(path, (aril_weights_opts){ 0 }) : NULL;
+    bool good = weights ? w != NULL : has_right_start(path, name);
+    aril_weights_close(w);
+    aril__error *error = aril__errors_end(&before);
+    aril_status status = ARIL_OK;
+    if (!good)
+        status = aril__fail(ARIL_ERR_FORMAT, "what came from %s is no file %s: %s; it was removed",
+                            s->file->url, name, weights && error ? error->message : why);
+    aril__error_release(error);
+    return status;
+}
+
+/* The most bytes that a file can have: about as many as the network's parameters, or what a
+ * vocabulary may take. */
+static int64_t limit_of(int64_t about, int i)
+{
+    enum { MB = 1 << 20 };
+    if (i > 0) return 256 * (int64_t)MB;
+    return about ? 2 * about + 64 * (int64_t)MB : 65536 * (int64_t)MB;
+}
+
 static aril_status download_file(const aril_zoo_entry *e, const aril_published_file *file,
-                                 int64_t about, const aril_zoo_download_opts *opts)
+                                 int64_t about, int64_t limit, const aril_zoo_download_opts *opts)
 {
     char title[48];
     const char *slash = strrchr(file->path, '/');
-    show s = { .opts = opts, .title = title };
+    show s = { .opts = opts, .file = file, .title = title };
     aril__downloaded got = { 0 };
     bool folder = e->weights.files != NULL;
     snprintf(title, sizeof title, "%s%s%s", e->name, folder ? "/" : "", folder ? slash + 1 : "");
@@ -194,6 +240,8 @@ static aril_status download_file(const aril_zoo_entry *e, const aril_published_f
         file->url, file->path,
         (aril__download_opts){ .sha256 = file->sha256,
                                .size = about,
+                               .limit = limit,
+                               .accept = file->sha256 ? NULL : accept_file,
                                .offline = opts->offline || aril__env_switch("ARIL_OFFLINE", 0),
                                .watch = on_progress,
                                .ctx = &s },
@@ -216,8 +264,8 @@ aril_status aril_zoo_download(const char *name, aril_zoo_download_opts opts)
     for (int i = 0; i < n && status == ARIL_OK; i++) {
         aril_published_file file;
         status = aril_published_at(e, i, &file);
-        if (status == ARIL_OK)
-            status = download_file(e, &file, i == 0 && !file.size ? about_size(e) : 0, &opts);
+        int64_t about = status == ARIL_OK && i == 0 && !file.size ? about_size(e) : 0;
+        if (status == ARIL_OK) status = download_file(e, &file, about, limit_of(about, i), &opts);
     }
     return status;
 }

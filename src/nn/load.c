@@ -477,7 +477,8 @@ aril_status aril_load_weights(aril_module *m, const char *path, aril_load_weight
 {
     if (opts.report) *opts.report = (aril_weights_report){ 0 };
     if (!m) return aril__fail(ARIL_ERR_ARG, "load_weights: the module is NULL");
-    aril_weights *w = aril_weights_open(path, (aril_weights_opts){ .root = opts.root });
+    aril_weights *w =
+        aril_weights_open(path, (aril_weights_opts){ .root = opts.root, .verify = true });
     if (!w) return aril__last_status();
     aril_status s = aril_load_weights_from(m, w, opts);
     aril_weights_close(w);

@@ -1,6 +1,7 @@
 /* Downloads from a server on the loopback address: resumed, checked, several at once, refused. */
 #include "aril/error.h"
 #include "aril/memory.h"
+#include "core/error.h"
 #include "formats/download.h"
 #include "formats/sha256.h"
 #include "support/temp.h"
@@ -373,6 +374,77 @@ TEST(failures_say_what_to_do)
               ARIL_ERR_IO);
     CHECK_INT(temp_count(), 0);
     CHECK_INT(get("plain/data", "/dev/null/data", (aril__download_opts){ 0 }), ARIL_ERR_IO);
+}
+
+/* ---- servers that break the rules ---- */
+
+TEST(servers_that_never_finish_are_given_up)
+{
+    NEED_SERVER;
+    static const char *const paths[] = { "refuses/data", "alternates/data" };
+    for (int i = 0; i < 2; i++) {
+        CHECK_INT(get(paths[i], temp_path("data"), (aril__download_opts){ 0 }), ARIL_ERR_IO);
+        CHECK(says("cannot download data"));
+        CHECK(request_count() < 20);
+        remove(temp_path("data.part"));
+        remove(temp_path("data.part.from"));
+        CHECK_INT(temp_count(), 0);
+        remove(log_path);
+    }
+}
+
+TEST(data_has_the_length_that_was_told)
+{
+    NEED_SERVER;
+    const char *to = temp_path("data");
+    CHECK_INT(get("less/data", to, (aril__download_opts){ 0 }), ARIL_OK);
+    CHECK(is_whole(to));
+    remove(to);
+    CHECK_INT(get("more/data", to, (aril__download_opts){ 0 }), ARIL_ERR_IO);
+    CHECK(says("the server sends more than 293 KB, the size that it told"));
+    CHECK_INT(temp_count(), 0);
+}
+
+TEST(a_limit_ends_a_download)
+{
+    NEED_SERVER;
+    const char *to = temp_path("data");
+    aril__download_opts opts = { .limit = 1 << 20 };
+    CHECK_INT(get("endless/data", to, opts), ARIL_ERR_IO);
+    CHECK(says("the server sends more than 1.00 MB, which this file cannot have"));
+    CHECK_INT(temp_count(), 0);
+    opts.limit = SIZE - 1;
+    CHECK_INT(get("plain/data", to, opts), ARIL_ERR_IO);
+    CHECK_INT(temp_count(), 0);
+    opts.limit = SIZE;
+    CHECK_INT(get("plain/data", to, opts), ARIL_OK);
+    CHECK(is_whole(to));
+}
+
+static aril_status refuse(void *ctx, const char *path)
+{
+    *(int64_t *)ctx += aril__download_part_size(temp_path("data")) == SIZE && *path == '/';
+    return aril__fail(ARIL_ERR_FORMAT, "not what was wanted");
+}
+
+TEST(what_arrived_can_be_refused)
+{
+    NEED_SERVER;
+    int64_t asked = 0;
+    aril__download_opts opts = { .accept = refuse, .ctx = &asked };
+    CHECK_INT(get("plain/data", temp_path("data"), opts), ARIL_ERR_FORMAT);
+    CHECK(says("not what was wanted"));
+    CHECK_INT(asked, 1);
+    CHECK_INT(temp_count(), 0);
+}
+
+TEST(an_empty_file_is_not_there)
+{
+    NEED_SERVER;
+    const char *to = temp_path("data");
+    write_file(to, "", 0);
+    CHECK_INT(get("plain/data", to, (aril__download_opts){ .sha256 = hash }), ARIL_OK);
+    CHECK(!got.was_there && is_whole(to));
 }
 
 /* ---- a full disk ---- */

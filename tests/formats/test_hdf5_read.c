@@ -2,7 +2,9 @@
  * attribute that can be read. */
 #include "aril/aril.h"
 #include "files/hdf5.h"
+#include "formats/atomic_file.h"
 #include "formats/hdf5.h"
+#include "support/temp.h"
 #include "support/test.h"
 
 static aril__bytes image;
@@ -135,6 +137,30 @@ TEST(the_newest_format)
 }
 
 /* Each allocation in turn, of a sample of them, fails: an error, and nothing else. */
+/* A hard link is another name of an array, which is read once. */
+TEST(hard_links_share_memory)
+{
+    ARIL_SCOPE;
+    const char *names[] = { "old.h5", "new.h5" };
+    for (int k = 0; k < 2; k++) {
+        aril__hdf5 *f = opened(names[k]);
+        if (!f) return;
+        CHECK_INT(aril__file_replace(temp_path("x.h5"), image.at, image.n), ARIL_OK);
+        closed(f);
+        aril_weights *w = aril_weights_open(temp_path("x.h5"), (aril_weights_opts){ 0 });
+        CHECK_MSG(w, "%s", aril_error());
+        int a = aril_weights_find(w, "plain"), b = aril_weights_find(w, "same"),
+            c = aril_weights_find(w, "half");
+        CHECK(a >= 0 && b >= 0 && c >= 0);
+        CHECK_INT(aril_weights_shared(w, b), a);
+        CHECK_INT(aril_weights_shared(w, c), c);
+        aril_tensor *x = aril_weights_tensor(w, b), *y = aril_weights_tensor(w, a);
+        CHECK(aril_shares_memory(x, y) && !aril_shares_memory(x, aril_weights_tensor(w, c)));
+        aril_weights_close(w);
+        CHECK_INT(aril_item(aril_select(aril_flatten(x, 0, -1), 0, 3)), 3);
+    }
+}
+
 TEST(lost_memory_is_an_error)
 {
     int tried = 0;

@@ -95,6 +95,25 @@ TEST(writers_do_not_block_on_pipes)
     CHECK(stat(path, &st) == 0 && S_ISREG(st.st_mode) && st.st_size == 3);
 }
 
+TEST(writers_leave_files_of_others)
+{
+    const char *path = temp_path("model"), *other = temp_path("other"),
+               *user = temp_path(".model.new1");
+    struct stat st;
+    CHECK_INT(aril__file_replace(other, "other", 5), ARIL_OK);
+    CHECK(link(other, temp_path(".model.new0")) == 0);
+    CHECK_INT(aril__file_replace(user, "user", 4), ARIL_OK);
+    CHECK_INT(aril__file_replace(path, "new", 3), ARIL_OK);
+    CHECK(stat(other, &st) == 0 && st.st_size == 5);
+    CHECK(stat(user, &st) == 0 && st.st_size == 4);
+    CHECK(stat(path, &st) == 0 && st.st_size == 3);
+    CHECK((st.st_mode & 01400) == 0400);
+    /* What a killed writer left is taken over: it has a mark. */
+    CHECK(chmod(user, 01644) == 0);
+    CHECK_INT(aril__file_replace(path, "newer", 5), ARIL_OK);
+    CHECK_INT(temp_count(), 3);
+}
+
 /* ---- HDF5 with external data files ---- */
 
 TEST(hdf5_external_links_are_not_followed)

@@ -8,6 +8,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 static const struct {
@@ -194,6 +195,99 @@ TEST(written_files)
     aril_clear_error();
 }
 
+/* Names stay as they are, or are refused; so are files that cannot be read again. */
+TEST(names_and_files_that_weights_cannot_have)
+{
+    ARIL_SCOPE;
+    static const struct {
+        const char *file, *name;
+    } wrong[] = { { "x.pt", "" },     { "x.h5", "" },      { "x.h5", "/a" }, { "x.h5", "a/" },
+                  { "x.h5", "a//b" }, { "x.h5", "a/./b" }, { "x.h5", "." } };
+    aril_tensor *x = aril_ones(ARIL_SHAPE(2), ARIL_F32, aril_cpu());
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        aril_status s =
+            aril_weights_save(temp_path(wrong[i].file), &(aril_named){ 1, &x, &wrong[i].name },
+                              (aril_weights_save_opts){ 0 });
+        CHECK_INT(s, ARIL_ERR_ARG);
+        CHECK_MSG(strstr(aril_error(), "name"), "%s", aril_error());
+        aril_clear_error();
+    }
+    CHECK_INT(temp_count(), 0);
+    CHECK(mkfifo(temp_path("x.pt"), 0666) == 0);
+    alarm(20);
+    CHECK_INT(aril_weights_save(temp_path("x.pt"), ARIL_TENSORS(x), (aril_weights_save_opts){ 0 }),
+              ARIL_ERR_IO);
+    alarm(0);
+    CHECK_MSG(strstr(aril_error(), "not a regular file"), "%s", aril_error());
+    aril_clear_error();
+}
+
+/* ---- checksums ---- */
+
+/* Inverts a bit of the byte of net.pt in which `text` begins, plus `plus`. */
+static void flip(const char *text, size_t size, long plus)
+{
+    static unsigned char b[1 << 16];
+    FILE *f = fopen(temp_path("net.pt"), "r+b");
+    CHECK(f);
+    size_t n = fread(b, 1, sizeof b, f);
+    unsigned char *at = memmem(b, n, text, size);
+    CHECK(at);
+    CHECK(fseek(f, (long)(at - b) + plus, SEEK_SET) == 0);
+    fputc(at[plus] ^ 16, f);
+    CHECK(fclose(f) == 0);
+}
+
+static aril_status read_first(aril_weights_opts opts)
+{
+    ARIL_SCOPE;
+    aril_weights *w = aril_weights_open(temp_path("net.pt"), opts);
+    aril_status s = w ? aril_tensor_status(aril_weights_tensor(w, 0)) : aril_error_code();
+    if (s == ARIL_OK) s = aril_weights_all(w) ? ARIL_OK : aril_error_code();
+    aril_weights_close(w);
+    return s;
+}
+
+TEST(checksums_of_archives)
+{
+    ARIL_SCOPE;
+    static const float values[] = { 1234.5f, 2, 3, 4 };
+    const char *name = "weight";
+    aril_weights_opts map = { 0 }, verify = { .verify = true }, copy = { .copy = true };
+    aril_tensor *x = aril_from(values, ARIL_SHAPE(4), ARIL_F32, aril_cpu());
+    for (int pickle = 0; pickle < 2; pickle++) {
+        CHECK_INT(aril_weights_save(temp_path("net.pt"), &(aril_named){ 1, &x, &name },
+                                    (aril_weights_save_opts){ 0 }),
+                  ARIL_OK);
+        CHECK_INT(read_first(verify), ARIL_OK);
+        if (pickle)
+            flip(name, 6, 0);
+        else
+            flip((const char *)values, sizeof values, 0);
+        CHECK_INT(read_first(map), pickle ? ARIL_ERR_FORMAT : ARIL_OK); /* only what is read */
+        CHECK_INT(read_first(verify), ARIL_ERR_FORMAT);
+        CHECK_MSG(strstr(aril_error(), "checksum does not match"), "%s", aril_error());
+        CHECK_INT(read_first(copy), ARIL_ERR_FORMAT);
+        aril_clear_error();
+    }
+    /* PyTorch writes 0 when it is told not to compute checksums. */
+    uint32_t sum = aril__crc32(0, values, sizeof values);
+    unsigned char crc[4];
+    CHECK_INT(aril_weights_save(temp_path("net.pt"), &(aril_named){ 1, &x, &name },
+                                (aril_weights_save_opts){ 0 }),
+              ARIL_OK);
+    aril__put_le32(crc, sum);
+    FILE *f = fopen(temp_path("net.pt"), "r+b");
+    static unsigned char b[1 << 16];
+    size_t n = f ? fread(b, 1, sizeof b, f) : 0;
+    for (unsigned char *at = b; (at = memmem(at, n - (size_t)(at - b), crc, 4)); at += 4)
+        memset(at, 0, 4);
+    CHECK(f && fseek(f, 0, SEEK_SET) == 0 && fwrite(b, 1, n, f) == n && fclose(f) == 0);
+    CHECK_INT(read_first(verify), ARIL_OK);
+    flip((const char *)values, sizeof values, 0);
+    CHECK_INT(read_first(verify), ARIL_OK);
+}
+
 /* ---- attacks ---- */
 
 static void put_archive(const void *pkl, size_t size, const char *key, size_t bytes)
@@ -290,6 +384,32 @@ TEST(sizes_that_cannot_be)
             "cannot be");
     REFUSED("one element, repeated",
             "\x80\2}X\1\0\0\0a" TENSOR("K\4", "K\0", "J\0\0\0\x7f", "K\0") "s.", "too often");
+    /* 512 times 40 MB: each for itself would be small enough. */
+    static char many[1 << 17];
+    static const char each[] = TENSOR("K\4", "K\0", "J\0\0\x98\0", "K\0");
+    size_t n = 3;
+    memcpy(many, "\x80\2}", n);
+    for (int i = 0; i < 512; i++) {
+        many[n++] = 'X';
+        memcpy(many + n, "\3\0\0\0", 4);
+        snprintf(many + n + 4, 4, "%03d", i);
+        n += 7;
+        memcpy(many + n, each, sizeof each - 1);
+        n += sizeof each - 1;
+        many[n++] = 's';
+    }
+    many[n++] = '.';
+    refused("many, repeated", many, n, "too often");
+#define VIEW(begin)                                                                                \
+    "ctorch._utils\n_rebuild_tensor_v3\n((X\7\0\0\0storagectorch.storage\nUntypedStorage\n"        \
+    "X\1\0\0\0000X\3\0\0\0cpuK\x10(X\1\0\0\0v" begin "K\x08ttQK\0(K\2t(K\1t\x89}ctorch\nfloat32\n" \
+    "}tR"
+    REFUSED("an element between two", "\x80\2}X\1\0\0\0a" VIEW("K\1") "s.", "middle of an element");
+    static const char view[] = "\x80\2}X\1\0\0\0a" VIEW("K\4") "s.";
+    put_archive(view, sizeof view - 1, "x/data/0", 16);
+    aril_weights *viewed = aril_weights_open(temp_path("net.pt"), (aril_weights_opts){ 0 });
+    CHECK_MSG(aril_weights_count(viewed) == 1, "%s", aril_error());
+    aril_weights_close(viewed);
     REFUSED("a storage that is truncated",
             "\x80\2}X\1\0\0\0a" TENSOR("K\5", "K\0", "K\1", "K\1") "s.", "truncated");
     REFUSED("a storage of 2^63",

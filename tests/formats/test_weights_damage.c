@@ -1,11 +1,16 @@
 /* Damaged files of weights of each kind that Aril writes: opened and read, or refused with a
- * message. PyTorch's have tests of their own. */
+ * message. PyTorch's have tests of their own. Writes that end halfway. */
 #include "aril/aril.h"
 #include "support/temp.h"
 #include "support/test.h"
 
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 static uint64_t state;
 
@@ -107,4 +112,143 @@ TEST(damaged_archives_of_numpy)
 TEST(damaged_indexes)
 {
     fuzz("a.safetensors", "a.safetensors.index.json", 50);
+}
+
+/* ---- files in parts ---- */
+
+enum { PART_TENSORS = 6 };
+
+/* Writes `name` in parts of one or two tensors, all of whose elements are `value`. */
+static aril_status save_parts(const char *name, float value, int per_part)
+{
+    ARIL_SCOPE;
+    static const char *const names[] = { "a", "b", "c", "d", "e", "f" };
+    aril_tensor *at[PART_TENSORS];
+    for (int i = 0; i < PART_TENSORS; i++)
+        at[i] = aril_full(ARIL_SHAPE(5000), value, ARIL_F32, aril_cpu());
+    return aril_weights_save(temp_path(name), &(aril_named){ PART_TENSORS, at, names },
+                             (aril_weights_save_opts){ .max_part = 20000 * per_part });
+}
+
+/* The value of all tensors, 0: the file cannot be opened, -1: they are of several networks. */
+static float value_of_parts(const char *name)
+{
+    ARIL_SCOPE;
+    aril_weights *w = aril_weights_open(temp_path(name), (aril_weights_opts){ 0 });
+    float value = 0;
+    for (int i = 0; i < aril_weights_count(w); i++) {
+        const float *x = aril_data(aril_weights_tensor(w, i));
+        if (i > 0 && x && x[0] != value) value = -1;
+        if (i == 0 && x) value = x[0];
+    }
+    if (!w) aril_clear_error();
+    aril_weights_close(w);
+    return value;
+}
+
+TEST(parts_replace_those_of_before)
+{
+    const char *const kinds[] = { "x.safetensors", "x.pt" };
+    for (int k = 0; k < 2; k++) {
+        char index[64], expected[256];
+        const char *ext = strchr(kinds[k], '.');
+        snprintf(index, sizeof index, "%s.index.json", kinds[k]);
+        CHECK_INT(save_parts(kinds[k], 1, 2), ARIL_OK);
+        CHECK_INT(save_parts(kinds[k], 2, 3), ARIL_OK);
+        CHECK(value_of_parts(index) == 2);
+        snprintf(expected, sizeof expected, "x-00001-of-00002%s x-00002-of-00002%s %s ", ext, ext,
+                 index);
+        CHECK_STR(files_in(temp_path("")), expected);
+        CHECK_INT(save_parts(kinds[k], 3, 3), ARIL_OK);
+        CHECK(value_of_parts(index) == 3);
+        CHECK_STR(files_in(temp_path("")), expected);
+        struct stat st;
+        snprintf(expected, sizeof expected, "x-00001-of-00002%s", ext);
+        CHECK(stat(temp_path(expected), &st) == 0 && (st.st_mode & 0400));
+        remove(temp_path(index));
+        remove(temp_path(expected));
+        expected[6] = '2';
+        remove(temp_path(expected));
+        CHECK_INT(temp_count(), 0);
+    }
+}
+
+/* An old index may name any file; only parts of the same name are removed. */
+TEST(an_old_index_does_not_choose_what_is_removed)
+{
+    static const char index[] = "{\"weight_map\": {\"a\": \"notes.txt\", \"b\": "
+                                "\"x-00001-of-00009.safetensors\", \"c\": \"../x\", \"d\": "
+                                "\"y-00001-of-00009.safetensors\"}}";
+    CHECK(write_whole(temp_path("notes.txt"), (const unsigned char *)"text", 4));
+    CHECK(write_whole(temp_path("x-00001-of-00009.safetensors"), (const unsigned char *)"x", 1));
+    CHECK(write_whole(temp_path("y-00001-of-00009.safetensors"), (const unsigned char *)"y", 1));
+    CHECK(write_whole(temp_path("x.safetensors.index.json"), (const unsigned char *)index,
+                      sizeof index - 1));
+    CHECK_INT(save_parts("x.safetensors", 1, 6), ARIL_OK);
+    CHECK_STR(files_in(temp_path("")),
+              "notes.txt x-00001-of-00001.safetensors x.safetensors.index.json "
+              "y-00001-of-00009.safetensors ");
+}
+
+TEST(a_failed_write_of_parts_leaves_the_old_ones)
+{
+    CHECK_INT(save_parts("x.safetensors", 1, 2), ARIL_OK);
+    pid_t child = fork();
+    if (child == 0) {
+        struct rlimit limit = { .rlim_cur = 50000, .rlim_max = 50000 };
+        signal(SIGXFSZ, SIG_IGN);
+        setrlimit(RLIMIT_FSIZE, &limit);
+        bool failed = save_parts("x.safetensors", 2, 3) == ARIL_ERR_IO;
+        _exit(failed && strstr(aril_error(), "x-00001-of-00002.safetensors") ? 0 : 1);
+    }
+    int status = 0;
+    CHECK(child > 0 && waitpid(child, &status, 0) == child);
+    CHECK_INT(status, 0);
+    CHECK(value_of_parts("x.safetensors.index.json") == 1);
+    CHECK_INT(temp_count(), 4);
+    /* A part that cannot be replaced is found before anything is. */
+    CHECK(mkdir(temp_path("x-00006-of-00006.safetensors"), 0777) == 0);
+    CHECK_INT(save_parts("x.safetensors", 2, 1), ARIL_ERR_IO);
+    aril_clear_error();
+    CHECK(value_of_parts("x.safetensors.index.json") == 1);
+    CHECK_INT(temp_count(), 5);
+}
+
+TEST(a_killed_write_of_parts_leaves_no_mixture)
+{
+    int old = 0, new = 0;
+    CHECK_INT(save_parts("x.safetensors", 1, 2), ARIL_OK);
+    for (int i = 0; i < 40; i++) {
+        if (value_of_parts("x.safetensors.index.json") == 0)
+            CHECK_INT(save_parts("x.safetensors", 1, 2), ARIL_OK);
+        float before = value_of_parts("x.safetensors.index.json");
+        pid_t child = fork();
+        if (child == 0) {
+            save_parts("x.safetensors", before + 1, 2);
+            _exit(0);
+        }
+        CHECK(child > 0);
+        usleep((useconds_t)(100 + 150 * i));
+        kill(child, SIGKILL);
+        CHECK(waitpid(child, NULL, 0) == child);
+        float after = value_of_parts("x.safetensors.index.json");
+        CHECK_MSG(after == 0 || after == before || after == before + 1, "%g after %g",
+                  (double)after, (double)before);
+        old += after == before;
+        new += after == before + 1;
+    }
+    CHECK(old + new > 0);
+    CHECK_INT(save_parts("x.safetensors", 100, 2), ARIL_OK);
+    CHECK_INT(temp_count(), 4); /* what killed writers left is gone */
+    CHECK_INT(save_parts("x.safetensors", 1, 1), ARIL_OK);
+    CHECK_INT(aril_weights_save(temp_path("x.pt"),
+                                ARIL_TENSORS(aril_ones(ARIL_SHAPE(2), ARIL_F32, aril_cpu())),
+                                (aril_weights_save_opts){ .max_part = -1 }),
+              ARIL_ERR_ARG);
+    aril_clear_error();
+    CHECK_INT(aril_weights_save(temp_path("x.npz"),
+                                ARIL_TENSORS(aril_ones(ARIL_SHAPE(2), ARIL_F32, aril_cpu())),
+                                (aril_weights_save_opts){ .max_part = -1 }),
+              ARIL_ERR_ARG);
+    aril_clear_error();
 }

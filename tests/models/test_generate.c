@@ -276,6 +276,9 @@ TEST(wrong_options_are_errors)
     CHECK(aril_gpt2((aril_gpt2_opts){ .width = 30, .heads = 4 }) == NULL);
     CHECK(strstr(aril_error(), "cannot be divided"));
     aril_clear_error();
+    CHECK(aril_gpt2((aril_gpt2_opts){ .eps = NAN }) == NULL);
+    CHECK_MSG(strstr(aril_error(), "eps must be finite"), "%s", aril_error());
+    aril_clear_error();
     aril_module_release(linear);
     aril_decoder_free(d);
     aril_module_release(m);
@@ -438,6 +441,14 @@ TEST(what_does_not_fit_is_refused)
         { "{\"tie_word_embeddings\":false}", "tie_word_embeddings" },
         { "{\"vocab_size\":61,\"n_positions\":40,\"n_embd\":16,\"n_head\":4,\"n_layer\":2}",
           "expected [61,16] by config.json" },
+        /* Sizes of config.json take no memory before the weights are compared. */
+        { "{\"vocab_size\":16777216,\"n_positions\":40,\"n_embd\":16777216,\"n_inner\":8,\"n_"
+          "head\":4,"
+          "\"n_layer\":500}",
+          "expected [16777216,16777216] by config.json" },
+        { "{\"layer_norm_epsilon\":1e999}", "layer_norm_epsilon: a" },
+        { "{\"layer_norm_epsilon\":-1}",
+          "layer_norm_epsilon: a finite number that is not negative" },
         { "{\"vocab_size\":61,\"n_positions\":40,\"n_embd\":32,\"n_head\":4,\"n_layer\":3}",
           "has no tensor h.2." },
         { "{\"vocab_size\":61,\"n_positions\":40,\"n_embd\":32,\"n_head\":4,\"n_layer\":1}",

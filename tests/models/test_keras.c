@@ -499,6 +499,38 @@ TEST(deep_nesting_is_an_error)
     CHECK_MSG(strstr(got, "nested too deep"), "%s", got);
 }
 
+/* A small archive may hold a configuration of any size. */
+TEST(many_layers_are_an_error)
+{
+    if (!has_hdf5()) return;
+    unpack("text.weights.h5");
+    aril__bytes b = { 0 };
+    aril__bytes_print(&b,
+                      "{\"class_name\":\"Sequential\",\"config\":{\"name\":\"n\",\"layers\":[%s",
+                      INPUT);
+    for (int i = 0; i < 10000; i++) aril__bytes_print(&b, ",%s", LAYER("ReLU", "r", ""));
+    aril__bytes_print(&b, "]}}");
+    const char *got = load_config((char *)b.at, b.n);
+    aril__bytes_free(&b);
+    CHECK_MSG(strstr(got, "more than 10000 layers"), "%s", got);
+}
+
+TEST(epsilon_is_not_negative)
+{
+    if (!has_hdf5()) return;
+    unpack("text.weights.h5");
+#define BARE ",\"scale\":false,\"center\":false,\"epsilon\":"
+    static const char *const cases[] = {
+        SEQUENTIAL(INPUT "," LAYER("LayerNormalization", "b", BARE "-5")),
+        SEQUENTIAL(INPUT "," LAYER("LayerNormalization", "b", BARE "1e999")),
+        SEQUENTIAL(INPUT "," LAYER("GroupNormalization", "b", BARE "-1,\"groups\":2")),
+    };
+    for (int i = 0; i < 3; i++) {
+        const char *got = load_config(cases[i], strlen(cases[i]));
+        CHECK_MSG(strstr(got, "epsilon must be finite and not negative"), "%s", got);
+    }
+}
+
 /* ---- damage ---- */
 
 static uint64_t state = 1;

@@ -21,6 +21,11 @@ The first part of a path says how a file is served, the rest names it; what foll
     /loop/F      a redirect to itself
     /ftp/F       a redirect to another protocol
     /secret/F    not allowed
+    /refuses/F   half of it; no range after it, of a file of no bytes
+    /alternates/F  a third of it, then half, from the start each time
+    /less/F      half of it; the rest is shorter than told
+    /more/F      half of it; the rest is longer than told
+    /endless/F   data without an end
 
 LOG gets a line for each request: its path, its Range and its If-Range.
 """
@@ -153,6 +158,46 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
     def do_ftp(self):
         self.redirect("ftp://127.0.0.1/" + self.path)
+
+    def do_refuses(self):
+        if self.headers.get("Range"):
+            return self.answer(416, b"", Content_Range="bytes */0")
+        self.wfile.write(self.begin()[:len(self.data) // 2])
+        self.hang_up()
+
+    def do_alternates(self):
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(self.data)))
+        self.end_headers()
+        self.wfile.write(self.data[:len(self.data) // (2 + self.count % 2)])
+        self.hang_up()
+
+    def rest(self, change):
+        """Half of the file, then a part whose length is not that of its range."""
+        size, half = len(self.data), len(self.data) // 2
+        wanted = self.headers.get("Range")
+        self.send_response(206 if wanted else 200)
+        start = int(wanted[len("bytes="):-1]) if wanted else 0
+        length = max(1, (size - start) // 3) if change < 0 else size - start + change
+        if wanted:
+            self.send_header("Content-Range", "bytes %d-%d/%d" % (start, size - 1, size))
+        self.send_header("ETag", '"one"')
+        self.send_header("Content-Length", str(length if wanted else size))
+        self.end_headers()
+        self.wfile.write((self.data[start:] + b"x" * size)[:length] if wanted else self.data[:half])
+        self.hang_up()
+
+    def do_less(self):
+        self.rest(-1)
+
+    def do_more(self):
+        self.rest(100)
+
+    def do_endless(self):
+        self.send_response(200)
+        self.end_headers()
+        while True:
+            self.wfile.write(self.data)
 
     def do_secret(self):
         self.answer(403, b"no")

@@ -15,8 +15,10 @@
 
 enum { LARGE = 1 << 22 }; /* bytes of an array after which the file's memory is given back */
 
-/* Limits for hostile files, whose groups may contain each other. */
-enum { MAX_DEPTH = 32, MAX_ENTRIES = 1 << 20, MAX_NAMES = 1 << 28, MAX_STEPS = 1 << 26 };
+/* Limits for hostile files, whose groups may contain each other, or have many names: a group with
+ * two names is listed under both, and so are its members. A name takes more than 8 bytes. */
+enum { MAX_DEPTH = 32, FREE_ENTRIES = 1000, MAX_ENTRIES = 1 << 20 };
+enum { MAX_NAMES = 1 << 28, MAX_STEPS = 1 << 26, ENTRY_BYTES = 8 };
 
 aril_status aril__h5_fail(const aril__hdf5 *f, h5_problem p, const char *what, const char *name)
 {
@@ -73,7 +75,9 @@ static h5_problem list_link(void *ctx, const h5_link *link)
         memchr(link->name, '/', link->name_size))
         return H5_LINKS;
     f->name_bytes += strlen(l->prefix) + link->name_size + link->target_size;
-    if (f->n_entries >= MAX_ENTRIES || f->name_bytes > MAX_NAMES) return H5_MANY;
+    uint64_t most = FREE_ENTRIES + f->n / ENTRY_BYTES;
+    if ((uint64_t)f->n_entries >= most || f->n_entries >= MAX_ENTRIES || f->name_bytes > MAX_NAMES)
+        return H5_MANY;
     char *name = copy(l->prefix, link->name, link->name_size);
     if (!name) return H5_NO_MEMORY;
     if (!link->target) return list_object(f, name, link->address, l->depth + 1);
@@ -326,6 +330,11 @@ aril_dtype aril__hdf5_array_dtype(const aril__hdf5 *f, int i)
 aril_shape aril__hdf5_array_shape(const aril__hdf5 *f, int i)
 {
     return f->entry[f->array[i]].shape;
+}
+
+uint64_t aril__hdf5_array_address(const aril__hdf5 *f, int i)
+{
+    return f->entry[f->array[i]].address;
 }
 
 int aril__hdf5_find(const aril__hdf5 *f, const char *name)

@@ -30,12 +30,26 @@ static int member_named(const aril__zip *z, const char *prefix, size_t n, const 
     return -1;
 }
 
-/* The bytes of a stored member, NULL with an error; of a compressed one, unpacked into *to. */
-static const unsigned char *member_bytes(aril_weights *w, int i, aril__bytes *to)
+aril_status aril__pytorch_verify(const checkpoint *c, int member)
 {
+    const aril__zip_member *m = &c->w->zip->member[member];
+    uint64_t at;
+    aril_status s = aril__zip_data(c->w->zip, member, &at);
+    /* 0: PyTorch was told not to compute it. */
+    if (s < 0 || m->crc == 0 || aril__crc32(0, c->w->data + at, (size_t)m->size) == m->crc)
+        return s;
+    return aril__weights_malformed(c->w, "%s is corrupt: its checksum does not match", m->name);
+}
+
+/* The bytes of a stored member, NULL with an error; of a compressed one, unpacked into *to. */
+static const unsigned char *member_bytes(const checkpoint *c, int i, aril__bytes *to)
+{
+    const aril_weights *w = c->w;
     uint64_t at;
     if (w->zip->member[i].method == 0)
-        return aril__zip_data(w->zip, i, &at) == ARIL_OK ? w->data + at : NULL;
+        return aril__zip_data(w->zip, i, &at) == ARIL_OK && aril__pytorch_verify(c, i) == ARIL_OK
+                   ? w->data + at
+                   : NULL;
     return aril__zip_read(w->zip, i, to) == ARIL_OK ? to->at : NULL;
 }
 
@@ -43,7 +57,7 @@ static aril_status read_byte_order(checkpoint *c, const char *prefix, size_t n)
 {
     aril__bytes b = { 0 };
     int i = member_named(c->w->zip, prefix, n, "byteorder");
-    const unsigned char *text = i >= 0 ? member_bytes(c->w, i, &b) : NULL;
+    const unsigned char *text = i >= 0 ? member_bytes(c, i, &b) : NULL;
     size_t size = i >= 0 ? (size_t)c->w->zip->member[i].size : 0;
     aril_status s = ARIL_OK;
     if (i >= 0 && !text)
@@ -116,7 +130,7 @@ static aril_status open_zip(checkpoint *c)
     aril_status s = check_apart(w);
     if (s == ARIL_OK) s = read_byte_order(c, name, n);
     if (s < 0) return s;
-    c->pickle.data = member_bytes(w, i, &c->unpacked);
+    c->pickle.data = member_bytes(c, i, &c->unpacked);
     c->pickle.size = (size_t)w->zip->member[i].size;
     if (!c->pickle.data) return aril__latest_status();
     const pickle_value *v = aril__pickle_load(&c->pickle);
@@ -199,4 +213,4 @@ const aril__weights_kind aril__pytorch_weights = { .name = "PyTorch",
                                                    .tensor = tensor,
                                                    .close = close_file,
                                                    .save = aril__pytorch_save,
-                                                   .parts = true };
+                                                   .save_part = aril__pytorch_save_part };

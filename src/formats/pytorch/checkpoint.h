@@ -12,6 +12,8 @@ typedef struct checkpoint_place {
     size_t element;    /* bytes of one, as the pickle has it */
     int member;        /* of a zip archive; -1: none */
     bool unpacked;     /* `at` is memory of its own */
+    bool mixed;        /* its tensors have several dtypes */
+    bool verified;     /* its checksum was compared */
     int users;         /* tensors over it */
     int first;         /* the first entry over it, -1: none */
     aril_tensor *base; /* of several users: all elements, kept */
@@ -44,6 +46,9 @@ aril_status aril__pytorch_check(checkpoint *c);
 aril_tensor *aril__pytorch_read(checkpoint *c, const pickle_tensor *t);
 void aril__pytorch_free_places(checkpoint *c);
 
+/* Compares the checksum of a stored member of the archive, if it has one. */
+aril_status aril__pytorch_verify(const checkpoint *c, int member);
+
 /* legacy.c: the format before PyTorch 1.6: pickles one after the other, then the storages. */
 bool aril__pytorch_is_legacy(const aril_weights *w);
 aril_status aril__pytorch_open_legacy(checkpoint *c);
@@ -58,5 +63,7 @@ pickle_value *aril__pytorch_storage(pickle *p, pickle_value *id);
 /* write.c */
 aril_status aril__pytorch_save(const char *path, const aril_named *tensors,
                                const aril_metadata *metadata);
+aril_status aril__pytorch_save_part(struct aril__file *index, const char *path,
+                                    const aril_named *tensors, const aril_metadata *metadata);
 
 #endif

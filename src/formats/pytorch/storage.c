@@ -188,6 +188,10 @@ static aril_status check_tensor(checkpoint *c, int i)
             return aril__weights_malformed(
                 c->w, "the storage of tensor %s is truncated: %lld elements of %zu bytes in %llu",
                 e->name, (long long)s->numel, s->type.size, (unsigned long long)place->bytes);
+        if (begin % size)
+            return aril__weights_malformed(
+                c->w, "tensor %s begins in the middle of an element: at byte %llu of its storage",
+                e->name, (unsigned long long)begin);
         there = bytes;
     }
     uint64_t last = (uint64_t)t->offset + (uint64_t)span; /* both are not negative */
@@ -195,10 +199,42 @@ static aril_status check_tensor(checkpoint *c, int i)
         return aril__weights_malformed(
             c->w, "tensor %s of shape %s needs %llu elements of its storage, which has %llu",
             e->name, text, (unsigned long long)last, (unsigned long long)(there / size));
-    uint64_t most = 16 * (uint64_t)c->w->size + (UINT64_C(64) << 20);
-    if ((uint64_t)numel > most / size)
-        return aril__weights_malformed(c->w, "tensor %s of shape %s repeats its storage too often",
-                                       e->name, text);
+    return ARIL_OK;
+}
+
+static bool is_contiguous(const pickle_tensor *t)
+{
+    int64_t step = 1;
+    for (size_t i = t->size->u.items.n; i-- > 0;) {
+        int64_t size = t->size->u.items.at[i]->u.i;
+        if (size == 0) return true;
+        if (size != 1 && t->stride->u.items.at[i]->u.i != step) return false;
+        step *= size;
+    }
+    return true;
+}
+
+/* All tensors together may take so many times the file's size: others are copies, of elements that
+ * they repeat or share. Contiguous views of a storage that has one dtype take no memory. */
+static aril_status check_repetition(checkpoint *c)
+{
+    uint64_t most = 16 * (uint64_t)c->w->size + (UINT64_C(64) << 20), all = 0;
+    for (int i = 0; i < c->w->n; i++) {
+        const aril__weights_entry *e = &c->w->entry[i];
+        const pickle_tensor *t = c->tensor[e->at];
+        const checkpoint_place *place = t->storage ? &c->place[t->storage->number] : NULL;
+        int64_t numel, span;
+        if (e->problem || !span_of(t, &numel, &span)) continue;
+        if (place && place->users > 1 && !place->mixed && is_contiguous(t)) continue;
+        if ((uint64_t)numel > (most - all) / t->type.size) {
+            char text[ARIL__SHAPE_TEXT];
+            aril__shape_text(text, e->shape.ndim, e->shape.dim);
+            return aril__weights_malformed(c->w,
+                                           "tensor %s of shape %s repeats its storage too often",
+                                           e->name, text);
+        }
+        all += (uint64_t)numel * t->type.size;
+    }
     return ARIL_OK;
 }
 
@@ -213,9 +249,10 @@ aril_status aril__pytorch_check(checkpoint *c)
         checkpoint_place *place = &c->place[t->storage->number];
         if (place->first < 0) place->first = i;
         place->users++;
+        place->mixed |= c->tensor[c->w->entry[place->first].at]->type.dtype != t->type.dtype;
         e->shared = place->first;
     }
-    return s;
+    return s == ARIL_OK ? check_repetition(c) : s;
 }
 
 /* ---- reading ---- */
@@ -234,18 +271,6 @@ static aril_tensor *array(checkpoint *c, const pickle_tensor *t)
                                        t->type.dtype, t->type.big);
     if (shape.ndim < 2 || (!t->fortran && !t->axes)) return a;
     return aril_contiguous(aril_permute(a, axes));
-}
-
-static bool is_contiguous(const pickle_tensor *t)
-{
-    int64_t step = 1;
-    for (size_t i = t->size->u.items.n; i-- > 0;) {
-        int64_t size = t->size->u.items.at[i]->u.i;
-        if (size == 0) return true;
-        if (size != 1 && t->stride->u.items.at[i]->u.i != step) return false;
-        step *= size;
-    }
-    return true;
 }
 
 /* All elements of a storage, in units of the tensor's dtype. */
@@ -270,18 +295,23 @@ static aril_tensor *view(const aril_tensor *base, const pickle_tensor *t, int64_
     return aril__give(th, v);
 }
 
-/* Unpacks a compressed member of an archive. */
+/* Unpacks a compressed member of an archive; verifies a stored one where that is wanted. */
 static aril_status unpack(checkpoint *c, checkpoint_place *place)
 {
     aril__bytes b = { 0 };
-    if (place->at) return ARIL_OK;
+    if (place->at && (place->verified || place->member < 0 || !c->w->verify)) return ARIL_OK;
+    if (place->at) {
+        aril_status s = aril__pytorch_verify(c, place->member);
+        place->verified = s == ARIL_OK;
+        return s;
+    }
     aril_status s = aril__zip_read(c->w->zip, place->member, &b);
     if (s < 0) {
         aril__bytes_free(&b);
         return s;
     }
     place->at = b.at;
-    place->unpacked = true;
+    place->unpacked = place->verified = true;
     return ARIL_OK;
 }
 

@@ -37,10 +37,12 @@ static const struct {
     [ARIL_F8E8M0] = { NULL, "float8_e8m0fnu" },
 };
 
-static aril_status check_dtypes(const char *path, const aril_named *t)
+static aril_status check_tensors(const char *path, const aril_named *t)
 {
     for (int i = 0; i < t->n; i++) {
         aril_dtype d = aril_dtype_of(t->at[i]);
+        if (!*t->name[i])
+            return aril__fail(ARIL_ERR_ARG, "%s: tensor %d has an empty name", path, i);
         if (!types[d].storage && !types[d].dtype)
             return aril__fail(ARIL_ERR_DTYPE,
                               "%s: PyTorch has no dtype %s, which %s has; cast it to i8 or u8",
@@ -282,17 +284,18 @@ static aril_status put_archive(aril__zip_writer *w, const char *path, const aril
     return status == ARIL_OK ? aril__zip_finish(w) : status;
 }
 
-aril_status aril__pytorch_save(const char *path, const aril_named *tensors,
-                               const aril_metadata *metadata)
+aril_status aril__pytorch_save_part(aril__file *index, const char *path, const aril_named *tensors,
+                                    const aril_metadata *metadata)
 {
     (void)metadata;
-    aril_status status = check_dtypes(path, tensors);
+    aril_status status = check_tensors(path, tensors);
     if (status < 0) return status;
     saved *s = aril__calloc(((size_t)tensors->n + 1) * sizeof *s);
     if (!s) return aril__fail(ARIL_ERR_MEMORY, "out of memory saving %s", path);
     for (int i = 0; i < tensors->n; i++) s[i] = (saved){ .t = tensors->at[i], .i = i };
     group(s, tensors->n);
-    aril__zip_writer w = { .file = aril__file_begin(path) };
+    aril__zip_writer w = { .file = index ? aril__file_begin_part(index, path)
+                                         : aril__file_begin(path) };
     status = w.file ? put_archive(&w, path, tensors, s) : aril__latest_status();
     aril__bytes_free(&w.list);
     free(s);
@@ -300,4 +303,10 @@ aril_status aril__pytorch_save(const char *path, const aril_named *tensors,
     if (status == ARIL_OK) return aril__file_commit(w.file);
     aril__file_abandon(w.file);
     return status;
+}
+
+aril_status aril__pytorch_save(const char *path, const aril_named *tensors,
+                               const aril_metadata *metadata)
+{
+    return aril__pytorch_save_part(NULL, path, tensors, metadata);
 }

@@ -8,11 +8,18 @@
 #include "aril/view.h"
 #include "core/error.h"
 #include "core/memory.h"
+#include "formats/gzip.h"
 #include "formats/keras.h"
 #include "formats/weights/weights.h"
 
 #include <stdlib.h>
 #include <string.h>
+
+typedef struct reader {
+    aril__keras_file file;
+    aril_tensor **kept; /* by entry: the array of one that others are names of, kept; else NULL */
+    bool *several;      /* by entry: others are names of the same array */
+} reader;
 
 static bool is_matlab(const aril_weights *w)
 {
@@ -140,9 +147,68 @@ static aril_status find_keras(aril_weights *w, const aril__keras_file *f)
     return s < 0 ? s : ARIL_OK;
 }
 
+typedef struct place {
+    uint64_t address;
+    int entry;
+} place;
+
+static int by_address(const void *a, const void *b)
+{
+    const place *x = a, *y = b;
+    int order = (x->address > y->address) - (x->address < y->address);
+    return order ? order : (x->entry > y->entry) - (x->entry < y->entry);
+}
+
+/* All arrays together may unpack to as much as other compressed files may: a small one cannot
+ * exhaust memory. Hard links count once. */
+static aril_status check_unpacked(const aril_weights *w)
+{
+    uint64_t most = (uint64_t)w->size * ARIL__UNPACKED_TIMES + ARIL__UNPACKED_FREE, all = 0, bytes;
+    for (int i = 0; i < w->n; i++) {
+        const aril__weights_entry *e = &w->entry[i];
+        if (e->problem || e->shared != i) continue;
+        if (aril__weights_bytes(e->shape, e->dtype, most - all, &bytes))
+            all += bytes;
+        else
+            return aril__fail(
+                ARIL_ERR_FORMAT,
+                "%s unpacks to more than the %llu bytes expected for its size; if that "
+                "is intended, save it without compression",
+                w->path, (unsigned long long)most);
+    }
+    return ARIL_OK;
+}
+
+/* Finds names of the same array. */
+static aril_status find_shared(aril_weights *w, reader *r)
+{
+    size_t n = (size_t)w->n + 1;
+    place *p = aril__malloc(n * sizeof *p);
+    r->kept = aril__calloc(n * sizeof *r->kept);
+    r->several = aril__calloc(n * sizeof *r->several);
+    if (!p || !r->kept || !r->several) {
+        free(p);
+        return aril__weights_no_memory(w);
+    }
+    int found = 0;
+    for (int i = 0; i < w->n; i++)
+        if (!w->entry[i].problem)
+            p[found++] =
+                (place){ aril__hdf5_array_address(r->file.arrays, (int)w->entry[i].at), i };
+    qsort(p, (size_t)found, sizeof *p, by_address);
+    for (int i = 1; i < found; i++) {
+        if (p[i].address != p[i - 1].address) continue;
+        w->entry[p[i].entry].shared = w->entry[p[i - 1].entry].shared;
+        r->several[w->entry[p[i].entry].shared] = true;
+    }
+    free(p);
+    return check_unpacked(w);
+}
+
 static aril_status open_hdf5(aril_weights *w)
 {
-    aril__keras_file *f = aril__calloc(sizeof *f);
+    reader *r = aril__calloc(sizeof *r);
+    aril__keras_file *f = r ? &r->file : NULL;
     if (!f) return aril__weights_no_memory(w);
     aril_status s = ARIL_OK;
     if (is_matlab(w)) { /* which begins with a block of MATLAB's own */
@@ -152,10 +218,10 @@ static aril_status open_hdf5(aril_weights *w)
         s = aril__keras_open(f, w->path);
     }
     if (s < 0) {
-        free(f);
+        free(r);
         return s;
     }
-    w->reader = f;
+    w->reader = r;
     aril__hdf5_texts layers = { 0 };
     const char *root = w->root_wanted;
     if (!root && is_model(f->arrays, &layers)) root = "model_weights";
@@ -166,29 +232,65 @@ static aril_status open_hdf5(aril_weights *w)
     }
     if (!is_matlab(w)) s = find_keras(w, f);
     if (f->version && s == ARIL_OK) s = aril__weights_note(w, "keras_version", f->version);
-    return s == ARIL_OK ? list(w, f->arrays) : s;
+    if (s == ARIL_OK) s = list(w, f->arrays);
+    return s == ARIL_OK ? find_shared(w, r) : s;
 }
 
-static aril_tensor *hdf5_tensor(aril_weights *w, int i)
+static aril_tensor *read_array(const aril_weights *w, int i)
 {
-    const aril__keras_file *f = w->reader;
-    aril_tensor *t = aril__hdf5_array(f->arrays, (int)w->entry[i].at);
+    const reader *r = w->reader;
+    aril_tensor *t = aril__hdf5_array(r->file.arrays, (int)w->entry[i].at);
     if (!is_matlab(w) || aril_tensor_status(t) != ARIL_OK) return t;
     aril_axes order = { .n = aril_ndim(t) };
     for (int k = 0; k < order.n; k++) order.axis[k] = order.n - 1 - k;
     return aril_contiguous(aril_permute(t, order));
 }
 
+static aril_tensor *hdf5_tensor(aril_weights *w, int i)
+{
+    reader *r = w->reader;
+    int first = w->entry[i].shared;
+    if (!r->several[first]) return read_array(w, i);
+    if (!r->kept[first]) {
+        aril_tensor *t = read_array(w, first);
+        if (aril_tensor_status(t) != ARIL_OK) return t;
+        r->kept[first] = aril_keep(t);
+    }
+    return aril_reshape(r->kept[first], w->entry[i].shape);
+}
+
 static void close_hdf5(aril_weights *w)
 {
-    if (w->reader) aril__keras_close(w->reader);
-    free(w->reader);
+    reader *r = w->reader;
+    if (!r) return;
+    for (int i = 0; r->kept && i < w->n; i++) aril_release(r->kept[i]);
+    free(r->kept);
+    free(r->several);
+    aril__keras_close(&r->file);
+    free(r);
+}
+
+/* Whether HDF5 does not shorten a name: "/a", "a//b" and "a/./b" would change. */
+static bool is_own_path(const char *name)
+{
+    for (;; name++) {
+        size_t n = strcspn(name, "/");
+        if (n == 0 || (n == 1 && *name == '.')) return false;
+        name += n;
+        if (!*name) return true;
+    }
 }
 
 static aril_status save_hdf5(const char *path, const aril_named *tensors,
                              const aril_metadata *metadata)
 {
     (void)metadata; /* arrays only */
+    for (int i = 0; tensors->name && i < tensors->n; i++)
+        if (!is_own_path(tensors->name[i]))
+            return aril__fail(ARIL_ERR_ARG,
+                              "%s: HDF5 has no array of the name \"%s\": parts of a name between "
+                              "'/' cannot be empty or \".\"",
+                              path, tensors->name[i]);
     return aril_hdf5_write(path, tensors);
 }
 

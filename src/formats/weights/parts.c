@@ -9,8 +9,13 @@
 #include "formats/json.h"
 #include "formats/weights/weights.h"
 
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { MOST_PARTS = 1000 }; /* files that can be mapped at a time */
 
 /* ---- reading ---- */
 
@@ -62,7 +67,8 @@ static aril_status open_part(aril_weights *w, part *p)
     if (!path) return aril__weights_no_memory(w);
     memcpy(path, w->path, folder);
     memcpy(path + folder, p->file, n + 1);
-    p->w = aril__weights_open_part(path, w->copy);
+    p->w =
+        aril__weights_open_part(path, (aril_weights_opts){ .copy = w->copy, .verify = w->verify });
     free(path);
     if (!p->w) return aril__latest_status();
     p->entry = aril__malloc(((size_t)p->w->n + 1) * sizeof *p->entry);
@@ -77,10 +83,9 @@ static int part_for(aril_weights *w, const char *file)
     parts *all = w->reader;
     for (int i = all->n - 1; i >= 0; i--)
         if (strcmp(all->at[i].file, file) == 0) return i;
-    enum { MOST = 1000 }; /* files that can be mapped at a time */
     aril_status s = check_name(w, file);
-    if (s == ARIL_OK && all->n == MOST)
-        s = aril__weights_malformed(w, "it names more than %d files", MOST);
+    if (s == ARIL_OK && all->n == MOST_PARTS)
+        s = aril__weights_malformed(w, "it names more than %d files", MOST_PARTS);
     if (s < 0) return s;
     if (all->n == all->capacity) {
         int capacity = all->n ? 2 * all->n : 8;
@@ -201,14 +206,27 @@ typedef struct split {
     int *in; /* of each tensor, from 0 */
     int n;   /* parts */
     uint64_t bytes;
+    char **paths, *index_path;
+    aril__file *index;
 } split;
+
+static aril_status out_of_memory(const split *s)
+{
+    return aril__fail(ARIL_ERR_MEMORY, "out of memory saving %s", s->path);
+}
+
+static const char *base_name(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash ? slash + 1 : path;
+}
 
 /* Assigns tensors in order: a part ends before it would become larger than `most`. */
 static aril_status assign(split *s, int64_t most)
 {
     uint64_t used = 0;
     s->in = aril__malloc(((size_t)s->t->n + 1) * sizeof *s->in);
-    if (!s->in) return aril__fail(ARIL_ERR_MEMORY, "out of memory saving %s", s->path);
+    if (!s->in) return out_of_memory(s);
     s->n = 1;
     for (int i = 0; i < s->t->n; i++) {
         const aril_tensor *t = s->t->at[i];
@@ -221,36 +239,49 @@ static aril_status assign(split *s, int64_t most)
         s->bytes += bytes;
         s->in[i] = s->n - 1;
     }
-    return ARIL_OK;
+    if (s->n <= MOST_PARTS) return ARIL_OK;
+    return aril__fail(ARIL_ERR_ARG,
+                      "%s: parts of at most %lld bytes would be %d files; expected at most %d",
+                      s->path, (long long)most, s->n, MOST_PARTS);
 }
 
-/* Appends the path of a part to *b: NAME-00001-of-00003.EXT. */
-static void put_path(aril__bytes *b, const split *s, int k)
+/* Where NAME ends and EXT begins in the path. */
+static size_t stem_length(const char *path)
 {
-    const char *slash = strrchr(s->path, '/'), *dot = strrchr(s->path, '.');
-    if (!dot || (slash && dot < slash)) dot = s->path + strlen(s->path);
-    aril__bytes_add(b, s->path, (size_t)(dot - s->path));
-    aril__bytes_print(b, "-%05d-of-%05d%s", k + 1, s->n, dot);
+    const char *slash = strrchr(path, '/'), *dot = strrchr(path, '.');
+    return !dot || (slash && dot < slash) ? strlen(path) : (size_t)(dot - path);
+}
+
+/* NAME-00001-of-00003.EXT for each part, and NAME.EXT.index.json. */
+static aril_status make_paths(split *s)
+{
+    size_t stem = stem_length(s->path), size = strlen(s->path) + 32;
+    s->paths = aril__calloc((size_t)s->n * sizeof *s->paths);
+    s->index_path = aril__malloc(size);
+    if (!s->paths || !s->index_path) return out_of_memory(s);
+    snprintf(s->index_path, size, "%s.index.json", s->path);
+    for (int k = 0; k < s->n; k++) {
+        s->paths[k] = aril__malloc(size);
+        if (!s->paths[k]) return out_of_memory(s);
+        snprintf(s->paths[k], size, "%.*s-%05d-of-%05d%s", (int)stem, s->path, k + 1, s->n,
+                 s->path + stem);
+    }
+    return ARIL_OK;
 }
 
 static aril_status write_part(const split *s, int k, const aril__weights_kind *kind,
                               const aril_metadata *metadata)
 {
     size_t room = (size_t)s->t->n + 1;
-    aril__bytes path = { 0 };
     aril_tensor **at = aril__malloc(room * sizeof *at);
     const char **name = aril__malloc(room * sizeof *name);
-    aril_status status = ARIL_OK;
-    put_path(&path, s, k);
-    if (!at || !name || path.failed) {
-        status = aril__fail(ARIL_ERR_MEMORY, "out of memory saving %s", s->path);
-    } else {
+    aril_status status = at && name ? ARIL_OK : out_of_memory(s);
+    if (status == ARIL_OK) {
         int n = 0;
         for (int i = 0; i < s->t->n; i++)
             if (s->in[i] == k) at[n] = s->t->at[i], name[n++] = s->t->name[i];
-        status = kind->save((const char *)path.at, &(aril_named){ n, at, name }, metadata);
+        status = kind->save_part(s->index, s->paths[k], &(aril_named){ n, at, name }, metadata);
     }
-    aril__bytes_free(&path);
     free(at);
     free(name);
     return status;
@@ -258,30 +289,77 @@ static aril_status write_part(const split *s, int k, const aril__weights_kind *k
 
 static aril_status write_index(const split *s)
 {
-    aril__bytes b = { 0 }, path = { 0 };
+    aril__bytes b = { 0 };
     aril__bytes_print(&b,
                       "{\n  \"metadata\": {\n    \"total_size\": %llu\n  },\n  \"weight_map\": {",
                       (unsigned long long)s->bytes);
     for (int i = 0; i < s->t->n; i++) {
-        path.n = 0;
-        put_path(&path, s, s->in[i]);
-        if (path.failed) break;
-        const char *slash = strrchr((const char *)path.at, '/');
         aril__bytes_print(&b, "%s\n    ", i ? "," : "");
         aril__bytes_json(&b, s->t->name[i]);
         aril__bytes_print(&b, ": ");
-        aril__bytes_json(&b, slash ? slash + 1 : (const char *)path.at);
+        aril__bytes_json(&b, base_name(s->paths[s->in[i]]));
     }
     aril__bytes_print(&b, "\n  }\n}\n");
-    bool failed = path.failed;
-    path.n = 0;
-    aril__bytes_print(&path, "%s.index.json", s->path);
-    aril_status status = b.failed || failed || path.failed
-                             ? aril__fail(ARIL_ERR_MEMORY, "out of memory saving %s", s->path)
-                             : aril__file_replace((const char *)path.at, b.at, b.n);
+    aril_status status = b.failed ? out_of_memory(s) : aril__file_write(s->index, b.at, b.n);
     aril__bytes_free(&b);
-    aril__bytes_free(&path);
     return status;
+}
+
+/* Whether a file that an old index names is a part of the same NAME.EXT, but not a new one. */
+static bool is_stale(const split *s, const char *file)
+{
+    const char *own = base_name(s->path);
+    size_t stem = stem_length(own), n = strlen(file);
+    const char number[] = "-00001-of-00003", *at = file + stem;
+    if (n != strlen(own) + sizeof number - 1 || strncmp(file, own, stem) != 0 ||
+        strcmp(at + sizeof number - 1, own + stem) != 0)
+        return false;
+    for (size_t i = 0; i < sizeof number - 1; i++)
+        if (number[i] >= '0' && number[i] <= '9' ? at[i] < '0' || at[i] > '9' : at[i] != number[i])
+            return false;
+    return atoi(at + 10) != s->n || atoi(at + 1) < 1 || atoi(at + 1) > s->n;
+}
+
+/* Appends the names of the stale parts of an old index to *b, each with its 0. What is no index has
+ * none. */
+static void find_stale(const split *s, aril__bytes *b)
+{
+    enum { LARGEST = 1 << 28 };
+    aril__bytes text = { 0 };
+    struct stat st;
+    if (stat(s->index_path, &st) != 0 || !S_ISREG(st.st_mode) || st.st_size > LARGEST ||
+        aril__read_file("weights", s->index_path, 0, &text) != ARIL_OK) {
+        aril_clear_error();
+        aril__bytes_free(&text);
+        return;
+    }
+    aril__json j = { .text = (const char *)text.at, .size = text.n };
+    for (bool more = aril__json_enter(&j, '{'); more; more = aril__json_more(&j, '}')) {
+        char *key = aril__json_key(&j);
+        bool map = key && strcmp(key, "weight_map") == 0;
+        free(key);
+        if (!map) aril__json_skip(&j);
+        for (more = map && aril__json_enter(&j, '{'); more; more = aril__json_more(&j, '}')) {
+            char *name = aril__json_key(&j), *file = name ? aril__json_string(&j) : NULL;
+            size_t n = file ? strlen(file) + 1 : 0;
+            bool known = n && b->n >= n && memcmp(b->at + b->n - n, file, n) == 0;
+            if (file && !known && is_stale(s, file)) aril__bytes_add(b, file, n);
+            free(name);
+            free(file);
+        }
+    }
+    aril__bytes_free(&text);
+}
+
+/* Removes the parts of the old set that the new one did not replace. */
+static void remove_stale(const split *s, const aril__bytes *stale)
+{
+    char path[PATH_MAX];
+    size_t folder = (size_t)(base_name(s->path) - s->path);
+    for (size_t i = 0; i < stale->n; i += strlen((const char *)stale->at + i) + 1) {
+        int n = snprintf(path, sizeof path, "%.*s%s", (int)folder, s->path, stale->at + i);
+        if (n > 0 && (size_t)n < sizeof path) unlink(path);
+    }
 }
 
 aril_status aril__weights_save_parts(const char *path, const aril_named *tensors,
@@ -289,9 +367,26 @@ aril_status aril__weights_save_parts(const char *path, const aril_named *tensors
                                      int64_t most)
 {
     split s = { .path = path, .t = tensors };
+    aril__bytes stale = { 0 };
     aril_status status = assign(&s, most);
+    if (status == ARIL_OK) status = make_paths(&s);
+    if (status == ARIL_OK) {
+        find_stale(&s, &stale);
+        s.index = aril__file_begin(s.index_path);
+        if (!s.index) status = aril__latest_status();
+    }
     for (int i = 0; i < s.n && status == ARIL_OK; i++) status = write_part(&s, i, kind, metadata);
     if (status == ARIL_OK) status = write_index(&s);
+    if (status == ARIL_OK) {
+        status = aril__file_commit_parts(s.index, s.n, s.paths);
+        if (status == ARIL_OK) remove_stale(&s, &stale);
+    } else {
+        aril__file_abandon(s.index);
+    }
+    for (int i = 0; s.paths && i < s.n; i++) free(s.paths[i]);
+    free(s.paths);
+    free(s.index_path);
     free(s.in);
+    aril__bytes_free(&stale);
     return status;
 }

@@ -47,4 +47,4 @@ const aril__weights_kind aril__safetensors_weights = { .name = "safetensors",
                                                        .tensor = tensor,
                                                        .close = close_file,
                                                        .save = aril_safetensors_save,
-                                                       .parts = true };
+                                                       .save_part = aril__safetensors_save_part };

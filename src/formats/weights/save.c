@@ -7,6 +7,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 /* Whether one of the words in `list`, separated by blanks, is `word`. */
 static bool has_word(const char *list, const char *word)
@@ -94,22 +95,37 @@ static aril_status with_names(const char *path, const aril_named *t, aril_named 
     return ARIL_OK;
 }
 
+/* Readers of weights need to seek; and a pipe would wait for one. */
+static aril_status check_file(const char *path)
+{
+    struct stat st;
+    if (stat(path, &st) != 0 || S_ISREG(st.st_mode) || S_ISDIR(st.st_mode)) return ARIL_OK;
+    return aril__fail(ARIL_ERR_IO, "cannot write weights to %s: it is not a regular file", path);
+}
+
 aril_status aril_weights_save(const char *path, const aril_named *tensors,
                               aril_weights_save_opts opts)
 {
     bool none = !tensors || tensors->n < 0 || (tensors->n > 0 && !tensors->at);
     if (!path || !*path || none)
         return aril__fail(ARIL_ERR_ARG, "weights_save: no %s", none ? "tensors" : "file name");
+    if (opts.max_part < 0)
+        return aril__fail(ARIL_ERR_ARG,
+                          "%s: parts of at most %lld bytes; expected a positive number, or 0 for "
+                          "one file",
+                          path, (long long)opts.max_part);
     const aril__weights_kind *kind =
         opts.kind ? kind_named(opts.kind) : aril__weights_kind_for(path);
     if (!kind) return no_kind(path, opts.kind);
     aril_named named;
-    void *memory;
-    aril_status s = with_names(path, tensors, &named, &memory);
+    void *memory = NULL;
+    aril_status s = check_file(path);
+    if (s != ARIL_OK) return s;
+    s = with_names(path, tensors, &named, &memory);
     if (s == ARIL_OK && named.name) s = check_names(path, &named);
     for (int i = 0; i < named.n && s == ARIL_OK; i++)
         s = aril__check_value(named.name[i], named.at[i]);
-    if (s == ARIL_OK && opts.max_part > 0 && !kind->parts)
+    if (s == ARIL_OK && opts.max_part > 0 && !kind->save_part)
         s = aril__fail(ARIL_ERR_ARG, "%s: only safetensors and PyTorch's files have parts", path);
     if (s == ARIL_OK)
         s = opts.max_part > 0

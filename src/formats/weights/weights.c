@@ -401,6 +401,7 @@ static aril_weights *open_path(const char *path, aril_weights_opts opts, bool is
         return NULL;
     }
     w->copy = opts.copy;
+    w->verify = opts.verify || opts.copy;
     w->is_part = is_part;
     w->root_wanted = opts.root;
     w->path = is_part ? aril__strdup(path) : resolve(path);
@@ -432,9 +433,9 @@ aril_weights *aril_weights_open(const char *path, aril_weights_opts opts)
     return NULL;
 }
 
-aril_weights *aril__weights_open_part(const char *path, bool copy)
+aril_weights *aril__weights_open_part(const char *path, aril_weights_opts opts)
 {
-    return open_path(path, (aril_weights_opts){ .copy = copy }, true);
+    return open_path(path, opts, true);
 }
 
 /* ---- what a file holds ---- */

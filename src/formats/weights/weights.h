@@ -6,6 +6,8 @@
 #include "formats/mapped_file.h"
 #include "formats/zip.h"
 
+struct aril__file;
+
 /* One tensor of a file. */
 typedef struct aril__weights_entry {
     char *name;
@@ -35,7 +37,9 @@ typedef struct aril__weights_kind {
     /* Writes one file. Names are unique texts, tensors have values, metadata may be NULL. NULL:
      * cannot be written. */
     aril_status (*save)(const char *path, const aril_named *tensors, const aril_metadata *metadata);
-    bool parts; /* may be written as several files with an index */
+    /* The same as a part of the set that `index` completes. NULL: only single files. */
+    aril_status (*save_part)(struct aril__file *index, const char *path, const aril_named *tensors,
+                             const aril_metadata *metadata);
 } aril__weights_kind;
 
 /* In the order in which they are tried, NULL at the end. Defined in src/init.c. */
@@ -58,6 +62,7 @@ struct aril_weights {
     const char *root_wanted; /* while it is opened: of the options */
     char *root;              /* the part that was chosen; NULL: "" */
     bool copy;
+    bool verify;         /* of the options, or copy */
     bool is_part;        /* of a file with an index: not an index itself */
     bool kernels_turned; /* kernels are in the order of Keras */
 
@@ -73,7 +78,7 @@ struct aril_weights {
 /* ---- for readers ---- */
 
 /* Opens one file of those that an index names. */
-aril_weights *aril__weights_open_part(const char *path, bool copy);
+aril_weights *aril__weights_open_part(const char *path, aril_weights_opts opts);
 
 /* Writes files of at most `most` bytes, and their index. */
 aril_status aril__weights_save_parts(const char *path, const aril_named *tensors,

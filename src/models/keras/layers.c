@@ -7,7 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_NESTING = 16 };
+/* Some work grows with the square of the number of layers. */
+enum { MAX_NESTING = 16, MAX_LAYERS = 10000 };
 
 /* ---- variables ---- */
 
@@ -173,6 +174,9 @@ static aril_status fill_layer(keras_loader *l, keras_layer *layer, const json *v
     if (depth_of(layer) > MAX_NESTING)
         return aril__fail(ARIL_ERR_FORMAT, "%s: networks are nested more than %d levels deep",
                           l->path, MAX_NESTING);
+    if (l->n_layers == MAX_LAYERS)
+        return aril__fail(ARIL_ERR_FORMAT, "%s: its configuration has more than %d layers", l->path,
+                          MAX_LAYERS);
     if (!layer->class ||
         (aril__json_kind(layer->config) != '{' && !(layer->config && layer->config->kind == '[')))
         return aril__fail(ARIL_ERR_FORMAT,

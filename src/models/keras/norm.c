@@ -16,6 +16,15 @@ static double real_of(const keras_make *k, const char *key, double otherwise)
     return aril__json_real(aril__json_get(k->config, key), otherwise);
 }
 
+/* False, with an error: it is not one. */
+static bool read_eps(const keras_make *k, double otherwise, double *eps)
+{
+    *eps = real_of(k, "epsilon", otherwise);
+    if (*eps >= 0 && isfinite(*eps)) return true;
+    aril__keras_fail(k, ARIL_ERR_FORMAT, "epsilon must be finite and not negative, got %g", *eps);
+    return false;
+}
+
 /* ---- batch normalization ---- */
 
 typedef struct batch_norm {
@@ -60,9 +69,8 @@ aril_module *aril__keras_batch_norm(keras_make *k)
                                                  .type = "BatchNormalization",
                                                  .forward = batch_norm_forward },
                                        .fused = batch_norm_fused };
-    batch_norm b = { .momentum = 1 - real_of(k, "momentum", 0.99),
-                     .eps = real_of(k, "epsilon", 1e-3),
-                     .frozen = !k->layer->trainable };
+    batch_norm b = { .momentum = 1 - real_of(k, "momentum", 0.99), .frozen = !k->layer->trainable };
+    if (!read_eps(k, 1e-3, &b.eps)) return NULL;
     if (b.momentum == 0) b.momentum = ARIL_ZERO;
     if (one_axis(k, &b.axis) < 0) return NULL;
     if (b.axis == 0) {
@@ -162,8 +170,9 @@ static aril_status read_axes(const keras_make *k, axes_norm *a)
 
 static aril_module *make_axes_norm(keras_make *k, const aril__layer *layer, const char *scale)
 {
-    axes_norm a = { .eps = real_of(k, "epsilon", strcmp(scale, "scale") == 0 ? 1e-6 : 1e-3) };
-    if (read_axes(k, &a) < 0) return NULL;
+    axes_norm a = { 0 };
+    if (!read_eps(k, strcmp(scale, "scale") == 0 ? 1e-6 : 1e-3, &a.eps) || read_axes(k, &a) < 0)
+        return NULL;
     aril_module *m = aril__keras_module(k, layer);
     if (!m) return NULL;
     a.base = *(keras_base *)aril_module_data(m);
@@ -226,7 +235,8 @@ aril_module *aril__keras_group_norm(keras_make *k)
     static const aril__layer layer = { .base = { .size = sizeof(group_norm),
                                                  .type = "GroupNormalization",
                                                  .forward = group_norm_forward } };
-    group_norm g = { .eps = real_of(k, "epsilon", 1e-3) };
+    group_norm g = { 0 };
+    if (!read_eps(k, 1e-3, &g.eps)) return NULL;
     aril_status s = one_axis(k, &g.axis);
     if (s == ARIL_OK) s = aril__keras_integer(k, "groups", 32, -1, &g.groups);
     if (s < 0) return NULL;
