@@ -49,13 +49,25 @@ static bool open_onnx(const char *path, int64_t batch, const char *sizes, runnab
     return aril_ok();
 }
 
-static bool open_aril(const char *path, int64_t batch, runnable *r)
+/* Which weights a network of the zoo gets. */
+typedef struct chosen_weights {
+    const char *file; /* or "default"; NULL: none were named */
+    bool published;   /* without a file: the published ones, if they are in the cache */
+} chosen_weights;
+
+static bool open_by_name(const char *name, const chosen_weights *w, model_file *m)
+{
+    char path[4096];
+    if (w->published && aril_zoo_weights_path(aril_zoo_find(name), path, sizeof path))
+        return model_open_zoo(name, NULL, 0, m);
+    return model_create(name, (aril_shape){ 0 }, 0, m) && model_scale(m);
+}
+
+static bool open_aril(const char *path, int64_t batch, const chosen_weights *w, runnable *r)
 {
     model_file *m = &r->file;
-    bool by_name = model_is_name(path);
-    if (by_name ? !model_create(path, (aril_shape){ 0 }, 0, m) || !model_scale(m)
-                : !model_open(path, m))
-        return false;
+    bool by_name = !w->file && model_is_name(path);
+    if (by_name ? !open_by_name(path, w, m) : !model_open_with(path, w->file, 0, m)) return false;
     const aril_zoo_entry *e = aril_zoo_find(m->name);
     aril_shape shape = { .ndim = m->input.ndim + 1, .dim = { -1 } };
     memcpy(shape.dim + 1, m->input.dim, (size_t)m->input.ndim * sizeof *shape.dim);
@@ -66,21 +78,32 @@ static bool open_aril(const char *path, int64_t batch, runnable *r)
     return aril_ok();
 }
 
-static bool open_runnable(const char *path, int64_t batch, const char *sizes, runnable *r)
+static bool open_runnable(const char *path, int64_t batch, const char *sizes,
+                          const chosen_weights *w, runnable *r)
 {
-    if (model_is_onnx(path)) return open_onnx(path, batch, sizes, r);
+    if (model_is_onnx(path) && !w->file) return open_onnx(path, batch, sizes, r);
     if (sizes) return aril_fail(ARIL_ERR_ARG, "--size is for models of ONNX"), false;
-    return open_aril(path, batch, r);
+    return open_aril(path, batch, w, r);
 }
 
 /* ---- convert ---- */
 
 typedef struct convert_options {
-    const char *caffemodel, *size;
+    const char *from, *size;
     int64_t opset;
     bool fixed, external;
     weights_options weights;
 } convert_options;
+
+/* Says that a network was written without trained weights. */
+static void note_untrained(const model_file *m)
+{
+    const aril_zoo_entry *e = aril_zoo_find(m->name);
+    fprintf(stderr, "aril convert: the weights of %s are new and untrained; ", m->name);
+    if (e && e->weights.url)
+        fprintf(stderr, "`aril zoo get %s` downloads published ones, ", m->name);
+    fputs("--weights FILE sets others\n", stderr);
+}
 
 static int run_convert(void *values, int n, char **argument)
 {
@@ -90,11 +113,18 @@ static int run_convert(void *values, int n, char **argument)
     const convert_options *o = values;
     runnable r = { 0 };
     if (is_caffe(argument[0]))
-        return caffe_convert(argument[0], argument[1], o->caffemodel,
+        return caffe_convert(argument[0], argument[1], o->from,
                              (aril_export_opts){ .opset = (int)o->opset,
                                                  .external_data = o->external,
                                                  .batch = !o->fixed },
                              &o->weights);
+    if (weights_is_output(argument[1]) && o->from) {
+        fprintf(stderr,
+                "aril convert: --weights is for a network to write as ONNX; `aril convert %s %s` "
+                "converts weights alone\n",
+                o->from, argument[1]);
+        return EXIT_USAGE;
+    }
     if (weights_is_output(argument[1]))
         return weights_convert(argument[0], argument[1], &o->weights);
     if (!model_is_onnx(argument[1])) {
@@ -105,7 +135,8 @@ static int run_convert(void *values, int n, char **argument)
         return EXIT_USAGE;
     }
     aril_export_opts opts = { .opset = (int)o->opset, .external_data = o->external };
-    if (open_runnable(argument[0], 1, o->size, &r)) {
+    chosen_weights chosen = { .file = o->from, .published = true };
+    if (open_runnable(argument[0], 1, o->size, &chosen, &r)) {
         if (!r.file.net) { /* what the model leaves open stays so */
             if (!o->fixed) {
                 opts.sizes = r.sizes.open;
@@ -117,6 +148,7 @@ static int run_convert(void *values, int n, char **argument)
         } else {
             opts.batch = !o->fixed;
             model_export(&r.file, (aril_list){ r.n_in, r.in }, argument[1], opts);
+            if (aril_ok() && !r.file.path && !r.file.weights) note_untrained(&r.file);
         }
     }
     close_runnable(&r);
@@ -144,8 +176,10 @@ static const option convert_table[] = {
     { .name = "weights",
       .value = "FILE",
       .kind = OPTION_FILE,
-      OPTION_AT(caffemodel),
-      .help = "caffemodel with the weights of a net of Caffe" },
+      OPTION_AT(from),
+      .by_default = "the published ones if they are in the cache, else new ones",
+      .help = "weights for a network of the zoo, \"default\" for the published ones; the "
+              "caffemodel of a net of Caffe" },
     { .name = "", .help = "weights" },
     { .name = "root",
       .value = "PART",
@@ -180,6 +214,7 @@ static const example convert_examples[] = {
     { "aril convert old.onnx new.onnx --opset 21", "another operator set" },
     { "aril convert bert.onnx fixed.onnx --size seq=128", "one open size fixed, the others kept" },
     { "aril convert net.pth net.safetensors", "weights alone" },
+    { "aril convert resnet18 net.onnx --weights net.pth", "a network of the zoo with its weights" },
     { "aril convert deploy.prototxt net.onnx --weights net.caffemodel", "a net of Caffe" },
     { 0 },
 };
@@ -191,7 +226,9 @@ const command command_convert = {
     .about =
         "To OUT.onnx: MODEL is a file or folder written by `aril train`, the name of a network "
         "(`aril zoo` lists them), a net of Caffe, or a model of ONNX, which is written in another "
-        "operator set.\n\nTo OUT.safetensors, .pt, .pth, .bin, .npz or .h5: MODEL is a file of "
+        "operator set. With trained weights, a network by name takes images of pixels from 0 to 1, "
+        "as those written by `aril train` do.\n\nTo OUT.safetensors, .pt, .pth, .bin, .npz or .h5: "
+        "MODEL is a file of "
         "weights "
         "of any framework (`aril show` lists what it holds); dtypes are kept.\n\nA net of Caffe "
         "(.prototxt, .caffemodel) can also be written in the current form of its own format: "
@@ -226,7 +263,7 @@ static bool open_drawn(const char *name, const char *size, drawn *d)
         return d->net != NULL;
     }
     /* A model of ONNX is drawn as its file says. */
-    if (open_runnable(name, 1, size, &d->model) && d->model.file.net)
+    if (open_runnable(name, 1, size, &(chosen_weights){ 0 }, &d->model) && d->model.file.net)
         aril_program_run(d->model.program, (aril_list){ d->model.n_in, d->model.in }, out);
     return aril_ok();
 }
@@ -387,7 +424,8 @@ static int run_time(void *values, int n, char **argument)
     ARIL_INFERENCE;
     runnable r = { 0 };
     aril_tensor *out[64];
-    bool opened = open_runnable(name, o->batch ? o->batch : 1, o->size, &r);
+    chosen_weights chosen = { .file = o->weights };
+    bool opened = open_runnable(name, o->batch ? o->batch : 1, o->size, &chosen, &r);
     if (opened && o->batch && !o->size && batch_of(&r) != o->batch)
         aril_fail(ARIL_ERR_ARG, "--batch %lld: the model takes batches of %lld only",
                   (long long)o->batch, (long long)batch_of(&r));
@@ -426,7 +464,8 @@ static const option time_table[] = {
       .kind = OPTION_FILE,
       OPTION_AT(weights),
       .by_default = "random ones",
-      .help = "caffemodel with the weights of a net of Caffe" },
+      .help = "weights for a network of the zoo, \"default\" for the published ones; the "
+              "caffemodel of a net of Caffe" },
     OPTION_THREADS,
     { 0 },
 };
