@@ -632,6 +632,23 @@ static bool read_file(aril_safetensors *f, model_file *m)
            model_scale(m);
 }
 
+/* Whether a file can be one of `aril train`. False, with an error, if it holds something else. */
+static bool check_kind(const char *path)
+{
+    aril_weights *w = aril_weights_open(path, (aril_weights_opts){ 0 });
+    if (!w) return false;
+    const char *kind = aril_weights_kind(w);
+    aril_metadata m = aril_weights_metadata(w);
+    bool safetensors = strcmp(kind, "safetensors") == 0;
+    if (!safetensors || !told(&m, "aril.model"))
+        aril_fail(ARIL_ERR_FORMAT,
+                  "'%s' holds weights (%s), but no network; name a network of the zoo and set "
+                  "--weights %s, as in `aril convert resnet18 out.onnx --weights %s`",
+                  path, kind, path, path);
+    aril_weights_close(w);
+    return aril_ok();
+}
+
 bool model_open(const char *file, model_file *m)
 {
     struct stat st;
@@ -653,7 +670,7 @@ bool model_open(const char *file, model_file *m)
         return false;
     }
     bool onnx = model_is_onnx(m->path);
-    aril_safetensors *f = onnx ? NULL : aril_safetensors_open(m->path);
+    aril_safetensors *f = onnx || !check_kind(m->path) ? NULL : aril_safetensors_open(m->path);
     bool ok = onnx ? model_read_onnx(m) : f && read_file(f, m);
     aril_safetensors_close(f);
     if (!ok) model_close(m);
