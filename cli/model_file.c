@@ -98,8 +98,10 @@ bool model_create(const char *name, aril_shape input, int64_t classes, model_fil
     if (!e) return false;
     m->input = input.ndim ? input : e->input;
     m->classes = classes ? classes : e->classes;
-    m->net = aril_zoo_make(
-        name, (aril_zoo_opts){ .input = m->input, .classes = classes, .weights = m->weights });
+    m->net = aril_zoo_make(name, (aril_zoo_opts){ .input = m->input,
+                                                  .classes = classes,
+                                                  .weights = m->weights,
+                                                  .root = m->root });
     bool flat = input.ndim && input.ndim < e->input.ndim;
     if (!m->net && flat && aril_error_code() != ARIL_ERR_MEMORY) {
         aril_clear_error(); /* from a layer, less specific */
@@ -130,6 +132,18 @@ bool model_set_classes(model_file *m, int n, const char *const *names)
     if (!check_utf8("class name", n, names)) return false;
     m->class_name = copy_names(n, names);
     return m->class_name != NULL;
+}
+
+int64_t model_count_labels(const char *path)
+{
+    FILE *f = fopen(path, "r");
+    char *line = NULL;
+    size_t capacity = 0;
+    int64_t n = 0;
+    while (f && getline(&line, &capacity, f) >= 0) n += line[strspn(line, "\r\n")] != '\0';
+    free(line);
+    if (f) fclose(f);
+    return n;
 }
 
 bool model_read_labels(model_file *m, const char *path)
@@ -653,7 +667,7 @@ bool model_open(const char *file, model_file *m)
 {
     struct stat st;
     *m = (model_file){ 0 };
-    if (model_is_name(file)) return model_open_zoo(file, NULL, 0, m);
+    if (model_is_name(file)) return model_open_zoo(file, &(model_weights){ 0 }, m);
     size_t size = strlen(file) + 32;
     m->path = malloc(size);
     if (!m->path) return false;

@@ -51,23 +51,23 @@ static bool open_onnx(const char *path, int64_t batch, const char *sizes, runnab
 
 /* Which weights a network of the zoo gets. */
 typedef struct chosen_weights {
-    const char *file; /* or "default"; NULL: none were named */
-    bool published;   /* without a file: the published ones, if they are in the cache */
+    model_weights w; /* file NULL: none were named */
+    bool published;  /* without a file: the published ones, if they are in the cache */
 } chosen_weights;
 
 static bool open_by_name(const char *name, const chosen_weights *w, model_file *m)
 {
     char path[4096];
     if (w->published && aril_zoo_weights_path(aril_zoo_find(name), path, sizeof path))
-        return model_open_zoo(name, NULL, 0, m);
+        return model_open_zoo(name, &w->w, m);
     return model_create(name, (aril_shape){ 0 }, 0, m) && model_scale(m);
 }
 
 static bool open_aril(const char *path, int64_t batch, const chosen_weights *w, runnable *r)
 {
     model_file *m = &r->file;
-    bool by_name = !w->file && model_is_name(path);
-    if (by_name ? !open_by_name(path, w, m) : !model_open_with(path, w->file, 0, m)) return false;
+    bool by_name = !w->w.file && model_is_name(path);
+    if (by_name ? !open_by_name(path, w, m) : !model_open_with(path, &w->w, m)) return false;
     const aril_zoo_entry *e = aril_zoo_find(m->name);
     aril_shape shape = { .ndim = m->input.ndim + 1, .dim = { -1 } };
     memcpy(shape.dim + 1, m->input.dim, (size_t)m->input.ndim * sizeof *shape.dim);
@@ -81,7 +81,7 @@ static bool open_aril(const char *path, int64_t batch, const chosen_weights *w, 
 static bool open_runnable(const char *path, int64_t batch, const char *sizes,
                           const chosen_weights *w, runnable *r)
 {
-    if (model_is_onnx(path) && !w->file) return open_onnx(path, batch, sizes, r);
+    if (model_is_onnx(path) && !w->w.file) return open_onnx(path, batch, sizes, r);
     if (sizes) return aril_fail(ARIL_ERR_ARG, "--size is for models of ONNX"), false;
     return open_aril(path, batch, w, r);
 }
@@ -135,7 +135,8 @@ static int run_convert(void *values, int n, char **argument)
         return EXIT_USAGE;
     }
     aril_export_opts opts = { .opset = (int)o->opset, .external_data = o->external };
-    chosen_weights chosen = { .file = o->from, .published = true };
+    chosen_weights chosen = { .w = { .file = o->from, .root = o->weights.root },
+                              .published = true };
     if (open_runnable(argument[0], 1, o->size, &chosen, &r)) {
         if (!r.file.net) { /* what the model leaves open stays so */
             if (!o->fixed) {
@@ -186,7 +187,7 @@ static const option convert_table[] = {
       .kind = OPTION_STRING,
       OPTION_AT(weights.root),
       .by_default = "the weights of the model",
-      .help = "the part of a checkpoint to write, such as ema.model" },
+      .help = "the part of a checkpoint, or of --weights, to write, such as ema.model" },
     { .name = "all", OPTION_AT(weights.all), .help = "write all tensors of a checkpoint" },
     { .name = "rename",
       .value = "RULES",
@@ -424,7 +425,7 @@ static int run_time(void *values, int n, char **argument)
     ARIL_INFERENCE;
     runnable r = { 0 };
     aril_tensor *out[64];
-    chosen_weights chosen = { .file = o->weights };
+    chosen_weights chosen = { .w.file = o->weights };
     bool opened = open_runnable(name, o->batch ? o->batch : 1, o->size, &chosen, &r);
     if (opened && o->batch && !o->size && batch_of(&r) != o->batch)
         aril_fail(ARIL_ERR_ARG, "--batch %lld: the model takes batches of %lld only",

@@ -8,7 +8,7 @@
 
 typedef struct options {
     int64_t classes, top, threads;
-    const char *device, *weights, *labels;
+    const char *device, *weights, *root, *labels;
     bool json, invert, is_caffe;
     caffe_predict_options caffe;
 } options;
@@ -174,10 +174,13 @@ static int run(void *values, int n, char **argument)
         report("predict");
         return EXIT_USAGE;
     }
+    model_weights weights = {
+        .file = o->weights, .root = o->root, .labels = o->labels, .classes = o->classes
+    };
     o->is_caffe = is_caffe(argument[0]);
     o->caffe.weights = o->weights;
     if (o->is_caffe ? !caffe_model(argument[0], &o->caffe, &m)
-                    : !model_open_with(argument[0], o->weights, o->classes, &m)) {
+                    : !model_open_with(argument[0], &weights, &m)) {
         if (o->is_caffe) model_close(&m);
         return report("predict");
     }
@@ -216,6 +219,7 @@ static const option table[] = {
       .by_default = "3, or 5 for a network by name",
       .help = "number of classes to print for each image or row" },
     OPTION_WEIGHTS,
+    OPTION_ROOT,
     OPTION_CLASSES,
     OPTION_LABELS(labels),
     { .name = "json", OPTION_AT(json), .help = "print the predictions as JSON" },

@@ -10,7 +10,8 @@
 #include <unistd.h>
 
 typedef struct options {
-    const char *data, *split, *target, *metrics, *loss, *confusion, *device, *weights, *labels;
+    const char *data, *split, *target, *metrics, *loss, *confusion, *device, *weights, *root,
+        *labels;
     int64_t classes, batch, threads, samples, workers;
     bool json;
     image_options images;
@@ -182,7 +183,10 @@ static int run(void *values, int n, char **argument)
         return EXIT_USAGE;
     }
     if (is_caffe(name)) return caffe_test(name, &o->caffe, o->device);
-    if (!model_open_with(name, o->weights, o->classes, &m)) return report("test");
+    model_weights weights = {
+        .file = o->weights, .root = o->root, .labels = o->labels, .classes = o->classes
+    };
+    if (!model_open_with(name, &weights, &m)) return report("test");
     if (!model_images_from(&m, false, &o->images) ||
         (o->labels && !model_read_labels(&m, o->labels))) {
         model_close(&m);
@@ -213,6 +217,7 @@ static const option table[] = {
       .by_default = "the one it was trained on",
       .help = "name or path of the dataset (`aril help datasets` lists them)" },
     OPTION_WEIGHTS,
+    OPTION_ROOT,
     OPTION_CLASSES,
     OPTION_LABELS(labels),
     { .name = "split",
