@@ -474,6 +474,20 @@ def operations():
     return x, y
 
 
+def functional_activation():
+    """Each activation as a function of a value, and the operations with their options."""
+    x = keras.Input((5, 4, 6))
+    a, ops = keras.activations, keras.ops
+    y = L.Conv2D(4, 1)(x) if chance() else x
+    names = ("relu relu6 leaky_relu elu selu celu softplus softsign silu gelu tanh sigmoid exponential hard_sigmoid log_sigmoid tanh_shrink hard_tanh "
+             "soft_shrink hard_shrink squareplus sparse_plus sparse_sigmoid softmax log_softmax glu linear").split()
+    options = [lambda: ops.gelu(y), lambda: ops.gelu(y, approximate=True), lambda: ops.leaky_relu(y, negative_slope=0.1), lambda: ops.elu(y, alpha=0.5),
+               lambda: ops.celu(y, alpha=2.0), lambda: ops.softmax(y, axis=1), lambda: ops.softmax(y, axis=-1), lambda: ops.log_softmax(y, axis=2),
+               lambda: ops.soft_shrink(y, 0.2), lambda: ops.hard_shrink(y, 0.2), lambda: ops.squareplus(y, b=1), lambda: ops.glu(y, axis=-1),
+               lambda: ops.threshold(y, 0.1, -3.0), lambda: a.relu(y, negative_slope=0.1, max_value=0.5, threshold=0.1)]
+    return x, [getattr(a, random.choice(names))(y), getattr(a, random.choice(names))(y), random.choice(options)()]
+
+
 def shared():
     a, b = keras.Input((6, 6, 2)), keras.Input((6, 6, 2))
     body = keras.Sequential([keras.Input((6, 6, 2)), L.Conv2D(3, 3), L.BatchNormalization(), L.ReLU(), L.Flatten(), L.Dense(4)], name="body")
@@ -515,7 +529,7 @@ CASES.update({f"UpSampling{n}D": lambda n=n: up(n) for n in (1, 2, 3)})
 CASES.update({k: lambda k=k: recurrent(k) for k in ("LSTM", "GRU", "SimpleRNN")})
 CASES.update({f.__name__: f for f in (resizing, dense, flattened, batch_norm, image_norm, layer_norm, group_norm, normalization, rescaling, activation,
                                       training_only, merge, broadcast, concatenate, dot, shapes, repeat, embedding, bidirectional, masked_text,
-                                      time_distributed, attention, multi_head, einsum, operations, shared, nested, channels_first)})
+                                      time_distributed, attention, multi_head, einsum, operations, functional_activation, shared, nested, channels_first)})
 
 
 def random_cases(name, n):

@@ -289,5 +289,6 @@ aril_module *aril__keras_time_distributed(keras_make *k);
 aril_module *aril__keras_attention(keras_make *k);
 aril_module *aril__keras_multi_head(keras_make *k);
 aril_module *aril__keras_op(keras_make *k);
+aril_module *aril__keras_op_activation(keras_make *k);
 
 #endif

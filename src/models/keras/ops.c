@@ -95,8 +95,28 @@ static const op_row rows[] = {
     OTHER("op:Squeeze", SQUEEZE),
 };
 
+#define ACTIVATION(name)                                                                \
+    {                                                                                   \
+        "op:" name, "", KERAS_WANT_AXIS, KERAS_MASK_STOP, 0, aril__keras_op_activation, \
+            KERAS_GIVES_SAME                                                            \
+    }
+
+/* The others are UNARY. */
+static const keras_kind activations[] = {
+    ACTIVATION("LeakyRelu"),  ACTIVATION("Elu"),         ACTIVATION("Selu"),
+    ACTIVATION("Celu"),       ACTIVATION("Softplus"),    ACTIVATION("Softsign"),
+    ACTIVATION("Gelu"),       ACTIVATION("HardSigmoid"), ACTIVATION("HardSilu"),
+    ACTIVATION("Mish"),       ACTIVATION("LogSigmoid"),  ACTIVATION("TanhShrink"),
+    ACTIVATION("HardTanh"),   ACTIVATION("SoftShrink"),  ACTIVATION("HardShrink"),
+    ACTIVATION("Squareplus"), ACTIVATION("SparsePlus"),  ACTIVATION("SparseSigmoid"),
+    ACTIVATION("Softmax"),    ACTIVATION("LogSoftmax"),  ACTIVATION("Glu"),
+    ACTIVATION("Threshold"),
+};
+
 const keras_kind *aril__keras_op_kind(const char *name)
 {
+    for (size_t i = 0; i < sizeof activations / sizeof *activations; i++)
+        if (strcmp(activations[i].name, name) == 0) return &activations[i];
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         if (strcmp(rows[i].kind.name, name) == 0) return &rows[i].kind;
     return NULL;
@@ -125,6 +145,15 @@ static const char *const old_names[][2] = {
     { "nn.relu", "Relu" },
     { "nn.relu6", "Relu6" },
     { "nn.silu", "Silu" },
+    { "nn.swish", "Silu" },
+    { "nn.gelu", "Gelu" },
+    { "nn.leaky_relu", "LeakyRelu" },
+    { "nn.elu", "Elu" },
+    { "nn.selu", "Selu" },
+    { "nn.softmax", "Softmax" },
+    { "nn.log_softmax", "LogSoftmax" },
+    { "nn.softsign", "Softsign" },
+    { "math.softplus", "Softplus" },
 };
 
 const char *aril__keras_op_name(const json *layer, char *text, size_t size)
