@@ -41,7 +41,8 @@ typedef struct option {
     bool only_choices; /* anything else is an error */
     /* The options that may be given beside it, "NAME NAME "; NULL: all. */
     const char *beside;
-    bool hidden; /* omitted from the help */
+    bool hidden;       /* omitted from the help */
+    bool may_be_empty; /* a string: "" is a value */
 } option;
 
 /* Options that several commands have, in a struct called `options`. */
