@@ -646,21 +646,33 @@ static bool read_file(aril_safetensors *f, model_file *m)
            model_scale(m);
 }
 
-/* Whether a file can be one of `aril train`. False, with an error, if it holds something else. */
-static bool check_kind(const char *path)
+/* What a file can be as a model; NO_MODEL, with an error, if it holds something else. */
+typedef enum file_kind { NO_MODEL, TRAINED, KERAS } file_kind;
+
+static file_kind kind_of(const char *path)
 {
     aril_weights *w = aril_weights_open(path, (aril_weights_opts){ 0 });
-    if (!w) return false;
-    const char *kind = aril_weights_kind(w);
+    if (!w) return NO_MODEL;
+    const char *name = aril_weights_kind(w);
     aril_metadata m = aril_weights_metadata(w);
-    bool safetensors = strcmp(kind, "safetensors") == 0;
-    if (!safetensors || !told(&m, "aril.model"))
+    file_kind kind = strcmp(name, "HDF5") == 0                                    ? KERAS
+                     : strcmp(name, "safetensors") == 0 && told(&m, "aril.model") ? TRAINED
+                                                                                  : NO_MODEL;
+    if (kind == NO_MODEL)
         aril_fail(ARIL_ERR_FORMAT,
                   "'%s' holds weights (%s), but no network; name a network of the zoo and set "
                   "--weights %s, as in `aril convert resnet18 out.onnx --weights %s`",
-                  path, kind, path, path);
+                  path, name, path, path);
     aril_weights_close(w);
-    return aril_ok();
+    return kind;
+}
+
+static bool read_trained(model_file *m)
+{
+    aril_safetensors *f = aril_safetensors_open(m->path);
+    bool good = f && read_file(f, m);
+    aril_safetensors_close(f);
+    return good;
 }
 
 bool model_open(const char *file, model_file *m)
@@ -683,10 +695,10 @@ bool model_open(const char *file, model_file *m)
         model_close(m);
         return false;
     }
-    bool onnx = model_is_onnx(m->path);
-    aril_safetensors *f = onnx || !check_kind(m->path) ? NULL : aril_safetensors_open(m->path);
-    bool ok = onnx ? model_read_onnx(m) : f && read_file(f, m);
-    aril_safetensors_close(f);
+    file_kind kind = model_is_onnx(m->path) ? NO_MODEL : kind_of(m->path);
+    bool ok = aril_ok() && (kind == TRAINED ? read_trained(m)
+                            : kind == KERAS ? model_read_keras(m)
+                                            : model_read_onnx(m));
     if (!ok) model_close(m);
     return ok;
 }

@@ -86,6 +86,13 @@ bool model_is_onnx(const char *path);
 /* Reads the model at m->path: one input [batch, ...], and scores of classes, unless its metadata
  * say otherwise, as those of `aril convert` do. False after an error. */
 bool model_read_onnx(model_file *m);
+/* Reads a network of Keras at m->path with one input, and whether m is one. False after an error. */
+bool model_read_keras(model_file *m);
+bool model_is_keras(const model_file *m);
+/* Prepares one for predictions: its result are scores of classes. Others stay as they are. */
+bool model_score_keras(model_file *m);
+/* Sets m->scaled to the network, with logarithms after it if its result y are probabilities. */
+bool model_set_scores(model_file *m, aril_tensor *y);
 /* The network with what comes before it: takes images of pixels from 0 to 1, of which it normalizes
  * the channels. A reference; NULL after an error. */
 aril_module *model_whole(const model_file *m);

@@ -68,7 +68,7 @@ static bool open_aril(const char *path, int64_t batch, const chosen_weights *w, 
     model_file *m = &r->file;
     bool by_name = !w->w.file && model_is_name(path);
     if (by_name ? !open_by_name(path, w, m) : !model_open_with(path, &w->w, m)) return false;
-    const aril_zoo_entry *e = aril_zoo_find(m->name);
+    const aril_zoo_entry *e = model_is_name(m->name) ? aril_zoo_find(m->name) : NULL;
     aril_shape shape = { .ndim = m->input.ndim + 1, .dim = { -1 } };
     memcpy(shape.dim + 1, m->input.dim, (size_t)m->input.ndim * sizeof *shape.dim);
     aril_module_eval(m->scaled);
@@ -148,7 +148,10 @@ static int run_convert(void *values, int n, char **argument)
             aril_program_export(r.program, (aril_list){ r.n_in, r.in }, argument[1], opts);
         } else {
             opts.batch = !o->fixed;
-            model_export(&r.file, (aril_list){ r.n_in, r.in }, argument[1], opts);
+            if (model_is_keras(&r.file))
+                aril_module_export(r.file.net, (aril_list){ r.n_in, r.in }, argument[1], opts);
+            else
+                model_export(&r.file, (aril_list){ r.n_in, r.in }, argument[1], opts);
             if (aril_ok() && !r.file.path && !r.file.weights) note_untrained(&r.file);
         }
     }
@@ -226,7 +229,8 @@ const command command_convert = {
     .arguments = "MODEL OUT",
     .about =
         "To OUT.onnx: MODEL is a file or folder written by `aril train`, the name of a network "
-        "(`aril zoo` lists them), a net of Caffe, or a model of ONNX, which is written in another "
+        "(`aril zoo` lists them), a net of Caffe, a whole network that Keras saved (.keras, .h5), "
+        "or a model of ONNX, which is written in another "
         "operator set. With trained weights, a network by name takes images of pixels from 0 to 1, "
         "as those written by `aril train` do.\n\nTo OUT.safetensors, .pt, .pth, .bin, .npz or .h5: "
         "MODEL is a file of "

@@ -184,7 +184,7 @@ static int run(void *values, int n, char **argument)
         if (o->is_caffe) model_close(&m);
         return report("predict");
     }
-    if (!model_images_from(&m, o->is_caffe, &o->caffe.images) ||
+    if (!model_score_keras(&m) || !model_images_from(&m, o->is_caffe, &o->caffe.images) ||
         (o->labels && !model_read_labels(&m, o->labels))) {
         model_close(&m);
         return report("predict");
@@ -259,8 +259,9 @@ const command command_predict = {
     .arguments = "MODEL FILE...",
     .about =
         "MODEL is a file or folder written by `aril train`, the name of a network (with --weights, "
-        "or its published weights, which `aril zoo get` downloads), a model of ONNX with one "
-        "input and scores of classes, or a net of Caffe with one image as input. Images (JPEG, "
+        "or its published weights, which `aril zoo get` downloads), a model of ONNX or Keras "
+        "(.onnx, .keras, .h5) with one input and scores of classes, or a net of Caffe with one "
+        "image as input. Images (JPEG, "
         "PNG) are resized and "
         "converted to the size and channels that the network expects. For a network trained on "
         "a table, the files are tables: columns are matched by name, others are ignored. Files "

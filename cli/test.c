@@ -187,7 +187,7 @@ static int run(void *values, int n, char **argument)
         .file = o->weights, .root = o->root, .labels = o->labels, .classes = o->classes
     };
     if (!model_open_with(name, &weights, &m)) return report("test");
-    if (!model_images_from(&m, false, &o->images) ||
+    if (!model_score_keras(&m) || !model_images_from(&m, false, &o->images) ||
         (o->labels && !model_read_labels(&m, o->labels))) {
         model_close(&m);
         return report("test");
@@ -314,8 +314,9 @@ const command command_test = {
     .arguments = "MODEL",
     .about =
         "MODEL is a file or folder written by `aril train`, the name of a network (with --weights, "
-        "or its published weights), or a model of ONNX with one input and "
-        "scores of classes. The latter two need --data. Dataset, target, columns, classes "
+        "or its published weights), or a model of ONNX or Keras with one "
+        "input and scores of classes. The latter two need --data. Dataset, target, columns, "
+        "classes "
         "(matched by name), image size, normalization, loss and metrics are those of the "
         "training unless options say otherwise.\n\n"
         "A MODEL that ends in .prototxt is a net of Caffe: it runs in its test phase on its data "

@@ -620,6 +620,38 @@ def application(name):
     print(f"{name:16} {model.count_params():>10,} parameters  {'equal' if good else 'DIFFERENT'}  {time.time() - t:.0f} s", flush=True)
 
 
+def command():
+    """`aril predict`, `convert` and `time` of a whole network."""
+    import json
+    import subprocess
+    aril = os.path.join(os.environ.get("ARIL_BUILD_DIR", os.path.join(sys.path[0], "..", "..", "build")), "bin", "aril")
+    model = keras.Sequential([keras.Input((16, 16, 3)), L.Conv2D(4, 3, activation="relu"), L.Flatten(), L.Dense(5, activation="softmax")])
+    with tempfile.TemporaryDirectory() as folder:
+        pixels = np.random.default_rng(0).integers(0, 256, (16, 16, 3)).astype(np.uint8)
+        keras.utils.save_img(f"{folder}/image.png", pixels, scale=False)
+        want = np.asarray(model(pixels[None].astype("float32") / 255))[0]
+
+        def gives(*arguments):
+            done = subprocess.run([aril, *arguments], cwd=folder, capture_output=True, text=True)
+            if done.returncode:
+                failures.append(arguments)
+                print("FAILED aril", *arguments, done.stderr)
+            return done.stdout
+
+        for path in ("m.keras", "m.h5"):
+            model.save(f"{folder}/{path}")
+            gives("convert", path, "m.onnx")
+            for m in (path, "m.onnx"):
+                got = json.loads(gives("predict", m, "image.png", "--top", "5", "--json") or "[]")
+                got = {p["index"]: p["probability"] for p in got[0]["predictions"]} if got else {}
+                if any(abs(got.get(i, 9) - p) > 1e-4 for i, p in enumerate(want)):
+                    failures.append(m)
+                    print("FAILED aril predict", m, got, want)
+            gives("time", path, "--seconds", "0.01")
+            gives("draw", path, "m.dot")
+            gives("show", path, "--tree")
+
+
 def main():
     n = int(sys.argv[1]) if len(sys.argv) > 1 else 12
     names = sys.argv[2:]
@@ -635,6 +667,8 @@ def main():
             guard = scope()
             application(name)
             end(C.byref(guard))
+    if not names or "command" in names:
+        command()
     print(f"{len(failures)} failures")
     sys.exit(1 if failures else 0)
 
