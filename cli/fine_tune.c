@@ -24,6 +24,16 @@ bool fine_tune_check(const char *model, const model_weights *w, const char *free
     return aril_ok();
 }
 
+bool fine_tune_open(model_file *m, const char *name)
+{
+    bool onnx = model_is_onnx(name);
+    if (!onnx && !model_open(name, m)) return false;
+    if (!onnx && !model_is_keras(m)) return true;
+    aril_fail(ARIL_ERR_UNSUPPORTED, "'%s': models of %s are trained by a program (%s)", name,
+              onnx ? "ONNX" : "Keras", onnx ? "aril_module_load" : "aril_keras_load");
+    return false;
+}
+
 bool fine_tune_begin(model_file *m, const char *name, const model_weights *w, bool sized)
 {
     const aril_zoo_entry *e = w->file ? aril_zoo_find(name) : NULL;

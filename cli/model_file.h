@@ -86,7 +86,7 @@ bool model_is_onnx(const char *path);
 /* Reads the model at m->path: one input [batch, ...], and scores of classes, unless its metadata
  * say otherwise, as those of `aril convert` do. False after an error. */
 bool model_read_onnx(model_file *m);
-/* Reads a network of Keras at m->path with one input, and whether m is one. False after an error. */
+/* Reads a network of Keras at m->path, with one input; whether m is one. False after an error. */
 bool model_read_keras(model_file *m);
 bool model_is_keras(const model_file *m);
 /* Prepares one for predictions: its result are scores of classes. Others stay as they are. */

@@ -556,20 +556,10 @@ static int finish(training *r, aril_history *h)
 static int train(training *r, const char *name)
 {
     const options *o = r->o;
-    if (model_is_onnx(name)) {
-        aril_fail(ARIL_ERR_UNSUPPORTED,
-                  "'%s': models of ONNX are trained by a program (aril_module_load)", name);
-        return report("train");
-    }
     model_weights weights = { .file = o->weights, .root = o->root };
-    if (model_is_file(name) ? !model_open(name, &r->m)
+    if (model_is_file(name) ? !fine_tune_open(&r->m, name)
                             : !fine_tune_begin(&r->m, name, &weights, o->size != NULL))
         return report("train");
-    if (model_is_keras(&r->m)) {
-        aril_fail(ARIL_ERR_UNSUPPORTED,
-                  "'%s': networks of Keras are trained by a program (aril_keras_load)", name);
-        return report("train");
-    }
     if (!open_data(r, o->data) || !open_network(r, name) || !fine_tune_freeze(&r->m, o->freeze))
         return report_with_advice(r);
     free(r->m.data);
