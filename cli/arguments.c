@@ -166,7 +166,7 @@ static bool read_option(const command *c, int argc, char **argv, int *i, char *v
         return true;
     }
     const char *text = equals ? equals + 1 : *i + 1 < argc ? argv[++*i] : NULL;
-    if (!text || !*text)
+    if (!text || (!*text && !o->may_be_empty))
         return refuse(c, o, NULL,
                       o->kind == OPTION_FILE      ? "a file"
                       : o->kind == OPTION_FOLDER  ? "a folder"

@@ -41,7 +41,8 @@ typedef struct option {
     bool only_choices; /* anything else is an error; upper and lower case are the same */
     /* The options that may be given beside it, "NAME NAME "; NULL: all. */
     const char *beside;
-    bool hidden; /* omitted from the help */
+    bool hidden;       /* omitted from the help */
+    bool may_be_empty; /* a string: "" is a value */
 } option;
 
 /* Options that several commands have, in a struct called `options`. */
@@ -62,10 +63,16 @@ typedef struct option {
         .by_default = "the published ones, of `aril zoo get`",                        \
         .help = "weights for a network of the zoo: PyTorch's, safetensors and others" \
     }
+#define OPTION_ROOT                                                                            \
+    {                                                                                          \
+        .name = "root", .value = "PART", .kind = OPTION_STRING, OPTION_AT(root),               \
+        .by_default = "the weights of the model",                                              \
+        .help = "the part of --weights to load, such as ema.model; `aril show --all` lists it" \
+    }
 #define OPTION_CLASSES                                                                         \
     {                                                                                          \
         .name = "classes", .value = "N", .kind = OPTION_INTEGER, OPTION_AT(classes), .min = 1, \
-        .by_default = "that of the network",                                                   \
+        .by_default = "that of the weights",                                                   \
         .help = "number of classes that --weights are for; --labels names them"                \
     }
 #define OPTION_SAMPLES                                                                         \

@@ -3,19 +3,20 @@
 #include "commands.h"
 
 #include <aril/published.h>
-#include <aril/weights.h>
 
 #include <stdlib.h>
 #include <string.h>
 
-bool fine_tune_check(const char *model, const char *weights, const char *freeze)
+bool fine_tune_check(const char *model, const model_weights *w, const char *freeze)
 {
     bool file = model_is_file(model);
-    if (weights && file)
+    if (w->root && !w->file)
+        aril_fail(ARIL_ERR_ARG, "--root is for networks of the zoo with --weights FILE");
+    else if (w->file && file)
         aril_fail(ARIL_ERR_ARG,
                   "--weights is for networks of the zoo, by name; '%s' has weights of its own",
                   model);
-    else if (freeze && !weights && !file)
+    else if (freeze && !w->file && !file)
         aril_fail(ARIL_ERR_ARG,
                   "--freeze %s is for weights that were trained before: set --weights FILE, or "
                   "--weights default for the published ones",
@@ -23,11 +24,22 @@ bool fine_tune_check(const char *model, const char *weights, const char *freeze)
     return aril_ok();
 }
 
-bool fine_tune_begin(model_file *m, const char *name, const char *weights, bool sized)
+bool fine_tune_open(model_file *m, const char *name)
 {
-    const aril_zoo_entry *e = weights ? aril_zoo_find(name) : NULL;
-    if (!weights || !e) return !weights;
-    m->weights = weights;
+    bool onnx = model_is_onnx(name);
+    if (!onnx && !model_open(name, m)) return false;
+    if (!onnx && !model_is_keras(m)) return true;
+    aril_fail(ARIL_ERR_UNSUPPORTED, "'%s': models of %s are trained by a program (%s)", name,
+              onnx ? "ONNX" : "Keras", onnx ? "aril_module_load" : "aril_keras_load");
+    return false;
+}
+
+bool fine_tune_begin(model_file *m, const char *name, const model_weights *w, bool sized)
+{
+    const aril_zoo_entry *e = w->file ? aril_zoo_find(name) : NULL;
+    if (!w->file || !e) return !w->file;
+    m->weights = w->file;
+    m->root = w->root;
     m->name = strdup(name);
     m->input = e->input;
     m->prepared = !sized && e->input.ndim == 3;
@@ -40,31 +52,13 @@ bool fine_tune_freeze(const model_file *m, const char *freeze)
     return !freeze || (e && aril_zoo_freeze_backbone(e, m->net) == ARIL_OK);
 }
 
-/* The number of classes of the weights in a file, by its first layer of the head; 0: unknown. */
-static int64_t classes_of(const model_file *m, const char *head)
-{
-    char path[4096], name[1024];
-    const char *file = m->weights;
-    if (strcmp(file, "default") == 0) {
-        if (!aril_zoo_weights_path(aril_zoo_find(m->name), path, sizeof path)) return 0;
-        file = path;
-    }
-    aril_weights *w =
-        aril_weights_open(file, (aril_weights_opts){ .unwrap = true, .verify = true });
-    snprintf(name, sizeof name, "%.*s.weight", (int)strcspn(head, " "), head);
-    int i = w ? aril_weights_find(w, name) : -1;
-    aril_shape shape = aril_weights_shape(w, i);
-    aril_weights_close(w);
-    return i >= 0 && shape.ndim > 0 ? shape.dim[0] : 0;
-}
-
 void fine_tune_print(const model_file *m, const char *freeze)
 {
     char line[2048], file[512], head[1024];
     const aril_zoo_entry *e = m->weights || freeze ? aril_zoo_find(m->name) : NULL;
     if (!e || aril_zoo_head(e, head, sizeof head) != ARIL_OK) return;
     if (m->weights) {
-        int64_t before = classes_of(m, head);
+        int64_t before = model_weights_classes(e, m->weights, m->root);
         bool published = strcmp(m->weights, "default") == 0;
         int n = snprintf(line, sizeof line, "weights from %s",
                          published ? "the cache" : printable(m->weights, file, sizeof file));

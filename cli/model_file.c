@@ -98,8 +98,10 @@ bool model_create(const char *name, aril_shape input, int64_t classes, model_fil
     if (!e) return false;
     m->input = input.ndim ? input : e->input;
     m->classes = classes ? classes : e->classes;
-    m->net = aril_zoo_make(
-        name, (aril_zoo_opts){ .input = m->input, .classes = classes, .weights = m->weights });
+    m->net = aril_zoo_make(name, (aril_zoo_opts){ .input = m->input,
+                                                  .classes = classes,
+                                                  .weights = m->weights,
+                                                  .root = m->root });
     bool flat = input.ndim && input.ndim < e->input.ndim;
     if (!m->net && flat && aril_error_code() != ARIL_ERR_MEMORY) {
         aril_clear_error(); /* from a layer, less specific */
@@ -130,6 +132,18 @@ bool model_set_classes(model_file *m, int n, const char *const *names)
     if (!check_utf8("class name", n, names)) return false;
     m->class_name = copy_names(n, names);
     return m->class_name != NULL;
+}
+
+int64_t model_count_labels(const char *path)
+{
+    FILE *f = fopen(path, "r");
+    char *line = NULL;
+    size_t capacity = 0;
+    int64_t n = 0;
+    while (f && getline(&line, &capacity, f) >= 0) n += line[strspn(line, "\r\n")] != '\0';
+    free(line);
+    if (f) fclose(f);
+    return n;
 }
 
 bool model_read_labels(model_file *m, const char *path)
@@ -638,11 +652,40 @@ static bool read_file(aril_safetensors *f, model_file *m)
            model_scale(m);
 }
 
+/* What a file can be as a model; NO_MODEL, with an error, if it holds something else. */
+typedef enum file_kind { NO_MODEL, TRAINED, KERAS } file_kind;
+
+static file_kind kind_of(const char *path)
+{
+    aril_weights *w = aril_weights_open(path, (aril_weights_opts){ 0 });
+    if (!w) return NO_MODEL;
+    const char *name = aril_weights_kind(w);
+    aril_metadata m = aril_weights_metadata(w);
+    file_kind kind = strcmp(name, "HDF5") == 0                                    ? KERAS
+                     : strcmp(name, "safetensors") == 0 && told(&m, "aril.model") ? TRAINED
+                                                                                  : NO_MODEL;
+    if (kind == NO_MODEL)
+        aril_fail(ARIL_ERR_FORMAT,
+                  "'%s' holds weights (%s), but no network; name a network of the zoo and set "
+                  "--weights %s, as in `aril convert resnet18 out.onnx --weights %s`",
+                  path, name, path, path);
+    aril_weights_close(w);
+    return kind;
+}
+
+static bool read_trained(model_file *m)
+{
+    aril_safetensors *f = aril_safetensors_open(m->path);
+    bool good = f && read_file(f, m);
+    aril_safetensors_close(f);
+    return good;
+}
+
 bool model_open(const char *file, model_file *m)
 {
     struct stat st;
     *m = (model_file){ 0 };
-    if (model_is_name(file)) return model_open_zoo(file, NULL, 0, m);
+    if (model_is_name(file)) return model_open_zoo(file, &(model_weights){ 0 }, m);
     size_t size = strlen(file) + 32;
     m->path = malloc(size);
     if (!m->path) return false;
@@ -658,10 +701,10 @@ bool model_open(const char *file, model_file *m)
         model_close(m);
         return false;
     }
-    bool onnx = model_is_onnx(m->path);
-    aril_safetensors *f = onnx ? NULL : aril_safetensors_open(m->path);
-    bool ok = onnx ? model_read_onnx(m) : f && read_file(f, m);
-    aril_safetensors_close(f);
+    file_kind kind = model_is_onnx(m->path) ? NO_MODEL : kind_of(m->path);
+    bool ok = aril_ok() && (kind == TRAINED ? read_trained(m)
+                            : kind == KERAS ? model_read_keras(m)
+                                            : model_read_onnx(m));
     if (!ok) model_close(m);
     return ok;
 }

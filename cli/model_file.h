@@ -34,6 +34,7 @@ typedef struct model_file {
     aril_shape resize;   /* of images before the crop to the input size; ndim 0: as prepared */
     bool by_index;       /* classes have the numbers of a dataset's, whatever their names */
     const char *weights; /* for model_create: a file, "default", or NULL; not owned */
+    const char *root;    /* the part of that file; NULL: the weights of its model; not owned */
     double held_out;     /* fraction of the training samples held out; 0: none */
     uint64_t seed;       /* for drawing the held-out samples */
 } model_file;
@@ -41,13 +42,24 @@ typedef struct model_file {
 /* Opens a file, or a folder created by `aril train`, with its weights. False after an error. */
 bool model_open(const char *file, model_file *m);
 
-/* A network of the zoo by its name, with weights from a file, or the published ones if that is
- * NULL, and with its preprocessing and class names. classes 0: as many as it has by default. False
- * after an error. */
-bool model_open_zoo(const char *name, const char *weights, int64_t classes, model_file *m);
+/* Weights for a network of the zoo. */
+typedef struct model_weights {
+    const char *file; /* or "default"; NULL: the published ones */
+    const char *root; /* the part of the file; NULL: the weights of its model */
+    const char
+        *labels;     /* a file of class names, to count them if the weights do not say; or NULL */
+    int64_t classes; /* 0: those of the weights */
+} model_weights;
 
-/* model_open, or model_open_zoo if `weights` are given, which a file has no use for. */
-bool model_open_with(const char *model, const char *weights, int64_t classes, model_file *m);
+/* A network of the zoo by its name, with weights, and with its preprocessing and class names, or
+ * those of its training if `aril train` wrote the file. False after an error. */
+bool model_open_zoo(const char *name, const model_weights *w, model_file *m);
+
+/* model_open, or model_open_zoo if a file of weights is given, which a file has no use for. */
+bool model_open_with(const char *model, const model_weights *w, model_file *m);
+
+/* The number of classes of the weights in a file, by the layers of a network's head; 0: unknown. */
+int64_t model_weights_classes(const aril_zoo_entry *e, const char *file, const char *root);
 
 /* Whether the classes of a dataset can be matched by number, if they have to be. False after an
  * error. */
@@ -74,6 +86,13 @@ bool model_is_onnx(const char *path);
 /* Reads the model at m->path: one input [batch, ...], and scores of classes, unless its metadata
  * say otherwise, as those of `aril convert` do. False after an error. */
 bool model_read_onnx(model_file *m);
+/* Reads a network of Keras at m->path, with one input; whether m is one. False after an error. */
+bool model_read_keras(model_file *m);
+bool model_is_keras(const model_file *m);
+/* Prepares one for predictions: its result are scores of classes. Others stay as they are. */
+bool model_score_keras(model_file *m);
+/* Sets m->scaled to the network, with logarithms after it if its result y are probabilities. */
+bool model_set_scores(model_file *m, aril_tensor *y);
 /* The network with what comes before it: takes images of pixels from 0 to 1, of which it normalizes
  * the channels. A reference; NULL after an error. */
 aril_module *model_whole(const model_file *m);
@@ -88,6 +107,8 @@ bool model_set_classes(model_file *m, int n, const char *const *names);
 /* Sets them to the lines of a file, instead of those that the model has. Empty lines are skipped.
  * False after an error. */
 bool model_read_labels(model_file *m, const char *path);
+/* How many it has; 0 if it cannot be read. */
+int64_t model_count_labels(const char *path);
 
 /* Its option. */
 #define OPTION_LABELS(field)                                                                     \

@@ -71,6 +71,15 @@ static aril_tensor *forward_logs(aril_module *self, aril_tensor *x)
     return aril_log(aril_clamp_min(aril_forward(aril_module_child(self, 0), x), 1e-30));
 }
 
+bool model_set_scores(model_file *m, aril_tensor *y)
+{
+    bool logs = !m->regression && m->classes > 1 && are_probabilities(y);
+    aril_module_release(m->scaled);
+    m->scaled = logs ? aril_module_new("Logs", 0, forward_logs) : aril_module_keep(m->net);
+    if (logs && m->scaled) aril_module_add(m->scaled, "net", aril_module_keep(m->net));
+    return aril_ok();
+}
+
 static bool use_metadata(const aril_metadata *from, model_file *m)
 {
     const char *name = NULL;
@@ -126,9 +135,7 @@ bool model_read_onnx(model_file *m)
         m->data = strdup("");
         aril_metadata told = aril_program_metadata(p);
         good = aril_ok() && m->name && m->data && use_metadata(&told, m);
-        bool logs = good && !m->regression && m->classes > 1 && are_probabilities(y);
-        m->scaled = logs ? aril_module_new("Logs", 0, forward_logs) : aril_module_keep(m->net);
-        if (logs) aril_module_add(m->scaled, "net", aril_module_keep(m->net));
+        good = good && model_set_scores(m, y);
     }
     aril_program_free(p);
     return good && aril_ok();
@@ -192,9 +199,9 @@ bool model_set_images(model_file *m, const image_options *o)
 bool model_images_from(model_file *m, bool is_caffe, const image_options *o)
 {
     if (is_caffe || !image_options_given(o)) return true;
-    if (m->path && model_is_onnx(m->path)) return model_set_images(m, o);
+    if (m->path && (model_is_onnx(m->path) || model_is_keras(m))) return model_set_images(m, o);
     aril_fail(ARIL_ERR_ARG,
-              "--mean, --std, --scale, --resize and --bgr are for models of ONNX and nets of "
-              "Caffe; this network knows how its images are prepared");
+              "--mean, --std, --scale, --resize and --bgr are for models of ONNX and Keras and "
+              "nets of Caffe; this network knows how its images are prepared");
     return false;
 }

@@ -88,19 +88,93 @@ static bool name_classes(model_file *m, const aril_zoo_entry *e)
     return ok;
 }
 
-bool model_open_zoo(const char *name, const char *weights, int64_t classes, model_file *m)
+static aril_weights *open_weights(const aril_zoo_entry *e, const char *file, const char *root)
+{
+    char path[4096];
+    if (strcmp(file, "default") == 0) {
+        if (!aril_zoo_weights_path(e, path, sizeof path)) return NULL;
+        file = path;
+    }
+    return aril_weights_open(file, (aril_weights_opts){ .root = root, .unwrap = true });
+}
+
+int64_t model_weights_classes(const aril_zoo_entry *e, const char *file, const char *root)
+{
+    char head[1024], name[1100];
+    int64_t classes = 0;
+    aril_weights *w = open_weights(e, file, root);
+    const char *kind = w ? aril_weights_kind(w) : "";
+    /* Those may have kernels as [in,out]. */
+    bool turned = strcmp(kind, "HDF5") == 0 || strcmp(kind, "TensorFlow") == 0;
+    if (w && !turned && aril_zoo_head(e, head, sizeof head) == ARIL_OK)
+        for (const char *at = head; *at && !classes;) {
+            int n = (int)strcspn(at, " ");
+            snprintf(name, sizeof name, "%.*s.weight", n, at);
+            int i = aril_weights_find(w, name);
+            aril_shape shape = aril_weights_shape(w, i);
+            if (i >= 0 && shape.ndim > 0) classes = shape.dim[0];
+            at += n + (at[n] == ' ');
+        }
+    aril_weights_close(w);
+    return classes;
+}
+
+/* Whether a file was written by `aril train` for this network. */
+static bool is_trained(const char *name, const char *file)
+{
+    aril_weights *w = aril_weights_open(file, (aril_weights_opts){ 0 });
+    aril_metadata m = aril_weights_metadata(w);
+    bool is = false;
+    for (int i = 0; i < m.n; i++)
+        is |= strcmp(m.key[i], "aril.model") == 0 && strcmp(m.value[i], name) == 0;
+    aril_weights_close(w);
+    return is;
+}
+
+/* The weights of another number of classes would leave the head random. */
+static bool check_count(const model_weights *w, int64_t classes)
+{
+    if (!w->classes || !classes || w->classes == classes) return true;
+    aril_fail(ARIL_ERR_SHAPE, "%s: the weights are for %lld classes, not %lld", w->file,
+              (long long)classes, (long long)w->classes);
+    return false;
+}
+
+static bool open_trained(const model_weights *w, model_file *m)
+{
+    if (!model_open(w->file, m)) return false;
+    if (check_count(w, m->classes)) return true;
+    model_close(m);
+    return false;
+}
+
+/* Sets the number of classes: of the option, of the weights, of the labels. */
+static bool count_classes(const aril_zoo_entry *e, const model_weights *w, int64_t *classes)
+{
+    int64_t there = w->file ? model_weights_classes(e, w->file, w->root) : 0;
+    *classes = w->classes ? w->classes : there;
+    if (!*classes && w->file && w->labels) *classes = model_count_labels(w->labels);
+    return aril_ok() && check_count(w, there);
+}
+
+bool model_open_zoo(const char *name, const model_weights *w, model_file *m)
 {
     const aril_zoo_entry *e = aril_zoo_find(name);
+    int64_t classes;
     *m = (model_file){ 0 };
     if (!e) return false;
-    if (!weights && !e->weights.url) {
+    if (!w->file && !e->weights.url) {
         aril_fail(ARIL_ERR_ARG,
                   "%s is a network of the zoo, without weights; expected a file written by `aril "
                   "train %s --data DATASET`, or weights for it (--weights FILE)",
                   name, name);
         return false;
     }
-    m->weights = weights ? weights : "default";
+    if (w->file && !w->root && strcmp(w->file, "default") != 0 && is_trained(name, w->file))
+        return open_trained(w, m);
+    if (!aril_ok() || !count_classes(e, w, &classes)) return false;
+    m->weights = w->file ? w->file : "default";
+    m->root = w->root;
     m->by_index = true;
     m->prepared = e->input.ndim == 3;
     if (model_create(name, (aril_shape){ 0 }, classes, m) && name_classes(m, e)) {
@@ -111,14 +185,15 @@ bool model_open_zoo(const char *name, const char *weights, int64_t classes, mode
     return false;
 }
 
-bool model_open_with(const char *model, const char *weights, int64_t classes, model_file *m)
+bool model_open_with(const char *model, const model_weights *w, model_file *m)
 {
-    if (classes && !weights) {
-        aril_fail(ARIL_ERR_ARG, "--classes is for networks of the zoo with --weights FILE");
+    if ((w->classes || w->root) && !w->file) {
+        aril_fail(ARIL_ERR_ARG, "--%s is for networks of the zoo with --weights FILE",
+                  w->classes ? "classes" : "root");
         return false;
     }
-    if (!weights) return model_open(model, m);
-    if (model_is_name(model)) return model_open_zoo(model, weights, classes, m);
+    if (!w->file) return model_open(model, m);
+    if (model_is_name(model)) return model_open_zoo(model, w, m);
     if (model_is_file(model))
         aril_fail(ARIL_ERR_ARG,
                   "--weights is for networks of the zoo, by name; '%s' has weights of its own",

@@ -49,14 +49,26 @@ static bool open_onnx(const char *path, int64_t batch, const char *sizes, runnab
     return aril_ok();
 }
 
-static bool open_aril(const char *path, int64_t batch, runnable *r)
+/* Which weights a network of the zoo gets. */
+typedef struct chosen_weights {
+    model_weights w; /* file NULL: none were named */
+    bool published;  /* without a file: the published ones, if they are in the cache */
+} chosen_weights;
+
+static bool open_by_name(const char *name, const chosen_weights *w, model_file *m)
+{
+    char path[4096];
+    if (w->published && aril_zoo_weights_path(aril_zoo_find(name), path, sizeof path))
+        return model_open_zoo(name, &w->w, m);
+    return model_create(name, (aril_shape){ 0 }, 0, m) && model_scale(m);
+}
+
+static bool open_aril(const char *path, int64_t batch, const chosen_weights *w, runnable *r)
 {
     model_file *m = &r->file;
-    bool by_name = model_is_name(path);
-    if (by_name ? !model_create(path, (aril_shape){ 0 }, 0, m) || !model_scale(m)
-                : !model_open(path, m))
-        return false;
-    const aril_zoo_entry *e = aril_zoo_find(m->name);
+    bool by_name = !w->w.file && model_is_name(path);
+    if (by_name ? !open_by_name(path, w, m) : !model_open_with(path, &w->w, m)) return false;
+    const aril_zoo_entry *e = model_is_name(m->name) ? aril_zoo_find(m->name) : NULL;
     aril_shape shape = { .ndim = m->input.ndim + 1, .dim = { -1 } };
     memcpy(shape.dim + 1, m->input.dim, (size_t)m->input.ndim * sizeof *shape.dim);
     aril_module_eval(m->scaled);
@@ -66,21 +78,32 @@ static bool open_aril(const char *path, int64_t batch, runnable *r)
     return aril_ok();
 }
 
-static bool open_runnable(const char *path, int64_t batch, const char *sizes, runnable *r)
+static bool open_runnable(const char *path, int64_t batch, const char *sizes,
+                          const chosen_weights *w, runnable *r)
 {
-    if (model_is_onnx(path)) return open_onnx(path, batch, sizes, r);
+    if (model_is_onnx(path) && !w->w.file) return open_onnx(path, batch, sizes, r);
     if (sizes) return aril_fail(ARIL_ERR_ARG, "--size is for models of ONNX"), false;
-    return open_aril(path, batch, r);
+    return open_aril(path, batch, w, r);
 }
 
 /* ---- convert ---- */
 
 typedef struct convert_options {
-    const char *caffemodel, *size;
+    const char *from, *size;
     int64_t opset;
     bool fixed, external;
     weights_options weights;
 } convert_options;
+
+/* Says that a network was written without trained weights. */
+static void note_untrained(const model_file *m)
+{
+    const aril_zoo_entry *e = aril_zoo_find(m->name);
+    fprintf(stderr, "aril convert: the weights of %s are new and untrained; ", m->name);
+    if (e && e->weights.url)
+        fprintf(stderr, "`aril zoo get %s` downloads published ones, ", m->name);
+    fputs("--weights FILE sets others\n", stderr);
+}
 
 static int run_convert(void *values, int n, char **argument)
 {
@@ -95,11 +118,18 @@ static int run_convert(void *values, int n, char **argument)
     if (caffe_is_blob(argument[0], argument[1]))
         return caffe_convert_blob(argument[0], argument[1]);
     if (is_caffe(argument[0]))
-        return caffe_convert(argument[0], argument[1], o->caffemodel,
+        return caffe_convert(argument[0], argument[1], o->from,
                              (aril_export_opts){ .opset = (int)o->opset,
                                                  .external_data = o->external,
                                                  .batch = !o->fixed },
                              &o->weights);
+    if (weights_is_output(argument[1]) && o->from) {
+        fprintf(stderr,
+                "aril convert: --weights is for a network to write as ONNX; `aril convert %s %s` "
+                "converts weights alone\n",
+                o->from, argument[1]);
+        return EXIT_USAGE;
+    }
     if (weights_is_output(argument[1]))
         return weights_convert(argument[0], argument[1], &o->weights);
     if (!model_is_onnx(argument[1])) {
@@ -110,7 +140,9 @@ static int run_convert(void *values, int n, char **argument)
         return EXIT_USAGE;
     }
     aril_export_opts opts = { .opset = (int)o->opset, .external_data = o->external };
-    if (open_runnable(argument[0], 1, o->size, &r)) {
+    chosen_weights chosen = { .w = { .file = o->from, .root = o->weights.root },
+                              .published = true };
+    if (open_runnable(argument[0], 1, o->size, &chosen, &r)) {
         if (!r.file.net) { /* what the model leaves open stays so */
             if (!o->fixed) {
                 opts.sizes = r.sizes.open;
@@ -121,7 +153,11 @@ static int run_convert(void *values, int n, char **argument)
             aril_program_export(r.program, (aril_list){ r.n_in, r.in }, argument[1], opts);
         } else {
             opts.batch = !o->fixed;
-            model_export(&r.file, (aril_list){ r.n_in, r.in }, argument[1], opts);
+            if (model_is_keras(&r.file))
+                aril_module_export(r.file.net, (aril_list){ r.n_in, r.in }, argument[1], opts);
+            else
+                model_export(&r.file, (aril_list){ r.n_in, r.in }, argument[1], opts);
+            if (aril_ok() && !r.file.path && !r.file.weights) note_untrained(&r.file);
         }
     }
     close_runnable(&r);
@@ -149,15 +185,17 @@ static const option convert_table[] = {
     { .name = "weights",
       .value = "FILE",
       .kind = OPTION_FILE,
-      OPTION_AT(caffemodel),
-      .help = "caffemodel with the weights of a net of Caffe" },
+      OPTION_AT(from),
+      .by_default = "the published ones if they are in the cache, else new ones",
+      .help = "weights for a network of the zoo, \"default\" for the published ones; the "
+              "caffemodel of a net of Caffe" },
     { .name = "", .help = "weights" },
     { .name = "root",
       .value = "PART",
       .kind = OPTION_STRING,
       OPTION_AT(weights.root),
       .by_default = "the weights of the model",
-      .help = "the part of a checkpoint to write, such as ema.model" },
+      .help = "the part of a checkpoint, or of --weights, to write, such as ema.model" },
     { .name = "all", OPTION_AT(weights.all), .help = "write all tensors of a checkpoint" },
     { .name = "rename",
       .value = "RULES",
@@ -185,6 +223,7 @@ static const example convert_examples[] = {
     { "aril convert old.onnx new.onnx --opset 21", "another operator set" },
     { "aril convert bert.onnx fixed.onnx --size seq=128", "one open size fixed, the others kept" },
     { "aril convert net.pth net.safetensors", "weights alone" },
+    { "aril convert resnet18 net.onnx --weights net.pth", "a network of the zoo with its weights" },
     { "aril convert deploy.prototxt net.onnx --weights net.caffemodel", "a net of Caffe" },
     { 0 },
 };
@@ -195,8 +234,11 @@ const command command_convert = {
     .arguments = "MODEL OUT",
     .about =
         "To OUT.onnx: MODEL is a file or folder written by `aril train`, the name of a network "
-        "(`aril zoo` lists them), a net of Caffe, or a model of ONNX, which is written in another "
-        "operator set.\n\nTo OUT.safetensors, .pt, .pth, .bin, .npz or .h5: MODEL is a file of "
+        "(`aril zoo` lists them), a net of Caffe, a whole network that Keras saved (.keras, .h5), "
+        "or a model of ONNX, which is written in another "
+        "operator set. With trained weights, a network by name takes images of pixels from 0 to 1, "
+        "as those written by `aril train` do.\n\nTo OUT.safetensors, .pt, .pth, .bin, .npz or .h5: "
+        "MODEL is a file of "
         "weights "
         "of any framework (`aril show` lists what it holds); dtypes are kept.\n\nA net of Caffe "
         "(.prototxt, .caffemodel) can also be written in the current form of its own format: "
@@ -237,7 +279,7 @@ static bool open_drawn(const char *name, const draw_options *o, drawn *d)
         return d->net != NULL;
     }
     /* A model of ONNX is drawn as its file says. */
-    if (open_runnable(name, 1, o->size, &d->model) && d->model.file.net)
+    if (open_runnable(name, 1, o->size, &(chosen_weights){ 0 }, &d->model) && d->model.file.net)
         aril_program_run(d->model.program, (aril_list){ d->model.n_in, d->model.in }, out);
     return aril_ok();
 }
@@ -402,7 +444,7 @@ static int run_time(void *values, int n, char **argument)
         return EXIT_USAGE;
     }
     bool caffe = is_caffe(name);
-    if (!arguments_without(&command_time, o, caffe ? "size " : "weights device phase stage level ",
+    if (!arguments_without(&command_time, o, caffe ? "size " : "device phase stage level ",
                            true, caffe ? "a net of Caffe" : "a model that is no net of Caffe"))
         return EXIT_USAGE;
     if (!check_device(o->caffe.device)) {
@@ -415,7 +457,8 @@ static int run_time(void *values, int n, char **argument)
     ARIL_INFERENCE;
     runnable r = { 0 };
     aril_tensor *out[64];
-    bool opened = open_runnable(name, batch ? batch : 1, o->size, &r);
+    chosen_weights chosen = { .w.file = o->caffe.weights };
+    bool opened = open_runnable(name, batch ? batch : 1, o->size, &chosen, &r);
     if (opened && batch && !o->size && batch_of(&r) != batch)
         aril_fail(ARIL_ERR_ARG, "--batch %lld: the model takes batches of %lld only",
                   (long long)batch, (long long)batch_of(&r));
@@ -462,7 +505,8 @@ static const option time_table[] = {
       .kind = OPTION_FILE,
       OPTION_AT(caffe.weights),
       .by_default = "random ones",
-      .help = "caffemodel with the weights of a net of Caffe" },
+      .help = "weights for a network of the zoo, \"default\" for the published ones; the "
+              "caffemodel of a net of Caffe" },
     CAFFE_OPTION_PHASE(caffe.state, "TRAIN"),
     CAFFE_OPTION_STAGE(caffe.state),
     CAFFE_OPTION_LEVEL(caffe.state),

@@ -8,7 +8,7 @@
 
 typedef struct options {
     int64_t classes, top, threads;
-    const char *device, *weights, *labels;
+    const char *device, *weights, *root, *labels;
     bool json, invert, is_caffe;
     caffe_predict_options caffe;
 } options;
@@ -174,17 +174,20 @@ static int run(void *values, int n, char **argument)
         report("predict");
         return EXIT_USAGE;
     }
+    model_weights weights = {
+        .file = o->weights, .root = o->root, .labels = o->labels, .classes = o->classes
+    };
     o->is_caffe = is_caffe(argument[0]);
     o->caffe.weights = o->weights;
     if (o->is_caffe &&
         !arguments_without(&command_predict, o, "classes invert ", true, "a net of Caffe"))
         return EXIT_USAGE;
     if (o->is_caffe ? !caffe_model(argument[0], &o->caffe, &m)
-                    : !model_open_with(argument[0], o->weights, o->classes, &m)) {
+                    : !model_open_with(argument[0], &weights, &m)) {
         if (o->is_caffe) model_close(&m);
         return report("predict");
     }
-    if (!model_images_from(&m, o->is_caffe, &o->caffe.images) ||
+    if (!model_score_keras(&m) || !model_images_from(&m, o->is_caffe, &o->caffe.images) ||
         (o->labels && !model_read_labels(&m, o->labels))) {
         model_close(&m);
         return report("predict");
@@ -219,6 +222,7 @@ static const option table[] = {
       .by_default = "3, or 5 for a network by name",
       .help = "number of classes to print for each image or row" },
     OPTION_WEIGHTS,
+    OPTION_ROOT,
     OPTION_CLASSES,
     OPTION_LABELS(labels),
     { .name = "json", OPTION_AT(json), .help = "print the predictions as JSON" },
@@ -258,8 +262,9 @@ const command command_predict = {
     .arguments = "MODEL FILE...",
     .about =
         "MODEL is a file or folder written by `aril train`, the name of a network (with --weights, "
-        "or its published weights, which `aril zoo get` downloads), a model of ONNX with one "
-        "input and scores of classes, or a net of Caffe with one image as input. Images (JPEG, "
+        "or its published weights, which `aril zoo get` downloads), a model of ONNX or Keras "
+        "(.onnx, .keras, .h5) with one input and scores of classes, or a net of Caffe with one "
+        "image as input. Images (JPEG, "
         "PNG) are resized and "
         "converted to the size and channels that the network expects. For a network trained on "
         "a table, the files are tables: columns are matched by name, others are ignored. Files "

@@ -79,12 +79,12 @@ static int run(void *values, int n, char **argument)
     if (aril_describes_file(argument[0]))
         return aril_describe_file(argument[0], stdout) == ARIL_OK ? EXIT_DONE : report("show");
     if (by_name) return show_entry(argument[0], o, input);
-    if (weights_is_file(argument[0])) return weights_show(argument[0], &o->weights);
+    if (!o->tree && weights_is_file(argument[0])) return weights_show(argument[0], &o->weights);
     if (!aril_ok() || !model_open(argument[0], &m)) {
         model_close(&m);
         return report("show");
     }
-    if (m.path) {
+    if (m.path && !model_is_keras(&m)) {
         print_text(stdout, m.path);
         printf(": %s for %s, %lld %s", m.name, shape_text(m.input, text, sizeof text),
                (long long)m.classes,

@@ -10,7 +10,8 @@
 #include <unistd.h>
 
 typedef struct options {
-    const char *data, *split, *target, *metrics, *loss, *confusion, *device, *weights, *labels;
+    const char *data, *split, *target, *metrics, *loss, *confusion, *device, *weights, *root,
+        *labels;
     int64_t classes, batch, threads, samples, workers;
     bool json;
     image_options images;
@@ -194,8 +195,11 @@ static int run(void *values, int n, char **argument)
     }
     if (!fit_model(o, is_caffe(name))) return EXIT_USAGE;
     if (is_caffe(name)) return caffe_test(name, &o->caffe, o->device);
-    if (!model_open_with(name, o->weights, o->classes, &m)) return report("test");
-    if (!model_images_from(&m, false, &o->images) ||
+    model_weights weights = {
+        .file = o->weights, .root = o->root, .labels = o->labels, .classes = o->classes
+    };
+    if (!model_open_with(name, &weights, &m)) return report("test");
+    if (!model_score_keras(&m) || !model_images_from(&m, false, &o->images) ||
         (o->labels && !model_read_labels(&m, o->labels))) {
         model_close(&m);
         return report("test");
@@ -225,6 +229,7 @@ static const option table[] = {
       .by_default = "the one it was trained on",
       .help = "name or path of the dataset (`aril help datasets` lists them)" },
     OPTION_WEIGHTS,
+    OPTION_ROOT,
     OPTION_CLASSES,
     OPTION_LABELS(labels),
     { .name = "split",
@@ -313,8 +318,9 @@ const command command_test = {
     .arguments = "MODEL",
     .about =
         "MODEL is a file or folder written by `aril train`, the name of a network (with --weights, "
-        "or its published weights), or a model of ONNX with one input and "
-        "scores of classes. The latter two need --data. Dataset, target, columns, classes "
+        "or its published weights), or a model of ONNX or Keras with one "
+        "input and scores of classes. The latter two need --data. Dataset, target, columns, "
+        "classes "
         "(matched by name), image size, normalization, loss and metrics are those of the "
         "training unless options say otherwise.\n\n"
         "A MODEL that ends in .prototxt is a net of Caffe: it runs in its test phase on its data "

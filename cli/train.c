@@ -14,7 +14,7 @@
 
 typedef struct options {
     const char *data, *task, *target, *skip, *optimizer, *schedule, *augment, *loss, *metrics,
-        *device, *autocast, *log, *checkpoint, *out, *size, *weights, *freeze;
+        *device, *autocast, *log, *checkpoint, *out, *size, *weights, *root, *freeze;
     int64_t epochs, batch, warm_up, seed, workers, threads, every, samples, early_stop, accumulate;
     double lr, momentum, weight_decay, clip, validation_split, gamma;
     bool resume, fresh, nesterov, quiet, no_images;
@@ -556,13 +556,9 @@ static int finish(training *r, aril_history *h)
 static int train(training *r, const char *name)
 {
     const options *o = r->o;
-    if (model_is_onnx(name)) {
-        aril_fail(ARIL_ERR_UNSUPPORTED,
-                  "'%s': models of ONNX are trained by a program (aril_module_load)", name);
-        return report("train");
-    }
-    if (model_is_file(name) ? !model_open(name, &r->m)
-                            : !fine_tune_begin(&r->m, name, o->weights, o->size != NULL))
+    model_weights weights = { .file = o->weights, .root = o->root };
+    if (model_is_file(name) ? !fine_tune_open(&r->m, name)
+                            : !fine_tune_begin(&r->m, name, &weights, o->size != NULL))
         return report("train");
     if (!open_data(r, o->data) || !open_network(r, name) || !fine_tune_freeze(&r->m, o->freeze))
         return report_with_advice(r);
@@ -664,7 +660,8 @@ static bool check_options(const options *o, const char *model)
     else if (o->validation_split >= 1)
         aril_fail(ARIL_ERR_ARG, "--validation-split expects a fraction below 1, got %g",
                   o->validation_split);
-    if (!aril_ok() || !fine_tune_check(model, o->weights, o->freeze) || !check_optimizer(o) ||
+    model_weights weights = { .file = o->weights, .root = o->root };
+    if (!aril_ok() || !fine_tune_check(model, &weights, o->freeze) || !check_optimizer(o) ||
         !check_schedule(o) || !check_device(o->device) || !check_folder("--out", o->out) ||
         !check_folder("--log", o->log) || !check_folder("--checkpoint", o->checkpoint))
         return false;
@@ -804,6 +801,7 @@ static const option table[] = {
           "published ones (`aril zoo get`). Images are resized, cropped and normalized as for "
           "those; the head is new if the number of classes differs. With --solver: caffemodels, "
           "separated by commas" },
+    OPTION_ROOT,
     { .name = "freeze",
       .value = "PART",
       .kind = OPTION_STRING,

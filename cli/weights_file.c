@@ -268,6 +268,7 @@ typedef struct converted {
     aril_named named;
     aril_tensor **at;
     char **name;
+    int *changed; /* by each rule: the names that it changed */
 } converted;
 
 static void free_converted(converted *c)
@@ -275,6 +276,7 @@ static void free_converted(converted *c)
     for (int i = 0; i < c->named.n; i++) free(c->name[i]);
     free(c->at);
     free(c->name);
+    free(c->changed);
 }
 
 static aril_status add(converted *c, aril_tensor *t, const char *name, const aril_dtype *dtype)
@@ -288,24 +290,69 @@ static aril_status add(converted *c, aril_tensor *t, const char *name, const ari
     return ARIL_OK;
 }
 
+/* aril_renamed by one rule after the other, which counts the names that each changes. */
+static const char *rename_counted(const char *name, const aril_rename *rules, int *changed,
+                                  char *buf, size_t size)
+{
+    char before[4096];
+    if (strlen(name) >= sizeof before) return aril_renamed(name, rules, buf, size); /* an error */
+    for (int r = 0; name && rules[r].from; r++) {
+        aril_rename one[] = { rules[r], { 0 } };
+        snprintf(before, sizeof before, "%s", name);
+        name = aril_renamed(before, one, buf, size);
+        changed[r] += !name || strcmp(name, before) != 0;
+    }
+    return name;
+}
+
 static aril_status collect(aril_weights *w, const aril_rename *rules, const aril_dtype *dtype,
                            converted *c)
 {
     int n = aril_weights_count(w);
+    int n_rules = 0;
+    while (rules && rules[n_rules].from) n_rules++;
     c->at = calloc((size_t)n + 1, sizeof *c->at);
     c->name = calloc((size_t)n + 1, sizeof *c->name);
-    if (!c->at || !c->name) return aril_fail(ARIL_ERR_MEMORY, "out of memory");
+    c->changed = calloc((size_t)n_rules + 1, sizeof *c->changed);
+    if (!c->at || !c->name || !c->changed) return aril_fail(ARIL_ERR_MEMORY, "out of memory");
     aril_status s = ARIL_OK;
     for (int i = 0; i < n && s == ARIL_OK; i++) {
         char buf[4096];
         const char *name = aril_weights_name(w, i);
-        if (rules) name = aril_renamed(name, rules, buf, sizeof buf);
+        if (rules) name = rename_counted(name, rules, c->changed, buf, sizeof buf);
         if (!name && !aril_ok()) return aril_error_code();
         if (name) s = add(c, aril_weights_tensor(w, i), name, dtype);
     }
     c->named.at = c->at;
     c->named.name = (const char *const *)c->name;
+    if (s == ARIL_OK && n > 0 && c->named.n == 0)
+        return aril_fail(ARIL_ERR_ARG, "--rename leaves out all %d tensors", n);
     return s;
+}
+
+/* A rule that changed nothing is probably misspelt. */
+static void note_idle_rules(const converted *c, const aril_rename *rules)
+{
+    for (int r = 0; rules && rules[r].from; r++) {
+        if (c->changed[r]) continue;
+        fputs("aril convert: the rule '", stderr);
+        print_text(stderr, rules[r].from);
+        fputs("=", stderr);
+        print_text(stderr, rules[r].to);
+        fputs("' of --rename changes no name\n", stderr);
+    }
+}
+
+/* Reads --dtype. False after an error. */
+static bool read_dtype(const char *name, aril_dtype *dtype)
+{
+    if (aril_dtype_from_name(name, dtype) != ARIL_OK) return blame("--dtype");
+    if (aril_dtype_is_float(*dtype)) return true;
+    aril_fail(ARIL_ERR_DTYPE,
+              "--dtype expects floats, such as f16 or bf16, got %s: weights would be rounded to "
+              "integers",
+              name);
+    return false;
 }
 
 static int convert(const char *from, const char *to, const weights_options *o,
@@ -314,10 +361,7 @@ static int convert(const char *from, const char *to, const weights_options *o,
     ARIL_SCOPE;
     ARIL_NO_GRAD;
     aril_dtype dtype = ARIL_F32;
-    if (o->dtype && aril_dtype_from_name(o->dtype, &dtype) != ARIL_OK) {
-        blame("--dtype");
-        return report("convert");
-    }
+    if (o->dtype && !read_dtype(o->dtype, &dtype)) return report("convert");
     aril_weights *w = open_weights(from, o);
     converted c = { 0 };
     aril_status s = w ? collect(w, rules, o->dtype ? &dtype : NULL, &c) : aril_error_code();
@@ -325,6 +369,7 @@ static int convert(const char *from, const char *to, const weights_options *o,
     aril_weights_save_opts opts = { .max_part = part, .metadata = m.n ? &m : NULL };
     if (s == ARIL_OK) s = aril_weights_save(to, &c.named, opts);
     if (s == ARIL_OK) s = aril_weights_check(w);
+    if (s == ARIL_OK) note_idle_rules(&c, rules);
     free_converted(&c);
     aril_weights_close(w);
     return s == ARIL_OK ? EXIT_DONE : report("convert");

@@ -2,7 +2,9 @@
 #include "model_file.h"
 #include "zoo_weights.h"
 
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 typedef struct options {
     bool json, offline, quiet;
@@ -20,12 +22,38 @@ static const char *number_text(double value, const char *units, char *buf, size_
     return buf;
 }
 
-/* Networks of one publication are below its title. */
-static void print_paper(const aril_zoo_entry *e, const aril_zoo_entry *before)
+static const char *paper_of(const aril_zoo_entry *e)
 {
-    const char *paper = e->paper ? e->paper : "Plain networks";
-    if (before && strcmp(paper, before->paper ? before->paper : "Plain networks") == 0) return;
-    printf(e->year ? "\n%s, %d\n" : "\n%s\n", paper, e->year);
+    return e->paper ? e->paper : "Plain networks";
+}
+
+/* The title on a line of its own, wrapped on a terminal. */
+static void print_paper(const aril_zoo_entry *e)
+{
+    char line[512];
+    snprintf(line, sizeof line, e->year ? "%s, %d" : "%s", paper_of(e), e->year);
+    puts("");
+    print_wrapped(stdout, line, 0);
+}
+
+/* The description behind the other columns, word-wrapped on a terminal; below them on a narrow
+ * one. */
+static void print_about(const char *text)
+{
+    enum { COLUMNS = 61, BELOW = 6, NARROW = 100 };
+    bool terminal = isatty(STDOUT_FILENO), narrow = terminal_width(stdout) < NARROW;
+    int indent = terminal && narrow ? BELOW : COLUMNS, at = indent, width = terminal_width(stdout);
+    if (indent == BELOW) printf("\n%*s", BELOW, "");
+    for (bool first = true; *text; first = false) {
+        int n = (int)strcspn(text, " ");
+        if (!first && terminal && at + 1 + n > width)
+            printf("\n%*s", at = indent, "");
+        else if (!first)
+            at += printf(" ");
+        at += printf("%.*s", n, text);
+        text += n + (text[n] == ' ');
+    }
+    puts("");
 }
 
 static void print_entry(const aril_zoo_entry *e, const aril_cost *cost)
@@ -34,10 +62,41 @@ static void print_entry(const aril_zoo_entry *e, const aril_cost *cost)
     const char *weights = aril_zoo_weights_path(e, path, sizeof path) ? "here"
                           : e->weights.url                            ? "web"
                                                                       : "-";
-    printf("  %-19s %8s %8s  %-9s  %-7s  %s\n", e->name,
+    printf("  %-19s %8s %8s  %-9s  %-7s  ", e->name,
            number_text((double)cost->parameters, " kMB", parameters, sizeof parameters),
            number_text(cost->flop, " kMGT", flops, sizeof flops),
-           shape_text(e->input, input, sizeof input), weights, e->about);
+           shape_text(e->input, input, sizeof input), weights);
+    print_about(e->about);
+}
+
+/* Networks of one publication are below its title, publications by year. */
+static int by_paper(const void *a, const void *b)
+{
+    int i = *(const int *)a, j = *(const int *)b;
+    const aril_zoo_entry *x = aril_zoo_at(i), *y = aril_zoo_at(j);
+    if (x->year != y->year) return x->year < y->year ? -1 : 1;
+    int order = strcmp(paper_of(x), paper_of(y));
+    return order ? order : i - j;
+}
+
+static bool list_all(void)
+{
+    enum { MOST = 1024 };
+    int at[MOST], n = aril_zoo_count() < MOST ? aril_zoo_count() : MOST;
+    for (int i = 0; i < n; i++) at[i] = i;
+    qsort(at, (size_t)n, sizeof *at, by_paper);
+    bool narrow = isatty(STDOUT_FILENO) && terminal_width(stdout) < 100;
+    printf("  %-19s %8s %8s  %-9s  %-7s%s\n", "name", "params", "FLOPs", "input", "weights",
+           narrow ? "" : "  description");
+    for (int i = 0; i < n; i++) {
+        ARIL_SCOPE;
+        const aril_zoo_entry *e = aril_zoo_at(at[i]);
+        aril_cost cost;
+        if (aril_zoo_cost(e, (aril_zoo_opts){ 0 }, &cost) < 0) return false;
+        if (i == 0 || strcmp(paper_of(e), paper_of(aril_zoo_at(at[i - 1]))) != 0) print_paper(e);
+        print_entry(e, &cost);
+    }
+    return true;
 }
 
 static void print_json_entry(const aril_zoo_entry *e, const aril_cost *cost, bool first)
@@ -66,24 +125,16 @@ static void print_json_entry(const aril_zoo_entry *e, const aril_cost *cost, boo
 
 static int list(const options *o)
 {
-    if (o->json)
-        printf("[");
-    else
-        printf("  %-19s %8s %8s  %-9s  %-7s  %s\n", "name", "params", "FLOPs", "input", "weights",
-               "description");
+    if (!o->json) return list_all() ? EXIT_DONE : report("zoo");
+    printf("[");
     for (int i = 0; i < aril_zoo_count(); i++) {
         ARIL_SCOPE;
         const aril_zoo_entry *e = aril_zoo_at(i);
         aril_cost cost;
         if (aril_zoo_cost(e, (aril_zoo_opts){ 0 }, &cost) < 0) return report("zoo");
-        if (o->json) {
-            print_json_entry(e, &cost, i == 0);
-            continue;
-        }
-        print_paper(e, aril_zoo_at(i - 1));
-        print_entry(e, &cost);
+        print_json_entry(e, &cost, i == 0);
     }
-    if (o->json) puts("\n]");
+    puts("\n]");
     return EXIT_DONE;
 }
 
@@ -138,7 +189,8 @@ const command command_zoo = {
     .summary = "list the networks that have a name, download their weights",
     .arguments = "[get NAME... | where [NAME...] | rm NAME...]",
     .about =
-        "Below the title and the year of its publication, each network has a line: name, "
+        "Below the title and the year of its publication, oldest first, each network has a line: "
+        "name, "
         "parameters, FLOPs of a forward pass of one sample (2 for each multiply-add), the "
         "default input shape, whether there are published weights (\"web\", or \"here\" if "
         "they are in the cache), and a description. `aril show NAME` prints the layers.\n\n"

@@ -34,6 +34,11 @@ typedef struct aril_keras_opts {
  * training mode like any new one. NULL, with an error, on failure. */
 ARIL_API aril_module *aril_keras_load(const char *path, aril_keras_opts opts);
 
+/* The number of inputs of a network that aril_keras_load returned, and the shape of the i-th as the
+ * network takes it, with the batch; -1: any size. Without an i-th input: 0, no dimensions. */
+ARIL_API int aril_keras_inputs(const aril_module *m);
+ARIL_API aril_shape aril_keras_input_shape(const aril_module *m, int i);
+
 ARIL_C_END
 
 #endif

@@ -22,6 +22,7 @@ typedef struct aril_zoo_opts {
      * NULL: newly initialized weights. If `classes` is set and the weights are for another number
      * of classes, the head (aril_zoo_head) keeps new weights; nothing else may differ. */
     const char *weights;
+    const char *root; /* the part of the file with the weights, as in aril_weights_opts */
     /* With the auxiliary classifiers of the networks that have them (GoogLeNet, Inception v3): they
      * are results 1 and 2 of aril_forward_all in training. */
     bool aux;

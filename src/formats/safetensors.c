@@ -493,11 +493,10 @@ static aril_status header_length(aril_safetensors *f, const unsigned char *first
      * follows, the file is safetensors. */
     bool foreign = first[8] != '{';
     if (foreign && first[0] == 'P' && first[1] == 'K')
-        return malformed(
-            f,
-            "it is a zip archive, as torch.save writes; save it with safetensors.torch.save_file");
+        return malformed(f,
+                         "it is a zip archive, as torch.save writes; aril_weights_open reads it");
     if (foreign && first[0] == 0x80 && first[1] <= 5)
-        return malformed(f, "it is a Python pickle; save it with safetensors.torch.save_file");
+        return malformed(f, "it is a Python pickle; aril_weights_open reads those of PyTorch");
     if (*length > LONGEST_HEADER)
         return malformed(
             f,

@@ -143,10 +143,10 @@ static const stage v2_s[] = {
 };
 
 #define EFFICIENTNET(form, source, hash, wide, deep, drop, ...)                          \
-    .name = "efficientnet_" form, .family = "efficientnet", .year = 2019,                \
+    .name = "efficientnet_b" form, .family = "efficientnet", .year = 2019,               \
     .paper = "EfficientNet: Rethinking Model Scaling for Convolutional Neural Networks", \
-    .about = "EfficientNet-" form, .make = efficientnet,                                 \
-    ARIL__TORCHVISION("efficientnet_" form source, hash), .config = &(const config)      \
+    .about = "EfficientNet-B" form, .make = efficientnet,                                \
+    ARIL__TORCHVISION("efficientnet_b" form source, hash), .config = &(const config)     \
     {                                                                                    \
         b, 7, 32, wide, deep, drop, 0,                                                   \
         {                                                                                \
@@ -157,20 +157,19 @@ static const stage v2_s[] = {
     ARIL__IMAGENET(size, .resize = larger, .filter = ARIL_FILTER_##how, ARIL__IMAGENET_NORM)
 
 const aril_zoo_entry aril__zoo_efficientnet[] = {
-    { EFFICIENTNET("b0", "_rwightman", "7f5810bc", 1, 1, 0.2, .eps = 0),
-      PHOTOS(224, 256, BICUBIC) },
-    { EFFICIENTNET("b1", "", "c27df63c", 1, 1.1, 0.2, .eps = 0), PHOTOS(240, 255, BILINEAR) },
-    { EFFICIENTNET("b2", "_rwightman", "c35c1473", 1.1, 1.2, 0.3, .eps = 0),
+    { EFFICIENTNET("0", "_rwightman", "7f5810bc", 1, 1, 0.2, .eps = 0), PHOTOS(224, 256, BICUBIC) },
+    { EFFICIENTNET("1", "", "c27df63c", 1, 1.1, 0.2, .eps = 0), PHOTOS(240, 255, BILINEAR) },
+    { EFFICIENTNET("2", "_rwightman", "c35c1473", 1.1, 1.2, 0.3, .eps = 0),
       PHOTOS(288, 288, BICUBIC) },
-    { EFFICIENTNET("b3", "_rwightman", "b3899882", 1.2, 1.4, 0.3, .eps = 0),
+    { EFFICIENTNET("3", "_rwightman", "b3899882", 1.2, 1.4, 0.3, .eps = 0),
       PHOTOS(300, 320, BICUBIC) },
-    { EFFICIENTNET("b4", "_rwightman", "23ab8bcd", 1.4, 1.8, 0.4, .eps = 0),
+    { EFFICIENTNET("4", "_rwightman", "23ab8bcd", 1.4, 1.8, 0.4, .eps = 0),
       PHOTOS(380, 384, BICUBIC) },
-    { EFFICIENTNET("b5", "_lukemelas", "1a07897c", 1.6, 2.2, 0.4, .eps = 0.001, .momentum = 0.01),
+    { EFFICIENTNET("5", "_lukemelas", "1a07897c", 1.6, 2.2, 0.4, .eps = 0.001, .momentum = 0.01),
       PHOTOS(456, 456, BICUBIC) },
-    { EFFICIENTNET("b6", "_lukemelas", "24a108a5", 1.8, 2.6, 0.5, .eps = 0.001, .momentum = 0.01),
+    { EFFICIENTNET("6", "_lukemelas", "24a108a5", 1.8, 2.6, 0.5, .eps = 0.001, .momentum = 0.01),
       PHOTOS(528, 528, BICUBIC) },
-    { EFFICIENTNET("b7", "_lukemelas", "c5b4e57e", 2, 3.1, 0.5, .eps = 0.001, .momentum = 0.01),
+    { EFFICIENTNET("7", "_lukemelas", "c5b4e57e", 2, 3.1, 0.5, .eps = 0.001, .momentum = 0.01),
       PHOTOS(600, 600, BICUBIC) },
     { .name = "efficientnet_v2_s",
       .family = "efficientnet",

@@ -149,8 +149,41 @@ static aril_status no_default(const aril_zoo_entry *e)
         e->name, e->name, file.path);
 }
 
-/* The error of aril_load_weights, without its advice to set options that there are none of here. */
-static void does_not_fit(const aril_zoo_entry *e, aril__error *error)
+/* The part of a file where a parameter that is missing is: "ema.model" of "ema.model.conv1.weight".
+ * Written to `part`, empty if there is none. */
+static void find_part(const aril_weights_report *r, char *part, size_t size)
+{
+    const char *name = r->missing.n ? r->missing.at[0].name : "";
+    size_t n = strlen(name);
+    part[0] = '\0';
+    for (int i = 0; i < r->left_over.n && n; i++) {
+        const char *other = r->left_over.at[i].file_name;
+        size_t length = strlen(other);
+        if (length <= n + 1 || strcmp(other + length - n, name) != 0 ||
+            other[length - n - 1] != '.')
+            continue;
+        snprintf(part, size, "%.*s", (int)(length - n - 1), other);
+        return;
+    }
+}
+
+/* The same with the part that was read, as a root; empty if a file has long names, but no parts. */
+static void find_root(const char *path, const aril_zoo_opts *zoo, const char *part, char *root,
+                      size_t size)
+{
+    aril_weights *w =
+        *part ? aril_weights_open(path, (aril_weights_opts){ .root = zoo->root }) : NULL;
+    const char *read = w ? aril_weights_root(w) : "";
+    snprintf(root, size, "%s%s%s", read, *read ? "." : "", part);
+    aril_weights_close(w);
+    w = *root ? aril_weights_open(path, (aril_weights_opts){ .root = root }) : NULL;
+    if (!w) root[0] = '\0';
+    aril_weights_close(w);
+}
+
+/* The error of aril_load_weights, without its advice to set options that there are none of here.
+ * `root`: where the weights are instead; empty: unknown. */
+static void does_not_fit(const aril_zoo_entry *e, aril__error *error, const char *root)
 {
     static const char prefix[] = "load_weights: ";
     const char *text = error->message, *advice = strstr(text, "; set .");
@@ -159,7 +192,9 @@ static void does_not_fit(const aril_zoo_entry *e, aril__error *error)
         return;
     }
     if (strncmp(text, prefix, sizeof prefix - 1) == 0) text += sizeof prefix - 1;
-    aril__fail(error->code, "the weights do not fit %s: %.*s", e->name, (int)(advice - text), text);
+    aril__fail(error->code, "the weights do not fit %s: %.*s%s%s%s%s%s", e->name,
+               (int)(advice - text), text, *root ? "; the file has them in its part '" : "", root,
+               *root ? "': select it as the root (--root " : "", root, *root ? ")" : "");
 }
 
 aril_status aril__zoo_load(const aril_zoo_entry *e, aril_module *m, const aril_zoo_opts *zoo,
@@ -173,10 +208,15 @@ aril_status aril__zoo_load(const aril_zoo_entry *e, aril_module *m, const aril_z
     }
     aril_weights_report report = { 0 };
     difference d = { 0 };
-    aril_load_weights_opts opts = { .rename = rename_of(e), .report = &report };
+    char part[256], root[512] = "";
+    aril_load_weights_opts opts = { .root = zoo->root, .rename = rename_of(e), .report = &report };
     aril__saved_errors before = aril__errors_begin_quiet();
     aril_status status = aril_load_weights(m, weights, opts);
-    if (status != ARIL_OK) d = compare(e, m, zoo, &report);
+    if (status != ARIL_OK) {
+        d = compare(e, m, zoo, &report);
+        find_part(&report, part, sizeof part);
+        find_root(weights, zoo, part, root, sizeof root);
+    }
     aril__error *error = aril__errors_end(&before);
     aril_weights_report_free(&report);
     opts.report = NULL;
@@ -184,14 +224,14 @@ aril_status aril__zoo_load(const aril_zoo_entry *e, aril_module *m, const aril_z
     opts.partial = d.auxiliary;
     if (d.classes > 0 && !new_head)
         status = aril__fail(ARIL_ERR_SHAPE,
-                            "%s: the weights are for %lld classes, %s has %lld; set .classes = "
-                            "%lld (on the command line: --classes %lld) to use them",
+                            "%s: the weights are for %lld classes, %s has %lld; create it with "
+                            "%lld classes to use them",
                             weights, (long long)d.classes, e->name, (long long)zoo->classes,
-                            (long long)d.classes, (long long)d.classes);
+                            (long long)d.classes);
     else if (opts.other_shapes || opts.partial)
         status = aril_load_weights(m, weights, opts);
     else if (status != ARIL_OK && error)
-        does_not_fit(e, error);
+        does_not_fit(e, error, root);
     aril__error_release(error);
     return status;
 }

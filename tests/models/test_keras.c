@@ -220,6 +220,21 @@ TEST(compiled_and_exported_networks_are_equal)
     CHECK(compiled);
 }
 
+TEST(networks_tell_their_inputs)
+{
+    if (!has_hdf5()) return;
+    aril_module *m = load("sequential.keras"), *linear = aril_nn_linear(3, 2);
+    aril_shape shape = aril_keras_input_shape(m, 0);
+    CHECK_INT(aril_keras_inputs(m), 1);
+    CHECK(shape.ndim == 4 && shape.dim[0] == -1 && shape.dim[1] == 2);
+    CHECK(shape.dim[2] == 6 && shape.dim[3] == 7);
+    CHECK(aril_keras_input_shape(m, 1).ndim == 0 && aril_keras_input_shape(m, -1).ndim == 0);
+    CHECK(aril_keras_inputs(linear) == 0 && aril_keras_inputs(NULL) == 0);
+    CHECK(aril_keras_input_shape(linear, 0).ndim == 0);
+    aril_module_release(linear);
+    aril_module_release(m);
+}
+
 TEST(wrong_inputs_are_errors)
 {
     if (!has_hdf5()) return;

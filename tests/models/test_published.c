@@ -247,9 +247,7 @@ TEST(heads_are_new_only_where_classes_are_asked_for)
         { 7, 64, 7, 7, NULL },
         { 7, 64, 7, 3, NULL },
         { 7, 64, 7, 10, NULL },
-        { 7, 64, 7, 0,
-          "are for 7 classes, resnet20 has 10; set .classes = 7 (on the command line: --classes "
-          "7)" },
+        { 7, 64, 7, 0, "are for 7 classes, resnet20 has 10; create it with 7 classes" },
         { 10, 32, 10, 0, "do not fit resnet20: " },
         { 10, 32, 10, 3, "do not fit resnet20: " },
         { 10, 32, 10, 64, "do not fit resnet20: " },

@@ -10,10 +10,12 @@
 #include "formats/array.h"
 #include "formats/gzip.h"
 
+#include <dirent.h>
 #include <limits.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/stat.h>
 
 /* ---- for readers ---- */
@@ -298,7 +300,9 @@ static void no_weights(const char *folder)
         size_t n = strlen(text);
         snprintf(text + n, sizeof text - n, "%s%s", n ? ", " : "", in_folder[i] + 1);
     }
-    aril__fail(ARIL_ERR_IO, "the folder %s has no weights; expected one of %s", folder, text);
+    aril__fail(ARIL_ERR_IO,
+               "the folder %s has no weights; expected one of %s, or a single *.index.json", folder,
+               text);
 }
 
 /* The index of the latest checkpoint of a folder, by its file "checkpoint", which names it in the
@@ -319,6 +323,26 @@ static bool latest_in(const char *folder, char *found, size_t size)
     return n > 0 && (size_t)n < size && is_file(found);
 }
 
+static bool is_index(const char *name)
+{
+    size_t n = strlen(name);
+    return n > 11 && strcmp(name + n - 11, ".index.json") == 0;
+}
+
+/* The only index of parts in a folder. Written to `found`; false: there is none, or several. */
+static bool index_in(const char *folder, char *found, size_t size)
+{
+    int indices = 0;
+    DIR *d = opendir(folder);
+    for (struct dirent *e; d && (e = readdir(d));) {
+        if (!is_index(e->d_name)) continue;
+        indices++;
+        snprintf(found, size, "%s/%s", folder, e->d_name);
+    }
+    if (d) closedir(d);
+    return indices == 1 && is_file(found);
+}
+
 /* The file to open for a path, which the caller frees; NULL when out of memory. */
 static char *resolve(const char *path)
 {
@@ -330,7 +354,7 @@ static char *resolve(const char *path)
         snprintf(found, size, "%s%s", path, in_folder[i]);
         if (is_file(found)) return found;
     }
-    if (folder && latest_in(path, found, size)) return found;
+    if (folder && (index_in(path, found, size) || latest_in(path, found, size))) return found;
     /* A checkpoint of TensorFlow is known by the name that its files begin with. */
     snprintf(found, size, "%s.index", path);
     if (!folder && !is_file(path) && is_file(found)) return found;
@@ -338,9 +362,34 @@ static char *resolve(const char *path)
     return found;
 }
 
+/* Whether a file is what a server says instead of a file. */
+static bool is_html(const aril_weights *w)
+{
+    static const char *const begins[] = { "<!doctype html", "<html", "<head", "<?xml" };
+    uint64_t at = 0;
+    while (at < w->size && memchr(" \t\r\n", w->data[at], 4)) at++;
+    for (size_t i = 0; i < sizeof begins / sizeof *begins; i++) {
+        size_t n = strlen(begins[i]);
+        if (w->size - at >= n && strncasecmp((const char *)w->data + at, begins[i], n) == 0)
+            return true;
+    }
+    return false;
+}
+
 static aril_status no_kind(const aril_weights *w)
 {
     char text[256] = "";
+    size_t length = strlen(w->path);
+    if (w->size == 0)
+        return aril__fail(ARIL_ERR_FORMAT, "%s is empty; expected a file of weights", w->path);
+    if (is_html(w))
+        return aril__fail(ARIL_ERR_FORMAT,
+                          "%s is an HTML page (a failed download?); expected a file of weights",
+                          w->path);
+    if (length > 12 && strcmp(w->path + length - 12, ".safetensors") == 0) {
+        aril_safetensors_close(aril_safetensors_open(w->path)); /* says what is wrong with it */
+        if (!aril_ok()) return aril__latest_status();
+    }
     for (int i = 0; aril__weights_kinds[i]; i++) {
         size_t n = strlen(text);
         const char *name = aril__weights_kinds[i]->name;

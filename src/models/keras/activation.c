@@ -146,11 +146,10 @@ static aril_tensor *f_hard_shrink(act a, aril_tensor *x)
     return aril_hardshrink(x, a->a);
 }
 
-/* (x + sqrt(x^2 + 4)) / 2 */
+/* (x + sqrt(x^2 + b)) / 2 */
 static aril_tensor *f_squareplus(act a, aril_tensor *x)
 {
-    (void)a;
-    aril_tensor *root = aril_sqrt(aril_add_scalar(aril_square(x), 4.0));
+    aril_tensor *root = aril_sqrt(aril_add_scalar(aril_square(x), a->a));
     return aril_mul_scalar(aril_add(x, root), 0.5);
 }
 
@@ -179,6 +178,12 @@ static aril_tensor *f_softmax(act a, aril_tensor *x)
 static aril_tensor *f_log_softmax(act a, aril_tensor *x)
 {
     return aril_log_softmax(x, a->axis);
+}
+
+/* x above a, else b */
+static aril_tensor *f_threshold(act a, aril_tensor *x)
+{
+    return aril_threshold(x, a->a, a->b);
 }
 
 static aril_tensor *f_glu(act a, aril_tensor *x)
@@ -216,7 +221,7 @@ static const struct function {
     { "hard_tanh", f_hard_tanh, 0, ARIL_NO_ACTIVATION },
     { "soft_shrink", f_soft_shrink, 0.5, ARIL_NO_ACTIVATION },
     { "hard_shrink", f_hard_shrink, 0.5, ARIL_NO_ACTIVATION },
-    { "squareplus", f_squareplus, 0, ARIL_NO_ACTIVATION },
+    { "squareplus", f_squareplus, 4, ARIL_NO_ACTIVATION },
     { "sparse_plus", f_sparse_plus, 0, ARIL_NO_ACTIVATION },
     { "sparse_sigmoid", f_sparse_sigmoid, 0, ARIL_NO_ACTIVATION },
     { "softmax", f_softmax, 0, ARIL_NO_ACTIVATION },
@@ -343,6 +348,59 @@ aril_module *aril__keras_activation_layer(keras_make *k)
     else if (!from_layer(k, k->layer->class, k->config, &a))
         s = aril__keras_fail(k, ARIL_ERR_UNSUPPORTED, "its options are not supported");
     aril_module *m = s == ARIL_OK ? aril__keras_module(k, &layer_of_activation) : NULL;
+    if (m) ((activation_layer *)aril_module_data(m))->activation = a;
+    return m;
+}
+
+/* ---- operations: keras.activations.elu(x), keras.ops.softmax(x, axis=1) ---- */
+
+/* "leaky_relu" of "LeakyRelu". */
+static void snake_case(const char *class, char *to, size_t size)
+{
+    size_t n = 0;
+    for (const char *c = class; *c && n + 2 < size; c++) {
+        bool upper = *c >= 'A' && *c <= 'Z';
+        if (upper && n) to[n++] = '_';
+        to[n++] = (char)(upper ? *c - 'A' + 'a' : *c);
+    }
+    to[n] = '\0';
+}
+
+static const json *option(const keras_make *k, const char *key)
+{
+    const json *v = aril__json_get(k->keywords, key);
+    return v ? v : aril__json_get(k->config, key);
+}
+
+/* The number of an activation by its name in Keras. */
+static const char *const numbers[] = { "negative_slope", "alpha", "threshold", "b" };
+
+static aril_status read_options(const keras_make *k, const char *name, keras_activation *a)
+{
+    if (strcmp(name, "gelu") == 0) {
+        /* tf.nn.gelu of Keras 2 is exact unless it says otherwise, as is Keras' activation. */
+        a->a = aril__json_bool(option(k, "approximate"), false);
+        return ARIL_OK;
+    }
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
+        a->a = aril__json_real(option(k, numbers[i]), a->a);
+    a->b = aril__json_real(option(k, "default_value"), 0);
+    const json *axis = option(k, "axis");
+    bool has_axis = a->fn == f_softmax || a->fn == f_log_softmax || a->fn == f_glu;
+    if (!has_axis || !axis || axis->kind == 'n') return ARIL_OK;
+    if (a->fn == f_softmax) return read_softmax_axes(k, axis, a);
+    return aril__keras_axis(k, aril__json_integer(axis, INT64_MIN), &a->axis);
+}
+
+aril_module *aril__keras_op_activation(keras_make *k)
+{
+    char name[64];
+    keras_activation a = { .fn = f_threshold };
+    snake_case(k->layer->kind->name + strlen("op:"), name, sizeof name);
+    for (size_t i = 0; i < sizeof functions / sizeof *functions; i++)
+        if (strcmp(functions[i].name, name) == 0) a = from_function(k, &functions[i]);
+    if (read_options(k, name, &a) < 0) return NULL;
+    aril_module *m = aril__keras_module(k, &layer_of_activation);
     if (m) ((activation_layer *)aril_module_data(m))->activation = a;
     return m;
 }

@@ -58,6 +58,7 @@ typedef struct keras_argument {
 typedef struct keras_node {
     keras_argument *in;
     int n_in, cap;
+    const json *args;     /* its arguments by position, as Keras 3 writes them; NULL: unknown */
     const json *keywords; /* its keyword arguments; NULL: none */
     int *value;           /* the values of its results, once planned */
     int n_values, state;  /* 0: not visited, 1: on the way, 2: planned */
@@ -254,6 +255,7 @@ aril_module *aril__keras_adaptive_avg_pool(keras_make *k);
 aril_module *aril__keras_adaptive_max_pool(keras_make *k);
 aril_module *aril__keras_zero_padding(keras_make *k);
 aril_module *aril__keras_cropping(keras_make *k);
+aril_module *aril__keras_center_crop(keras_make *k);
 aril_module *aril__keras_up_sampling(keras_make *k);
 aril_module *aril__keras_resizing(keras_make *k);
 aril_module *aril__keras_dense(keras_make *k);
@@ -286,8 +288,20 @@ aril_module *aril__keras_masking(keras_make *k);
 aril_module *aril__keras_recurrent(keras_make *k);
 aril_module *aril__keras_bidirectional(keras_make *k);
 aril_module *aril__keras_time_distributed(keras_make *k);
+aril_module *aril__keras_spectral(keras_make *k);
 aril_module *aril__keras_attention(keras_make *k);
 aril_module *aril__keras_multi_head(keras_make *k);
 aril_module *aril__keras_op(keras_make *k);
+aril_module *aril__keras_op_activation(keras_make *k);
+aril_module *aril__keras_get_item(keras_make *k);
+aril_module *aril__keras_split(keras_make *k);
+aril_module *aril__keras_stack(keras_make *k);
+aril_module *aril__keras_where(keras_make *k);
+aril_module *aril__keras_clip(keras_make *k);
+aril_module *aril__keras_cast(keras_make *k);
+aril_module *aril__keras_pad(keras_make *k);
+aril_module *aril__keras_normalize(keras_make *k);
+aril_module *aril__keras_einsum(keras_make *k);
+aril_module *aril__keras_arg_max(keras_make *k);
 
 #endif

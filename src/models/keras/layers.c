@@ -158,7 +158,9 @@ static aril_status add_layers(keras_loader *l, keras_layer *network)
 static aril_status add_wrapped(keras_loader *l, keras_layer *layer)
 {
     bool both = strcmp(layer->class, "Bidirectional") == 0;
-    if (!both && strcmp(layer->class, "TimeDistributed") != 0) return ARIL_OK;
+    if (!both && strcmp(layer->class, "TimeDistributed") != 0 &&
+        strcmp(layer->class, "SpectralNormalization") != 0)
+        return ARIL_OK;
     const json *inner = aril__json_get(layer->config, "layer"),
                *backward = aril__json_get(layer->config, "backward_layer");
     if (!make_layer(l, layer, inner, both ? "forward_layer" : "layer"))

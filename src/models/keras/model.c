@@ -142,16 +142,17 @@ static void network_describe(const aril_module *self, char *text, size_t size)
     snprintf(text, size, "%s", n->base.text ? n->base.text : "");
 }
 
+static const aril__layer network_layer = { .base = { .type = "Keras",
+                                                     .size = sizeof(network),
+                                                     .forward = network_forward,
+                                                     .describe = network_describe,
+                                                     .destroy = network_destroy,
+                                                     .inputs = -1,
+                                                     .outputs = -1 } };
+
 aril_module *aril__keras_network(const char *name)
 {
-    static const aril__layer layer = { .base = { .type = "Keras",
-                                                 .size = sizeof(network),
-                                                 .forward = network_forward,
-                                                 .describe = network_describe,
-                                                 .destroy = network_destroy,
-                                                 .inputs = -1,
-                                                 .outputs = -1 } };
-    aril_module *m = aril__layer_make(&layer);
+    aril_module *m = aril__layer_make(&network_layer);
     if (!m) return NULL;
     network *n = aril_module_data(m);
     n->base.text = aril__strdup(name);
@@ -164,6 +165,18 @@ aril_module *aril__keras_network(const char *name)
 keras_program *aril__keras_program(aril_module *m)
 {
     return &((network *)aril_module_data(m))->program;
+}
+
+int aril_keras_inputs(const aril_module *m)
+{
+    if (!m || m->layer != &network_layer) return 0;
+    return ((const network *)aril_module_data(m))->program.n_in;
+}
+
+aril_shape aril_keras_input_shape(const aril_module *m, int i)
+{
+    if (i < 0 || i >= aril_keras_inputs(m)) return (aril_shape){ 0 };
+    return ((const network *)aril_module_data(m))->program.shape[i];
 }
 
 /* ---- finishing ---- */

@@ -145,9 +145,9 @@ static aril_status add_keywords(const names *n, keras_node *node, const json *ke
 /* A node of Keras 3 is { args, kwargs }, one of Keras 2 a list of [layer, node, tensor, kwargs]. */
 static aril_status read_node(const names *n, keras_layer *layer, keras_node *node, const json *v)
 {
-    bool op = layer->kind && layer->kind->make == aril__keras_op;
+    bool op = layer->kind && strncmp(layer->kind->name, "op:", 3) == 0;
     if (aril__json_kind(v) == '{') {
-        const json *args = aril__json_get(v, "args");
+        const json *args = node->args = aril__json_get(v, "args");
         aril_status s = ARIL_OK;
         for (const json *e = args ? args->first : NULL; e && s == ARIL_OK; e = e->next)
             s = add_arguments(n, node, NULL, e, op);

@@ -48,6 +48,21 @@ typedef struct op_row {
         OF_KERAS(name), form, NULL, NULL, NULL \
     }
 
+static aril_tensor *floor_divide(aril_tensor *a, aril_tensor *b)
+{
+    return aril_floor(aril_div(a, b));
+}
+
+static aril_tensor *variance(aril_tensor *x, aril_axes axes)
+{
+    return aril_var(x, axes, 0);
+}
+
+static aril_tensor *deviation(aril_tensor *x, aril_axes axes)
+{
+    return aril_std(x, axes, 0);
+}
+
 static const op_row rows[] = {
     EACH("op:Add", aril_add),
     EACH("op:Subtract", aril_sub),
@@ -55,6 +70,8 @@ static const op_row rows[] = {
     EACH("op:TrueDivide", aril_div),
     EACH("op:Divide", aril_div),
     EACH("op:Power", aril_pow),
+    EACH("op:Mod", aril_remainder),
+    EACH("op:FloorDivide", floor_divide),
     EACH("op:Maximum", aril_maximum),
     EACH("op:Minimum", aril_minimum),
     EACH("op:Equal", aril_eq),
@@ -83,10 +100,21 @@ static const op_row rows[] = {
     ONE("op:Silu", aril_silu),
     ONE("op:Erf", aril_erf),
     ONE("op:LogicalNot", aril_logical_not),
+    ONE("op:Floor", aril_floor),
+    ONE("op:Ceil", aril_ceil),
+    ONE("op:Round", aril_round),
+    ONE("op:Sign", aril_sign),
+    ONE("op:Log1p", aril_log1p),
+    ONE("op:Expm1", aril_expm1),
+    ONE("op:Reciprocal", aril_reciprocal),
     REDUCE("op:Mean", aril_mean),
     REDUCE("op:Sum", aril_sum),
     REDUCE("op:Max", aril_amax),
     REDUCE("op:Min", aril_amin),
+    REDUCE("op:Prod", aril_prod),
+    REDUCE("op:Var", variance),
+    REDUCE("op:Std", deviation),
+    REDUCE("op:Logsumexp", aril_logsumexp),
     REDUCE("op:Any", aril_any),
     REDUCE("op:All", aril_all),
     OTHER("op:Reshape", RESHAPE),
@@ -95,8 +123,55 @@ static const op_row rows[] = {
     OTHER("op:Squeeze", SQUEEZE),
 };
 
+#define ACTIVATION(name)                                                                \
+    {                                                                                   \
+        "op:" name, "", KERAS_WANT_AXIS, KERAS_MASK_STOP, 0, aril__keras_op_activation, \
+            KERAS_GIVES_SAME                                                            \
+    }
+
+#define MADE(name, want, fn, gives)                         \
+    {                                                       \
+        "op:" name, "", want, KERAS_MASK_STOP, 0, fn, gives \
+    }
+#define MADE_ANY(name, fn)     MADE(name, KERAS_WANT_ANY, fn, KERAS_GIVES_SAME)
+#define MADE_KERAS(name, fn)   MADE(name, KERAS_WANT_KERAS, fn, KERAS_GIVES_KERAS)
+#define MADE_SPATIAL(name, fn) MADE(name, KERAS_WANT_SPATIAL, fn, KERAS_GIVES_SAME)
+
+/* Operations with a module of their own. */
+static const keras_kind others[] = {
+    MADE_KERAS("GetItem", aril__keras_get_item),
+    MADE_KERAS("Split", aril__keras_split),
+    MADE_KERAS("Stack", aril__keras_stack),
+    MADE_KERAS("Where", aril__keras_where),
+    MADE_ANY("Clip", aril__keras_clip),
+    MADE_ANY("Cast", aril__keras_cast),
+    MADE_KERAS("Pad", aril__keras_pad),
+    MADE_KERAS("Normalize", aril__keras_normalize),
+    MADE_KERAS("Einsum", aril__keras_einsum),
+    MADE_KERAS("Argmax", aril__keras_arg_max),
+    MADE_KERAS("Argmin", aril__keras_arg_max),
+    MADE_SPATIAL("AveragePool", aril__keras_avg_pool),
+    MADE_SPATIAL("MaxPool", aril__keras_max_pool),
+};
+
+/* The other activations are UNARY. */
+static const keras_kind activations[] = {
+    ACTIVATION("LeakyRelu"),  ACTIVATION("Elu"),         ACTIVATION("Selu"),
+    ACTIVATION("Celu"),       ACTIVATION("Softplus"),    ACTIVATION("Softsign"),
+    ACTIVATION("Gelu"),       ACTIVATION("HardSigmoid"), ACTIVATION("HardSilu"),
+    ACTIVATION("Mish"),       ACTIVATION("LogSigmoid"),  ACTIVATION("TanhShrink"),
+    ACTIVATION("HardTanh"),   ACTIVATION("SoftShrink"),  ACTIVATION("HardShrink"),
+    ACTIVATION("Squareplus"), ACTIVATION("SparsePlus"),  ACTIVATION("SparseSigmoid"),
+    ACTIVATION("Softmax"),    ACTIVATION("LogSoftmax"),  ACTIVATION("Glu"),
+    ACTIVATION("Threshold"),
+};
+
 const keras_kind *aril__keras_op_kind(const char *name)
 {
+    for (size_t i = 0; i < sizeof activations / sizeof *activations; i++)
+        if (strcmp(activations[i].name, name) == 0) return &activations[i];
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        if (strcmp(others[i].name, name) == 0) return &others[i];
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         if (strcmp(rows[i].kind.name, name) == 0) return &rows[i].kind;
     return NULL;
@@ -125,6 +200,15 @@ static const char *const old_names[][2] = {
     { "nn.relu", "Relu" },
     { "nn.relu6", "Relu6" },
     { "nn.silu", "Silu" },
+    { "nn.swish", "Silu" },
+    { "nn.gelu", "Gelu" },
+    { "nn.leaky_relu", "LeakyRelu" },
+    { "nn.elu", "Elu" },
+    { "nn.selu", "Selu" },
+    { "nn.softmax", "Softmax" },
+    { "nn.log_softmax", "LogSoftmax" },
+    { "nn.softsign", "Softsign" },
+    { "math.softplus", "Softplus" },
 };
 
 const char *aril__keras_op_name(const json *layer, char *text, size_t size)
@@ -141,10 +225,10 @@ const char *aril__keras_op_name(const json *layer, char *text, size_t size)
         }
         return class;
     }
-    /* In .h5 files the module is missing; layers have a dtype, operations do not. */
+    /* In .h5 files the module is missing; layers have a dtype, most operations do not. */
     const json *config = aril__json_get(layer, "config");
     bool op = strncmp(module, "keras.src.ops", 13) == 0 || strncmp(module, "keras.ops", 9) == 0 ||
-              (!*module && !aril__json_get(config, "dtype") &&
+              (!*module && (!aril__json_get(config, "dtype") || !aril__keras_kind(class)) &&
                !aril__json_get(config, "trainable") && !aril__json_get(config, "target_shape"));
     snprintf(text, size, "op:%s", class);
     return op && aril__keras_op_kind(text) ? text : class;

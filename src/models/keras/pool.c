@@ -10,9 +10,16 @@
 
 #include <string.h>
 
+/* Dimensions of an image; operations have them of any number from 1 to 3. */
+static int spatial_of(const keras_make *k)
+{
+    int n = k->layer->kind->spatial, own = k->rank - 2;
+    return n ? n : own < 1 ? 1 : own > 3 ? 3 : own;
+}
+
 static aril_status check_rank(const keras_make *k)
 {
-    int n = k->layer->kind->spatial;
+    int n = spatial_of(k);
     if (k->rank == n + 2) return ARIL_OK;
     return aril__keras_fail(k, ARIL_ERR_FORMAT, "its input has %d dimensions, expected %d", k->rank,
                             n + 2);
@@ -46,7 +53,7 @@ static aril_module *make_pool(keras_make *k, bool average)
     static const aril__layer layer = {
         .base = { .size = sizeof(pool), .type = "Pooling", .forward = pool_forward }
     };
-    int n = k->layer->kind->spatial;
+    int n = spatial_of(k);
     pool p = { .spatial = n, .average = average };
     aril_status s = check_rank(k);
     if (s == ARIL_OK) s = aril__keras_sizes(k, "pool_size", n, 2, 1, p.opts.kernel);
@@ -230,6 +237,47 @@ aril_module *aril__keras_zero_padding(keras_make *k)
 aril_module *aril__keras_cropping(keras_make *k)
 {
     return make_pads(k, "cropping", -1);
+}
+
+/* ---- cropping to a size ---- */
+
+typedef struct center_crop {
+    keras_base base;
+    bool first; /* the channels are axis 1; else the last one */
+    int64_t size[2];
+} center_crop;
+
+ARIL__FORWARD(center_crop_forward)
+{
+    const center_crop *c = aril_module_data(self);
+    out[0] = in[0];
+    for (int i = 0; i < 2; i++) {
+        int axis = i + (c->first ? 2 : 1);
+        int64_t rest = in[0]->dim[axis] - c->size[i];
+        out[0] = aril_narrow(out[0], axis, rest / 2, c->size[i]);
+    }
+}
+
+/* Keras resizes images that are smaller, as Resizing with crop_to_aspect_ratio does. */
+aril_module *aril__keras_center_crop(keras_make *k)
+{
+    static const aril__layer layer = { .base = { .size = sizeof(center_crop),
+                                                 .type = "CenterCrop",
+                                                 .forward = center_crop_forward } };
+    center_crop c = { .first = k->order == KERAS_FIRST || aril__keras_channels_first(k->config) };
+    aril_status s = check_rank(k);
+    if (s == ARIL_OK) s = aril__keras_integer(k, "height", 0, 1, &c.size[0]);
+    if (s == ARIL_OK) s = aril__keras_integer(k, "width", 0, 1, &c.size[1]);
+    for (int i = 0; i < 2 && s == ARIL_OK; i++)
+        if (k->in[0].tensor->dim[i + (c.first ? 2 : 1)] < c.size[i])
+            s = aril__keras_fail(k, ARIL_ERR_UNSUPPORTED,
+                                 "it is supported only for images of a known size that is no "
+                                 "smaller than its own");
+    aril_module *m = s == ARIL_OK ? aril__keras_module(k, &layer) : NULL;
+    if (!m) return NULL;
+    c.base = *(keras_base *)aril_module_data(m);
+    *(center_crop *)aril_module_data(m) = c;
+    return m;
 }
 
 /* ---- resizing ---- */

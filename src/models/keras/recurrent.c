@@ -431,3 +431,15 @@ aril_module *aril__keras_time_distributed(keras_make *k)
     aril_module_release(m);
     return NULL;
 }
+
+/* The kernel in a file is normalized already: evaluation is that of the layer. */
+aril_module *aril__keras_spectral(keras_make *k)
+{
+    keras_value in = { .tensor = k->in[0].tensor, .mask = -1 };
+    if (k->n_all != 1) {
+        aril__keras_fail(k, ARIL_ERR_FORMAT, "it has %d inputs, expected 1", k->n_all);
+        return NULL;
+    }
+    aril_module *m = aril__keras_plan_layer(k->loader, k->layer->inner[0], in);
+    return m ? aril__keras_made(m, aril__keras_own(k, m, "vector_u", NULL)) : NULL;
+}
