@@ -444,8 +444,8 @@ static int run_time(void *values, int n, char **argument)
         return EXIT_USAGE;
     }
     bool caffe = is_caffe(name);
-    if (!arguments_without(&command_time, o, caffe ? "size " : "device phase stage level ",
-                           true, caffe ? "a net of Caffe" : "a model that is no net of Caffe"))
+    if (!arguments_without(&command_time, o, caffe ? "size " : "device phase stage level ", true,
+                           caffe ? "a net of Caffe" : "a model that is no net of Caffe"))
         return EXIT_USAGE;
     if (!check_device(o->caffe.device)) {
         report("time");

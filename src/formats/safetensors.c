@@ -199,8 +199,8 @@ static void write_header(aril__bytes *b, const struct save *s, const aril_metada
     if (!b->failed) aril__put_le64(b->at, b->n - 8);
 }
 
-/* Writes to a file that is open, or creates a part of the set that `index` completes, or, if both are
- * NULL, a file. */
+/* Writes to a file that is open, or creates a part of the set that `index` completes, or, if both
+ * are NULL, a file. */
 static aril_status save(const char *path, aril__file *open, aril__file *index,
                         const aril_named *tensors, const aril_metadata *metadata)
 {

@@ -74,8 +74,6 @@ static aril_status clip_check(aril_module *m, caffe_layer *l)
         return aril__caffe_bad(l, ARIL_ERR_FORMAT, "clip_param { min: ... max: ... } is missing");
     f->a = aril__message_number(l->param, "min");
     f->b = aril__message_number(l->param, "max");
-    if (f->a > f->b)
-        return aril__caffe_bad(l, ARIL_ERR_FORMAT, "min %g is above max %g", f->a, f->b);
     return ARIL_OK;
 }
 
