@@ -48,6 +48,7 @@ typedef struct pool {
 
 enum {
     LANES = 512,  /* results processed at a time */
+    SHORT = 4,    /* positions of a row that are computed together */
     LISTED = 128, /* maximum taps in a tap_list */
     GRAIN = 16 * 1024,
     RUN_FROM = 32,   /* elements of a window whose maximum is found in vectors */
