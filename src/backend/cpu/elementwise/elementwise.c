@@ -125,15 +125,15 @@ MOVES(32, uint32_t)
 
 typedef void fill_fn(void *to, const void *one, int64_t n);
 
-/* Whole vectors: up to 63 bytes more than n elements, of blocks that are aligned to 64 bytes. */
-#define FILL(TARGET, bits, level, X)                                            \
-    TARGET static void fill_##bits##level(void *to, const void *one, int64_t n) \
-    {                                                                           \
-        typedef X line __attribute__((vector_size(64), may_alias));             \
-        line *restrict d = to;                                                  \
-        const line x = *(const X *)one - (line){ 0 };                           \
-        const int64_t lines = (n * (int64_t)sizeof(X) + 63) / 64;               \
-        for (int64_t i = 0; i < lines; i++) d[i] = x;                           \
+/* Whole vectors: up to 63 bytes more than n elements, for which blocks have room. */
+#define FILL(TARGET, bits, level, X)                                                    \
+    TARGET static void fill_##bits##level(void *to, const void *one, int64_t n)         \
+    {                                                                                   \
+        typedef X line __attribute__((vector_size(64), aligned(sizeof(X)), may_alias)); \
+        line *restrict d = to;                                                          \
+        const line x = *(const X *)one - (line){ 0 };                                   \
+        const int64_t lines = (n * (int64_t)sizeof(X) + 63) / 64;                       \
+        for (int64_t i = 0; i < lines; i++) d[i] = x;                                   \
     }
 #define FILLS(TARGET, level)          \
     FILL(TARGET, 8, level, uint8_t)   \
@@ -208,6 +208,13 @@ typedef struct blocks {
     _Alignas(64) char of[OPERANDS][2 * BLOCK_BYTES];
 } blocks;
 
+/* Fills m elements at `to` with the first `have` of them, again and again. */
+static void repeat(char *to, int64_t have, int64_t m, size_t size)
+{
+    for (; have < m; have *= 2)
+        memcpy(to + (size_t)have * size, to, (size_t)(m - have < have ? m - have : have) * size);
+}
+
 /* Copies m elements from linear position `at` between operand k and a contiguous block. */
 static void stage(const job *j, int k, int64_t at, int64_t m, void *block, bool load, size_t size)
 {
@@ -224,11 +231,27 @@ static void stage(const job *j, int k, int64_t at, int64_t m, void *block, bool 
     memcpy(one.stride[0], j->loops.stride[k], sizeof one.stride[0]);
     aril__loops_at p;
     aril__loops_seek(&one, &p, at, &o->offset);
+    const int last = one.ndim - 1;
+    bool repeats = load && last > 0 && one.stride[0][last - 1] == 0;
     for (int64_t done = 0; done < m;) {
         int64_t run = one.ndim ? aril__loops_run(&one, &p) : m;
         if (run > m - done) run = m - done;
+        if (repeats && run == one.dim[last]) { /* the same row, several times */
+            int64_t rows = one.dim[last - 1] - p.index[last - 1];
+            if (rows > (m - done) / run) rows = (m - done) / run;
+            char *dense = (char *)block + (size_t)done * size;
+            o->load(dense, o->base, p.offset[0], o->step, run);
+            repeat(dense, run, rows * run, size);
+            done += rows * run;
+            p.index[last - 1] += rows - 1;
+            aril__loops_move(&one, &p, run);
+            continue;
+        }
         char *dense = (char *)block + (size_t)done * size;
-        if (load)
+        if (load && o->step == 0) {
+            o->load(dense, o->base, p.offset[0], 0, 1);
+            fills[aril__cpu()][size](dense, dense, run);
+        } else if (load)
             o->load(dense, o->base, p.offset[0], o->step, run);
         else
             o->store(o->base, p.offset[0], o->step, dense, run);
@@ -246,9 +269,7 @@ static void fill_blocks(const job *j, blocks *b, int64_t m)
         if (o->feed != PERIODIC) continue;
         int64_t all = j->inner + m;
         o->load(b->of[i], o->base, o->offset, o->step, j->inner);
-        for (int64_t have = j->inner; have < all; have *= 2)
-            memcpy(b->of[i] + (size_t)have * j->size, b->of[i],
-                   (size_t)(all - have < have ? all - have : have) * j->size);
+        repeat(b->of[i], j->inner, all, j->size);
     }
 }
 
