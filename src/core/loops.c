@@ -37,6 +37,12 @@ void aril__loops_merge(aril__loops *n, int by)
     n->ndim = aril__strides_merge(n->ndim, n->dim, n->n, n->stride, by);
 }
 
+void aril__loops_swap(aril__loops *n, int d, int e)
+{
+    swap(&n->dim[d], &n->dim[e]);
+    for (int k = 0; k < n->n; k++) swap(&n->stride[k][d], &n->stride[k][e]);
+}
+
 void aril__loops_seek(const aril__loops *n, aril__loops_at *p, int64_t at, const int64_t *base)
 {
     for (int k = 0; k < n->n; k++) p->offset[k] = base[k];

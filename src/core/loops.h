@@ -45,6 +45,9 @@ void aril__loops_merge(aril__loops *n, int by);
 /* The same for any number of operands; returns how many dimensions are left. */
 int aril__strides_merge(int ndim, int64_t *dim, int n, int64_t (*stride)[ARIL_MAX_DIMS], int by);
 
+/* Exchanges two dimensions. */
+void aril__loops_swap(aril__loops *n, int d, int e);
+
 /* True when operand k is contiguous in loop order. */
 static inline bool aril__loops_linear(const aril__loops *n, int k)
 {

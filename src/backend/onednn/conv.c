@@ -108,6 +108,14 @@ static const char *cut_widened(aril__conv_plan *p)
     return cut_in(p, ARIL_F32);
 }
 
+/* One channel in and out of each group, and one spatial dimension: oneDNN gathers columns for long
+ * kernels. */
+static bool is_depthwise_line(const aril__run *r, const aril__conv_plan *p)
+{
+    const aril__conv *d = &p->d;
+    return r->type == ARIL_F32 && p->spatial == 1 && d->groups > 1 && d->c == 1 && d->k == 1;
+}
+
 /* In bf16 the weight gradient of a dilated convolution is wrong in oneDNN 3.2 for some widths (31,
  * for example): uninitialized memory enters the sum. In f32 it is right. */
 static bool misreads_dilated(const aril__conv_plan *p)
@@ -144,6 +152,8 @@ const char *aril__dnn_conv_prepare(const aril__run *r, aril__plan *plan)
     aril__conv_plan *p = aril__calloc(sizeof *p);
     if (!p) return "out of memory";
     const char *why = fill_plan(r, p);
+    if (!why && aril__force_row < 0 && is_depthwise_line(r, p))
+        why = "Aril's kernel is faster for depthwise signals";
     if (!why) {
         bool narrow = r->type != ARIL_F32;
         why = narrow && misreads_dilated(p) ? "" : cut_in(p, r->type);

@@ -142,6 +142,11 @@ static const char *slower(const aril__run *r, const pool_plan *p)
         return "Aril's kernel is faster channels-last";
     if (!p->last && p->op != &aril__op_adaptive_avg_pool && aril__cpu() < ARIL__CPU_AVX512)
         return "oneDNN has no vector kernel for contiguous images on this CPU";
+    if (!p->last && p->ndim == 3 && p->type == ARIL_F32)
+        return "Aril's kernel is faster for contiguous signals";
+    if (!p->last && p->op == &aril__op_adaptive_avg_pool &&
+        aril__count(p->ndim - 2, p->y_dim + 2) == 1)
+        return "Aril's kernel is faster for whole planes";
     if (!is_max(p)) return NULL;
     if (p->last && p->x_dim[1] >= CHANNELS) return "Aril's kernel is faster for many channels";
     return aril__count(p->ndim, p->x_dim) >= MANY ? "Aril's kernel is faster when memory-bound"

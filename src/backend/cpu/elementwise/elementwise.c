@@ -14,6 +14,7 @@ enum {
     BLOCK_BYTES = 8 * BLOCK, /* four of them fit L1 */
     SPAN = 16384,            /* elements per kernel call: data read twice is still in L2 */
     MIN_CHUNK = 12288,       /* elements below which a second thread does not pay */
+    SHORT = 24,              /* rows below this length are staged */
     MAX_CHUNK = 256 * 1024,  /* maximum elements per chunk, so that threads stay balanced */
 };
 
@@ -124,12 +125,15 @@ MOVES(32, uint32_t)
 
 typedef void fill_fn(void *to, const void *one, int64_t n);
 
-#define FILL(TARGET, bits, level, X)                                            \
-    TARGET static void fill_##bits##level(void *to, const void *one, int64_t n) \
-    {                                                                           \
-        X *restrict d = to;                                                     \
-        const X x = *(const X *)one;                                            \
-        for (int64_t i = 0; i < n; i++) d[i] = x;                               \
+/* Whole vectors: up to 63 bytes more than n elements, for which blocks have room. */
+#define FILL(TARGET, bits, level, X)                                                    \
+    TARGET static void fill_##bits##level(void *to, const void *one, int64_t n)         \
+    {                                                                                   \
+        typedef X line __attribute__((vector_size(64), aligned(sizeof(X)), may_alias)); \
+        line *restrict d = to;                                                          \
+        const line x = *(const X *)one - (line){ 0 };                                   \
+        const int64_t lines = (n * (int64_t)sizeof(X) + 63) / 64;                       \
+        for (int64_t i = 0; i < lines; i++) d[i] = x;                                   \
     }
 #define FILLS(TARGET, level)          \
     FILL(TARGET, 8, level, uint8_t)   \
@@ -204,6 +208,13 @@ typedef struct blocks {
     _Alignas(64) char of[OPERANDS][2 * BLOCK_BYTES];
 } blocks;
 
+/* Fills m elements at `to` with the first `have` of them, again and again. */
+static void repeat(char *to, int64_t have, int64_t m, size_t size)
+{
+    for (; have < m; have *= 2)
+        memcpy(to + (size_t)have * size, to, (size_t)(m - have < have ? m - have : have) * size);
+}
+
 /* Copies m elements from linear position `at` between operand k and a contiguous block. */
 static void stage(const job *j, int k, int64_t at, int64_t m, void *block, bool load, size_t size)
 {
@@ -220,11 +231,27 @@ static void stage(const job *j, int k, int64_t at, int64_t m, void *block, bool 
     memcpy(one.stride[0], j->loops.stride[k], sizeof one.stride[0]);
     aril__loops_at p;
     aril__loops_seek(&one, &p, at, &o->offset);
+    const int last = one.ndim - 1;
+    bool repeats = load && last > 0 && one.stride[0][last - 1] == 0;
     for (int64_t done = 0; done < m;) {
         int64_t run = one.ndim ? aril__loops_run(&one, &p) : m;
         if (run > m - done) run = m - done;
+        if (repeats && run == one.dim[last]) { /* the same row, several times */
+            int64_t rows = one.dim[last - 1] - p.index[last - 1];
+            if (rows > (m - done) / run) rows = (m - done) / run;
+            char *dense = (char *)block + (size_t)done * size;
+            o->load(dense, o->base, p.offset[0], o->step, run);
+            repeat(dense, run, rows * run, size);
+            done += rows * run;
+            p.index[last - 1] += rows - 1;
+            aril__loops_move(&one, &p, run);
+            continue;
+        }
         char *dense = (char *)block + (size_t)done * size;
-        if (load)
+        if (load && o->step == 0) {
+            o->load(dense, o->base, p.offset[0], 0, 1);
+            fills[aril__cpu()][size](dense, dense, run);
+        } else if (load)
             o->load(dense, o->base, p.offset[0], o->step, run);
         else
             o->store(o->base, p.offset[0], o->step, dense, run);
@@ -242,9 +269,7 @@ static void fill_blocks(const job *j, blocks *b, int64_t m)
         if (o->feed != PERIODIC) continue;
         int64_t all = j->inner + m;
         o->load(b->of[i], o->base, o->offset, o->step, j->inner);
-        for (int64_t have = j->inner; have < all; have *= 2)
-            memcpy(b->of[i] + (size_t)have * j->size, b->of[i],
-                   (size_t)(all - have < have ? all - have : have) * j->size);
+        repeat(b->of[i], j->inner, all, j->size);
     }
 }
 
@@ -302,40 +327,79 @@ static void run_rows(void *ctx, int64_t begin, int64_t end)
     job *j = ctx;
     blocks b;
     const void *in[OPERANDS] = { 0 };
-    int64_t base[ARIL__NEST_OPERANDS], filled[OPERANDS];
+    int64_t base[ARIL__NEST_OPERANDS];
+    const int last = j->loops.ndim - 1, count = j->n_in + 1;
+    size_t bytes[OPERANDS];               /* of an element */
+    ptrdiff_t pitch[OPERANDS];            /* bytes from one row to the next */
+    char *at[OPERANDS];                   /* the current row */
+    const char *filled[OPERANDS] = { 0 }; /* the element that a block is filled with */
     fill_fn *fill = fills[aril__cpu()][j->size];
     int bad = 0;
     int64_t max = SPAN;
-    for (int i = 0; i <= j->n_in; i++) {
+    for (int i = 0; i < count; i++) {
         base[i] = j->op[i].offset;
-        filled[i] = -1;
+        bytes[i] = i == j->n_in ? j->result_size : j->size;
+        pitch[i] = last > 0 ? (ptrdiff_t)bytes[i] * j->loops.stride[i][last - 1] : 0;
         if (j->op[i].feed != ABSENT && j->op[i].step == 0) max = j->block;
     }
     aril__loops_at p;
     aril__loops_seek(&j->loops, &p, begin, base);
     while (begin < end) {
-        int64_t m = aril__loops_run(&j->loops, &p);
+        int64_t m = aril__loops_run(&j->loops, &p), rows = 1;
+        if (m == j->inner && m <= max && last > 0) { /* whole rows */
+            rows = j->loops.dim[last - 1] - p.index[last - 1];
+            if (rows > (end - begin) / m) rows = (end - begin) / m;
+        }
+        if (rows < 1) rows = 1;
         if (m > end - begin) m = end - begin;
         if (m > max) m = max;
-        for (int i = 0; i < j->n_in; i++) {
-            const operand *o = &j->op[i];
-            if (o->feed == ABSENT) continue;
-            if (o->step) {
-                in[i] = o->base + (size_t)p.offset[i] * j->size;
-            } else if (filled[i] != p.offset[i]) {
-                /* Fill the whole row's length, for later pieces of it. */
-                int64_t row = j->inner < j->block ? j->inner : j->block;
-                fill(b.of[i], o->base + (size_t)p.offset[i] * j->size, row);
-                in[i] = b.of[i];
-                filled[i] = p.offset[i];
-            }
+        for (int i = 0; i < count; i++) {
+            if (j->op[i].feed == ABSENT) continue;
+            at[i] = j->op[i].base + (ptrdiff_t)bytes[i] * p.offset[i];
         }
-        j->fn(m, j->op[j->n_in].base + (size_t)p.offset[j->n_in] * j->result_size, in, j->params,
-              &bad);
-        begin += m;
+        for (int64_t row = 0; row < rows; row++) {
+            for (int i = 0; i < j->n_in; i++) {
+                const operand *o = &j->op[i];
+                if (o->feed == ABSENT) continue;
+                in[i] = at[i];
+                if (!o->step) {
+                    /* Fill the whole row's length, for later pieces of it. */
+                    if (filled[i] != at[i])
+                        fill(b.of[i], at[i], j->inner < j->block ? j->inner : j->block);
+                    filled[i] = at[i];
+                    in[i] = b.of[i];
+                }
+                at[i] += pitch[i];
+            }
+            j->fn(m, at[j->n_in], in, j->params, &bad);
+            at[j->n_in] += pitch[j->n_in];
+        }
+        begin += m * rows;
+        if (rows > 1) { /* all but the last row, then that */
+            p.index[last - 1] += rows - 1;
+            for (int i = 0; i < count; i++)
+                p.offset[i] += (rows - 1) * j->loops.stride[i][last - 1];
+        }
         aril__loops_move(&j->loops, &p, m);
     }
     if (aril__unlikely(bad)) atomic_store(&j->bad, bad);
+}
+
+/* Moves a dimension along which an input of one element for each row is constant next to the
+ * innermost one, so that a row filled with it serves many rows. */
+static void turn_loops(job *j)
+{
+    aril__loops *l = &j->loops;
+    int last = l->ndim - 1;
+    for (int i = 0; i < j->n_in; i++) {
+        if (j->op[i].feed == ABSENT || l->stride[i][last] || last < 2 || !l->stride[i][last - 1])
+            continue;
+        int d = last - 2;
+        while (d >= 0 && l->stride[i][d]) d--;
+        if (d < 0) continue;
+        for (; d < last - 1; d++) aril__loops_swap(l, d, d + 1);
+        return;
+    }
 }
 
 /* Chooses how each operand is fed; true when running row by row is better. */
@@ -344,7 +408,7 @@ static bool choose_feeds(job *j, uint8_t native)
     int last = j->loops.ndim - 1;
     j->inner = last >= 0 ? j->loops.dim[last] : 1;
     j->block = j->widen ? BLOCK : BLOCK_BYTES / (int64_t)j->size;
-    bool rows = j->inner >= 64, simple = true;
+    bool rows = j->inner >= SHORT, simple = true;
     for (int i = 0; i <= j->n_in; i++) {
         operand *o = &j->op[i];
         if (o->feed == ABSENT) continue;
@@ -535,6 +599,7 @@ static __attribute__((noinline)) aril_status run_any(aril__run *r)
     }
     aril__loops_merge(&j.loops, r->n_in);
     bool rows = choose_feeds(&j, native);
+    if (rows) turn_loops(&j);
     j.stream = !over_input && j.op[r->n_in].feed == DIRECT &&
                n * (int64_t)j.result_size >= ARIL__STREAM_COPIES_FROM &&
                aril__formula_is_quick(r->op);

@@ -198,6 +198,23 @@ static void finish_tile(const finish *f, const aril__gemm *g, int64_t row, int64
                                      (char *)g->c + (i * c_row + j * c_col) * size);
 }
 
+/* Computes the products from batch index i on, up to `end`, whose operands follow each other, if
+ * they are single numbers; returns how many. */
+static int64_t dots_from(const tiles *t, const aril__gemm *g, int64_t i, int64_t end)
+{
+    const aril__product *p = t->p;
+    int last = p->ndim - 1;
+    if (g->m != 1 || g->n != 1 || last < 0 || (t->fn != aril__gemm_f32 && t->fn != aril__gemm_f64))
+        return 0;
+    int64_t run = min(p->dim[last] - i % p->dim[last], end - i);
+    int64_t step[3] = { p->a_step[last], p->b_step[last], p->c_step[last] };
+    if (g->turned) {
+        step[0] = p->b_step[last];
+        step[1] = p->a_step[last];
+    }
+    return aril__gemm_dots(t->size == 4 ? ARIL_F32 : ARIL_F64, g, run, step) ? run : 0;
+}
+
 static void run_tiles(void *ctx, int64_t begin, int64_t end)
 {
     const tiles *t = ctx;
@@ -212,6 +229,11 @@ static void run_tiles(void *ctx, int64_t begin, int64_t end)
         g.a = (const char *)g.a + (at[turned] + row * g.a_row) * size;
         g.b = (const char *)g.b + (at[!turned] + col * g.b_col) * size;
         g.c = (char *)g.c + (at[2] + row * g.c_row + col * g.c_col) * size;
+        int64_t run = per == 1 && !t->finish ? dots_from(t, &g, i, end) : 0;
+        if (run > 0) {
+            i += run - 1;
+            continue;
+        }
         t->fn(&g);
         if (t->finish) finish_tile(t->finish, &g, row, col);
     }

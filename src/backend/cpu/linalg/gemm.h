@@ -44,6 +44,11 @@ aril__gemm_fn aril__gemm_f32, aril__gemm_f64;
  * less time than the choice takes. False if the strides are not such. */
 bool aril__gemm_few_rows(aril_dtype type, const aril__gemm *g);
 
+/* `count` products of one row and one column, with the bits of as many calls: the operands a, b and
+ * c of each are step[0], step[1] and step[2] elements after those before it. Returns false, and
+ * does nothing, where such a product would not be a dot product. */
+bool aril__gemm_dots(aril_dtype type, const aril__gemm *g, int64_t count, const int64_t step[3]);
+
 /* Adds bias, of n elements, to each row of c, [m,n]. */
 void aril__gemm_bias(aril_dtype type, int64_t m, int64_t n, void *c, int64_t c_row, int64_t c_col,
                      const void *bias, int64_t bias_step);

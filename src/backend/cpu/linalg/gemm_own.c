@@ -213,6 +213,16 @@ void aril__gemm_f64(const aril__gemm *g)
     PICK(gemm_f64)(g);
 }
 
+bool aril__gemm_dots(aril_dtype type, const aril__gemm *g, int64_t count, const int64_t step[3])
+{
+    if (g->m != 1 || g->n != 1 || g->k > DOT_K || g->path != ARIL__GEMM_DOTS) return false;
+    if (type == ARIL_F32)
+        PICK(dot_each_f32)(g, count, step);
+    else
+        PICK(dot_each_f64)(g, count, step);
+    return true;
+}
+
 bool aril__gemm_few_rows(aril_dtype type, const aril__gemm *g)
 {
     return type == ARIL_F32 ? PICK(few_rows_f32)(g) : PICK(few_rows_f64)(g);

@@ -1,6 +1,8 @@
 #include "backend/cpu/loss/ctc.h"
 
 #include "core/parallel.h"
+#include "core/vector/targets.h"
+#include "core/vector/vecmath.h"
 #include "ops/loss/loss.h"
 
 #include <math.h>
@@ -17,22 +19,41 @@ typedef struct ctc_job {
     bool zero_infinity;
 } ctc_job;
 
-enum { LEAST = -746 }; /* the exponential of this and less is 0 */
+/* The memory of a sample: for each state whether it can be entered from the one before the last (0
+ * or minus infinity), and its label; then rows of log-sums. */
+typedef struct ctc_states {
+    int64_t states, pitch; /* pitch: elements of a row */
+    double *skip;          /* [pitch] */
+    int64_t *label;        /* [pitch] */
+    double *alpha;
+} ctc_states;
 
-/* Two rows of states that alternate or, for gradients, all times and two more. */
+/* Rows of a sample: of log-sums, two that alternate or, for gradients, all times and two more, then
+ * one of shares; and the two that describe the states. */
 static int64_t rows_for(aril_tensor *const *in, bool grad)
 {
-    return 2 + (grad ? in[0]->dim[0] : 0);
+    return 4 + (grad ? 1 + in[0]->dim[0] : 0);
 }
 
-/* The scratch memory of sample n: the samples before it have no more than 2 start[n] + n states. */
-static double *states_of(const ctc_job *j, int64_t n)
+/* The samples before n have no more than 2 start[n] + 3 n elements in each row. */
+static ctc_states states_of(const ctc_job *j, int64_t n)
 {
-    return j->scratch + (2 * j->start[n] + n) * j->rows;
+    const int64_t *label = j->target + j->start[n];
+    ctc_states a = { .states = 2 * j->length[n] + 1 };
+    a.pitch = a.states + 2;
+    a.skip = j->scratch + (2 * j->start[n] + 3 * n) * j->rows;
+    a.label = (int64_t *)(void *)(a.skip + a.pitch);
+    a.alpha = a.skip + 2 * a.pitch;
+    for (int64_t s = 0; s < a.pitch; s++) {
+        bool inside = s & 1 && s < a.states;
+        a.skip[s] = inside && s > 1 && label[s / 2] != label[s / 2 - 1] ? 0 : -INFINITY;
+        a.label[s] = inside ? label[s / 2] : j->blank;
+    }
+    return a;
 }
 
 #define TEMPLATE "backend/cpu/loss/ctc.inc"
-#include "ops/table/each_real.inc"
+#include "core/vector/each_target.inc"
 
 static aril_status run_ctc(aril__run *r, const aril_tensor *g, aril_tensor *const *in)
 {
@@ -52,19 +73,17 @@ static aril_status run_ctc(aril__run *r, const aril_tensor *g, aril_tensor *cons
     j.scratch = (double *)(void *)(j.start + j.batch);
     j.rows = rows_for(in, g);
     aril_status s = aril__ctc_starts(r, in, j.start);
-    bool f32 = r->type == ARIL_F32;
+    bool wide = r->type == ARIL_F64;
     if (s == ARIL_OK)
         aril__parallel_for(j.batch, 1,
-                           g ? (f32 ? ctc_gradients_f32 : ctc_gradients_f64)
-                             : (f32 ? ctc_losses_f32 : ctc_losses_f64),
-                           &j);
+                           g ? ARIL__PICK(ctc_gradients, wide) : ARIL__PICK(ctc_losses, wide), &j);
     return s;
 }
 
-/* Starts, and the states of all samples: 2S + 1 for a target of S labels. */
+/* Starts, and the rows of all samples: 2S + 3 elements for a target of S labels. */
 static size_t scratch_for(aril_tensor *const *in, bool grad)
 {
-    int64_t batch = in[0]->dim[1], states = 2 * in[1]->numel + batch;
+    int64_t batch = in[0]->dim[1], states = 2 * in[1]->numel + 3 * batch;
     return (size_t)batch * sizeof(int64_t) + (size_t)(states * rows_for(in, grad)) * sizeof(double);
 }
 

@@ -123,60 +123,116 @@ aril_status aril__cpu_randint(aril__run *r)
     return ARIL_OK;
 }
 
-/* Sorts by 64-bit draw, ties by index: reproducible on any device. */
-typedef struct ticket {
-    uint64_t draw;
-    int64_t index;
-} ticket;
+/* Sorts by 64-bit draw, ties by index: reproducible on any device. A ticket is a draw whose lowest
+ * bits give way to its index. */
+typedef struct lottery {
+    int64_t n;
+    uint64_t index_bits; /* of a ticket: all ones */
+    uint64_t *drawn;     /* by index */
+    uint64_t *ticket, *spare;
+    int64_t *start; /* of each bucket, and the end of the last */
+    int64_t *inner; /* the same within a bucket */
+    int bits;       /* leading bits that choose a bucket */
+} lottery;
 
-static bool comes_after(ticket a, ticket b)
-{
-    return a.draw > b.draw || (a.draw == b.draw && a.index > b.index);
-}
+enum { IN_BUCKET = 8, MAX_BUCKETS = 11, MAX_INNER = 16 }; /* binary logarithms */
 
-static int bucket_bits(int64_t n)
+static int bits_of(int64_t n)
 {
     int bits = 1;
-    while (bits < 20 && (int64_t)1 << bits < n) bits++;
+    while (bits < 62 && (int64_t)1 << bits < n) bits++;
     return bits;
 }
 
-/* Tickets, draws, and the starts of all buckets. */
+/* Buckets of a few hundred tickets stay in L1 while they are sorted; up to a few thousand are one. */
+static int bucket_bits(int64_t n)
+{
+    int bits = bits_of(n) - IN_BUCKET;
+    return bits <= 3 ? 0 : bits > MAX_BUCKETS ? MAX_BUCKETS : bits;
+}
+
+static int inner_bits(int64_t n)
+{
+    int bits = bits_of(n) - bucket_bits(n) + 1;
+    return bits < 1 ? 1 : bits > MAX_INNER ? MAX_INNER : bits;
+}
+
 size_t aril__cpu_randperm_scratch(const aril__run *r)
 {
     int64_t n = r->out[0]->numel;
-    return (size_t)n * (sizeof(ticket) + sizeof(uint64_t)) +
-           (((size_t)1 << bucket_bits(n)) + 1) * sizeof(int64_t);
+    return 3 * (size_t)n * sizeof(uint64_t) +
+           (((size_t)1 << bucket_bits(n)) + ((size_t)1 << inner_bits(n)) + 2) * sizeof(int64_t);
 }
 
-/* Bucket sort by the leading bits: draws are uniform, so there are about as many buckets as draws;
- * then insertion sort. */
+/* Moves tickets [begin, end) to `to`, in the order of `bits` bits below the first `skip`; leaves the
+ * ends of the parts in `start`. */
+static void deal(const uint64_t *from, int64_t begin, int64_t end, int skip, int bits,
+                 int64_t *start, uint64_t *to)
+{
+    const uint64_t mask = ((uint64_t)1 << bits) - 1;
+    const int shift = 64 - skip - bits;
+    memset(start, 0, ((size_t)1 << bits) * sizeof *start);
+    for (int64_t i = begin; i < end; i++) start[from[i] >> shift & mask]++;
+    for (int64_t k = 0, at = begin; k <= (int64_t)mask; k++) {
+        int64_t count = start[k];
+        start[k] = at;
+        at += count;
+    }
+    for (int64_t i = begin; i < end; i++) to[start[from[i] >> shift & mask]++] = from[i];
+}
+
+/* Sorts the nearly sorted tickets [begin, end). */
+static void finish_bucket(const lottery *l, uint64_t *t, int64_t begin, int64_t end)
+{
+    bool alike = false; /* only their last bits may differ */
+    for (int64_t i = begin + 1; i < end; i++) {
+        uint64_t one = t[i];
+        int64_t k = i;
+        for (; k > begin && t[k - 1] > one; k--) t[k] = t[k - 1];
+        t[k] = one;
+    }
+    for (int64_t i = begin + 1; i < end; i++) alike |= (t[i] ^ t[i - 1]) <= l->index_bits;
+    for (int64_t i = begin + 1; i < end && alike; i++) {
+        uint64_t one = t[i], drawn = l->drawn[one & l->index_bits];
+        int64_t k = i;
+        for (; k > begin && l->drawn[t[k - 1] & l->index_bits] > drawn; k--) t[k] = t[k - 1];
+        t[k] = one;
+    }
+}
+
 aril_status aril__cpu_randperm(aril__run *r)
 {
     int64_t n = r->out[0]->numel;
     draw d = draw_of(r);
-    int bits = bucket_bits(n);
-    size_t buckets = (size_t)1 << bits;
-    ticket *t = r->workspace;
-    uint64_t *drawn = (uint64_t *)(void *)(t + n);
-    int64_t *start = (int64_t *)(void *)(drawn + n);
-    memset(start, 0, (buckets + 1) * sizeof *start);
+    if (n == 0) return ARIL_OK;
+    lottery l = { .n = n,
+                  .index_bits = ((uint64_t)1 << bits_of(n)) - 1,
+                  .drawn = r->workspace,
+                  .bits = bucket_bits(n) };
+    l.ticket = l.drawn + n;
+    l.spare = l.ticket + n;
+    l.start = (int64_t *)(void *)(l.spare + n);
+    l.inner = l.start + ((int64_t)1 << l.bits) + 1;
     for (int64_t at = 0; at < n; at += BLOCK) {
         int64_t m = n - at < BLOCK ? n - at : BLOCK;
-        aril__rng_u64(d.key, at, at + m, drawn + at);
-        for (int64_t i = at; i < at + m; i++) start[(drawn[i] >> (64 - bits)) + 1]++;
+        aril__rng_u64(d.key, at, at + m, l.drawn + at);
+        for (int64_t i = at; i < at + m; i++)
+            l.ticket[i] = (l.drawn[i] & ~l.index_bits) | (uint64_t)i;
     }
-    for (size_t k = 0; k < buckets; k++) start[k + 1] += start[k];
-    for (int64_t i = 0; i < n; i++) t[start[drawn[i] >> (64 - bits)]++] = (ticket){ drawn[i], i };
-    for (int64_t i = 1; i < n; i++) {
-        ticket one = t[i];
-        int64_t k = i;
-        for (; k > 0 && comes_after(t[k - 1], one); k--) t[k] = t[k - 1];
-        t[k] = one;
+    l.start[0] = n;
+    if (l.bits) {
+        deal(l.ticket, 0, n, 0, l.bits, l.start, l.spare);
+        uint64_t *dealt = l.spare;
+        l.spare = l.ticket;
+        l.ticket = dealt;
+    }
+    for (int64_t k = 0, begin = 0; k < (int64_t)1 << l.bits; begin = l.start[k++]) {
+        deal(l.ticket, begin, l.start[k], l.bits, inner_bits(n), l.inner, l.spare);
+        finish_bucket(&l, l.spare, begin, l.start[k]);
     }
     for (int64_t at = 0; at < n; at += BLOCK) {
         int64_t block[BLOCK], m = n - at < BLOCK ? n - at : BLOCK;
-        for (int64_t i = 0; i < m; i++) block[i] = t[at + i].index;
+        for (int64_t i = 0; i < m; i++) block[i] = (int64_t)(l.spare[at + i] & l.index_bits);
         put(&d, ARIL__C_I64, at, block, m);
     }
     return ARIL_OK;

@@ -312,6 +312,8 @@ const char *aril__cpu_conv_prepare(const aril__run *r, aril__plan *plan)
 {
     operands o = operands_of(r);
     bool dense = o.to->storage && aril__is_dense(o.from) && aril__is_dense(o.to);
+    /* Kernels over channels are so much faster for signals that they are worth the copies. */
+    if (o.depth && o.weights && o.from->ndim == 3) dense = false;
     aril_operand image = { .order = dense || o.planes ? ARIL_ORDER_CONTIGUOUS
                                                       : ARIL_ORDER_CHANNELS_LAST };
     plan->in[0] = image;

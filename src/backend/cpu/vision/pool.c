@@ -48,8 +48,10 @@ typedef struct pool {
 
 enum {
     LANES = 512,  /* results processed at a time */
+    SHORT = 4,    /* positions of a row that are computed together */
     LISTED = 128, /* maximum taps in a tap_list */
     GRAIN = 16 * 1024,
+    LONG_RUN = 4096, /* elements whose maximum is found, and then searched, in L1 */
     RUN_FROM = 32,   /* elements of a window whose maximum is found in vectors */
     VECTOR_MAX = 16, /* elements of the longest vector */
     LINE = 16,       /* channels per cache line */
