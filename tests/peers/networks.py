@@ -24,7 +24,7 @@ except ImportError as missing:
     sys.exit(77)
 
 Shape, Device = type(shape([1])), options("Device", (C.c_int16, "kind index"))
-ZooOptions = options("ZooOptions", (Shape, "input"), (I64, "classes"), (S, "weights"), (B, "aux no_dropout"))
+ZooOptions = options("ZooOptions", (Shape, "input"), (I64, "classes"), (S, "weights root"), (B, "aux no_dropout"))
 make, release = declare("aril_zoo_make", P, S, ZooOptions), declare("aril_module_release", None, P)
 state_of, parameters_of = declare("aril_state", C.POINTER(Named), P), declare("aril_parameters", C.POINTER(Named), P)
 count_of = declare("aril_parameter_count", I64, P)

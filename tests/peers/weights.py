@@ -388,7 +388,7 @@ def test_special(folder):
 def speed(name, rounds=9):
     """torch.load and load_state_dict beside aril_load_weights, alternately."""
     import torchvision
-    make = declare("aril_zoo_make", P, S, options("ZooOptions", (Shape, "input"), (I64, "classes"), (S, "weights"), (B, "aux no_dropout")))
+    make = declare("aril_zoo_make", P, S, options("ZooOptions", (Shape, "input"), (I64, "classes"), (S, "weights root"), (B, "aux no_dropout")))
     load = declare("aril_load_weights", I, P, S, options("LoadWeightsOptions", (B, "partial other_shapes"), (S, "root"), (P, "rename"), (I, "order"), (P, "report")))
     ours, theirs, times = make(name.encode(), make.argtypes[1]()), torchvision.models.get_model(name), []
     assert ours, error()
