@@ -1,4 +1,4 @@
-/* The files of hdf5.inc: "old.h5" and "new.h5", of make_hdf5.py. */
+/* The files of hdf5.inc: "old.h5", "new.h5", "large.h5" and "repeated.h5", of make_hdf5.py. */
 #ifndef ARIL_TESTS_FILES_HDF5_H
 #define ARIL_TESTS_FILES_HDF5_H
 

@@ -1,4 +1,5 @@
-"""Makes hdf5.inc: in base64, an archive of two small HDF5 files, in the oldest format and in the newest, with what readers have to know.
+"""Makes hdf5.inc: in base64, an archive of small HDF5 files: two in the oldest format and in the newest, with what readers have to know, and two that
+claim far more than they hold.
 
 Element i of each array of numbers is i % 100. Needs h5py."""
 import base64
@@ -70,9 +71,20 @@ def new(f):
         f["many/x%d" % i] = h5py.SoftLink("/plain")
 
 
+def large(f):
+    f.create_dataset("never written", (300 << 20,), "u1")
+
+
+def repeated(f):
+    f.create_dataset("never written", (16 << 20,), "u1")
+    for i in range(100):
+        f["x%d" % i] = f["never written"]
+
+
 out = io.BytesIO()
 with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as z:
-    for name, make, version in (("old.h5", old, "earliest"), ("new.h5", new, "latest")):
+    for name, make, version in (("old.h5", old, "earliest"), ("new.h5", new, "latest"), ("large.h5", large, "latest"),
+                                ("repeated.h5", repeated, "latest")):
         made = io.BytesIO()
         with h5py.File(made, "w", libver=version) as f:
             make(f)

@@ -136,7 +136,6 @@ TEST(the_newest_format)
     closed(f);
 }
 
-/* Each allocation in turn, of a sample of them, fails: an error, and nothing else. */
 /* A hard link is another name of an array, which is read once. */
 TEST(hard_links_share_memory)
 {
@@ -161,6 +160,24 @@ TEST(hard_links_share_memory)
     }
 }
 
+/* Files of a few hundred bytes whose arrays would take hundreds of megabytes. */
+TEST(more_than_a_file_can_hold_is_an_error)
+{
+    static const char *const names[] = { "large.h5", "repeated.h5" }, *const errors[] = {
+        "unpacks to more than the", "repeats arrays"
+    };
+    for (int k = 0; k < 2; k++) {
+        aril__hdf5 *f = opened(names[k]);
+        if (!f) return;
+        CHECK_INT(aril__file_replace(temp_path("x.h5"), image.at, image.n), ARIL_OK);
+        closed(f);
+        CHECK(!aril_weights_open(temp_path("x.h5"), (aril_weights_opts){ 0 }));
+        CHECK_MSG(strstr(aril_error(), errors[k]), "%s", aril_error());
+        aril_clear_error();
+    }
+}
+
+/* Each allocation in turn, of a sample of them, fails: an error, and nothing else. */
 TEST(lost_memory_is_an_error)
 {
     int tried = 0;

@@ -159,22 +159,32 @@ static int by_address(const void *a, const void *b)
     return order ? order : (x->entry > y->entry) - (x->entry < y->entry);
 }
 
-/* All arrays together may unpack to as much as other compressed files may: a small one cannot
- * exhaust memory. Hard links count once. */
+/* All arrays together may take more than other compressed files may unpack to, as arrays of zeros are
+ * common; but a small file cannot exhaust memory. */
+enum { FREE_BYTES = 256 << 20, REPEAT_TIMES = 16, REPEAT_FREE = 64 << 20 };
+
+/* Names of the same array count once; what they repeat is limited too, as few other formats can
+ * share arrays. */
 static aril_status check_unpacked(const aril_weights *w)
 {
-    uint64_t most = (uint64_t)w->size * ARIL__UNPACKED_TIMES + ARIL__UNPACKED_FREE, all = 0, bytes;
+    uint64_t most = (uint64_t)w->size * ARIL__UNPACKED_TIMES + FREE_BYTES, bytes,
+             most_again = (uint64_t)w->size * REPEAT_TIMES + REPEAT_FREE, all = 0, again = 0;
     for (int i = 0; i < w->n; i++) {
         const aril__weights_entry *e = &w->entry[i];
-        if (e->problem || e->shared != i) continue;
-        if (aril__weights_bytes(e->shape, e->dtype, most - all, &bytes))
-            all += bytes;
+        bool repeats = e->shared != i;
+        if (e->problem) continue;
+        if (!aril__weights_bytes(e->shape, e->dtype, repeats ? most_again - again : most - all,
+                                 &bytes))
+            return aril__fail(ARIL_ERR_FORMAT,
+                              repeats ? "%s repeats arrays under several names: more than the %llu "
+                                        "bytes expected for its size"
+                                      : "%s unpacks to more than the %llu bytes expected for its "
+                                        "size; if that is intended, save it without compression",
+                              w->path, (unsigned long long)(repeats ? most_again : most));
+        if (repeats)
+            again += bytes;
         else
-            return aril__fail(
-                ARIL_ERR_FORMAT,
-                "%s unpacks to more than the %llu bytes expected for its size; if that "
-                "is intended, save it without compression",
-                w->path, (unsigned long long)most);
+            all += bytes;
     }
     return ARIL_OK;
 }
