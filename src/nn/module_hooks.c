@@ -132,7 +132,8 @@ aril_status aril__run_hooked(aril_module *m, int n_in, aril_tensor *const *in, i
         last = h->id;
         h->fn.before(m, n_in, use, h->ctx);
     }
-    aril_status s = use[0] ? ARIL_OK : aril__fail(ARIL_ERR_ARG, "a hook removed the input");
+    bool removed = n_in > 0 && !use[0]; /* data layers have no input */
+    aril_status s = removed ? aril__fail(ARIL_ERR_ARG, "a hook removed the input") : ARIL_OK;
     if (s == ARIL_OK) s = aril__run_class(m, n_in, use, n_out, out);
     for (int last = 0; s == ARIL_OK && (h = next_hook(m, ARIL__HOOK_AFTER, last)) != NULL;) {
         last = h->id;

@@ -379,6 +379,28 @@ TEST(a_bilinear_filler_interpolates)
     aril_module_release(m);
 }
 
+static void count_call(aril_module *m, int n_in, aril_tensor **in, void *ctx)
+{
+    (void)m, (void)n_in, (void)in;
+    ++*(int *)ctx;
+}
+
+/* `aril time` does so with each layer. */
+TEST(hooks_of_layers_without_bottoms)
+{
+    ARIL_SCOPE;
+    aril_tensor *x;
+    int calls = 0;
+    aril_module *m = parse("layer { name: 'd' type: 'DummyData' top: 'u' dummy_data_param { "
+                           "shape { dim: 2 } data_filler { value: 7 } } }\n");
+    CHECK_MSG(m, "%s", aril_error());
+    CHECK(aril_module_hook_before(aril_caffe_layer_at(m, 0).module, count_call, &calls) > 0);
+    CHECK_MSG(aril_forward_all(m, (aril_list){ 0 }, 1, &x) == ARIL_OK, "%s", aril_error());
+    CHECK_INT(calls, 1);
+    CHECK_NEAR(aril_item(aril_mean(x, ARIL_ALL)), 7, 0);
+    aril_module_release(m);
+}
+
 TEST(dummy_data_is_drawn_anew)
 {
     ARIL_SCOPE;
