@@ -30,6 +30,34 @@ static void check(aril_dtype dtype, int64_t rows, int64_t columns)
     CHECK(aril_equal(odd, aril_maximum(aril_contiguous(part), full)));
 }
 
+/* a and b broadcast to each other, as they are and expanded first. */
+static void check_broadcast(aril_dtype dtype, aril_shape a, aril_shape b)
+{
+    ARIL_SCOPE;
+    aril_tensor *x = numbers(a, dtype), *y = numbers(b, dtype), *sum = aril_maximum(x, y);
+    aril_tensor *wide = aril_contiguous(aril_expand(x, aril_shape_of(sum)));
+    aril_tensor *other = aril_contiguous(aril_expand(y, aril_shape_of(sum)));
+    CHECK_MSG(aril_equal(sum, aril_maximum(wide, other)), "%s, %d columns, %s",
+              aril_dtype_name(dtype), (int)b.dim[b.ndim - 1], aril__cpu_name(aril__cpu()));
+}
+
+TEST(rows_broadcast_in_the_middle)
+{
+    int top = aril__cpu_set(ARIL__CPU_LEVELS);
+    for (int level = 0; level <= top; level++)
+        for (aril_dtype t = ARIL_BOOL; t <= ARIL_F64 && !test_failed(); t++) {
+            aril__cpu_set(level);
+            for (int64_t n = 2; n < 100; n += n < 20 ? 7 : 29) { /* staged and direct rows */
+                check_broadcast(t, ARIL_SHAPE(5, 1, 7, 1), ARIL_SHAPE(1, 9, 1, n)); /* kron */
+                check_broadcast(t, ARIL_SHAPE(6, 40, n), ARIL_SHAPE(6, 1, n));
+                check_broadcast(t, ARIL_SHAPE(4, 1, 30, n), ARIL_SHAPE(4, 20, 1, n));
+                check_broadcast(t, ARIL_SHAPE(3, 8, n), ARIL_SHAPE(8, 1));
+            }
+        }
+    aril__cpu_set(top);
+    CHECK(aril_ok());
+}
+
 TEST(one_element_for_each_row)
 {
     static const int64_t sizes[][2] = { { 3, 64 }, { 40, 97 }, { 2, 1000 }, { 3, 20000 } };

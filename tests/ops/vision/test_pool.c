@@ -74,7 +74,10 @@ TEST(pool_rows_agree_with_the_reference)
         check_pools(ARIL_SHAPE(2, 3, 18, 22), false, all[i]);
         check_pools(ARIL_SHAPE(2, 37, 18, 22), true, all[i]);
     }
-    check_pools(ARIL_SHAPE(1, 2, 1101), false, &halved);  /* rows of several blocks */
+    check_pools(ARIL_SHAPE(1, 2, 1101), false, &halved); /* rows of several blocks */
+    check_pools(ARIL_SHAPE(2, 3, 57), false, &large);    /* rows of several vectors, and padding */
+    check_pools(ARIL_SHAPE(3, 5, 18, 7), false, &dilated); /* rows of few positions */
+    check_pools(ARIL_SHAPE(1, 2, 9001), false, &(struct pool_attrs){ .size = { 1 } });
     check_pools(ARIL_SHAPE(1, 515, 4, 6), true, &halved); /* channels of several blocks */
     check_pools(ARIL_SHAPE(1, 2, 6, 7, 8), false, &dilated);
     check_pools(ARIL_SHAPE(1, 33, 6, 7, 8), true, &to_size);

@@ -3,6 +3,8 @@
 #include "backend/cpu/index/kernels.h"
 #include "core/parallel.h"
 
+#include <string.h>
+
 enum { BLOCK = 64, GRAIN = 16 * 1024, AHEAD = 8 /* entries whose rows are requested early */ };
 
 typedef struct bag_job {
@@ -19,6 +21,15 @@ typedef struct bag_job {
 #include "core/vector/each_target.inc"
 
 typedef enum bag_kernel { SUMS, SPREAD, DOTS, ARGMAX } bag_kernel;
+
+/* Columns of a piece: whole cache lines of each row, since every piece reads all indices. */
+static int64_t columns_of(const bag_job *j, int64_t entries, bool wide)
+{
+    int64_t line = wide ? 8 : 16,
+            pieces = aril__parallel_pieces((j->rows + entries) * j->width, GRAIN);
+    int64_t columns = (j->width + pieces - 1) / pieces;
+    return (columns + line - 1) / line * line;
+}
 
 static aril_status run_bag(aril__run *r, bag_kernel kind, const aril_tensor *g,
                            const aril_tensor *weight, const aril_tensor *index,
@@ -51,9 +62,9 @@ static aril_status run_bag(aril__run *r, bag_kernel kind, const aril_tensor *g,
                 aril__dtypes[r->type].store[ARIL__C_F64](j.out, i, 1, &(double){ 0 }, 1);
         /* Split by columns where bags write to the same rows, else by bags. */
         int64_t n = kind == SPREAD ? j.width : j.bags;
-        int64_t each = kind == SPREAD ? index->numel + j.rows
-                                      : j.width * (index->numel / (j.bags ? j.bags : 1) + 1);
-        int64_t grain = GRAIN / (each > 0 ? each : 1);
+        int64_t each = j.width * (index->numel / (j.bags ? j.bags : 1) + 1);
+        int64_t grain =
+            kind == SPREAD ? columns_of(&j, index->numel, wide) : GRAIN / (each > 0 ? each : 1);
         aril__parallel_for(n, grain > 1 ? grain : 1, kernel[kind], &j);
     }
     return s;

@@ -144,7 +144,8 @@ static int bits_of(int64_t n)
     return bits;
 }
 
-/* Buckets of a few hundred tickets stay in L1 while they are sorted; up to a few thousand are one. */
+/* Buckets of a few hundred tickets stay in L1 while they are sorted; up to two thousand tickets
+ * are one bucket. */
 static int bucket_bits(int64_t n)
 {
     int bits = bits_of(n) - IN_BUCKET;
@@ -164,8 +165,8 @@ size_t aril__cpu_randperm_scratch(const aril__run *r)
            (((size_t)1 << bucket_bits(n)) + ((size_t)1 << inner_bits(n)) + 2) * sizeof(int64_t);
 }
 
-/* Moves tickets [begin, end) to `to`, in the order of `bits` bits below the first `skip`; leaves the
- * ends of the parts in `start`. */
+/* Moves tickets [begin, end) to `to`, in the order of `bits` bits below the first `skip`; leaves
+ * the ends of the parts in `start`. */
 static void deal(const uint64_t *from, int64_t begin, int64_t end, int skip, int bits,
                  int64_t *start, uint64_t *to)
 {
