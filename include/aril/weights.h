@@ -97,13 +97,14 @@ typedef struct aril_weights_save_opts {
     const aril_metadata *metadata; /* safetensors; other kinds have none */
     /* Safetensors and PyTorch: files of at most so many bytes of tensors (a larger tensor gets a
      * file of its own), NAME-00001-of-00003.EXT, with an index NAME.EXT.index.json. 0: one file.
-     * Parts that an old index of that name has are replaced or removed. */
+     * The parts of an old index of that name are removed once the new index is there; while one has
+     * a name of the new ones, these are NAME.2-00001-of-00003.EXT, or of the next free number. */
     int64_t max_part;
 } aril_weights_save_opts;
 
 /* Writes tensors under unique names. PyTorch's are read by torch.load(weights_only=True), with
- * memory that tensors share. Atomic: an old file stays until the new one is complete; parts, until
- * all new ones are. A process that is killed while they replace the old ones leaves no index. */
+ * memory that tensors share. Atomic: an old file stays until the new one is complete; parts and
+ * their index, until all new ones are. A process that is killed leaves the old ones or the new. */
 ARIL_API aril_status aril_weights_save(const char *path, const aril_named *tensors,
                                        aril_weights_save_opts opts);
 

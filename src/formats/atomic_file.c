@@ -250,15 +250,22 @@ uint64_t aril__file_size(const aril__file *f)
     return f->size;
 }
 
+/* The folder of a file. False: its path is too long. */
+static bool folder_of(const char *path, char folder[PATH_MAX])
+{
+    const char *slash = strrchr(path, '/');
+    size_t n = slash ? (size_t)(slash - path) + (slash == path) : 1;
+    if (n >= PATH_MAX) return false;
+    memcpy(folder, slash ? path : ".", n);
+    folder[n] = 0;
+    return true;
+}
+
 /* The rename is durable only once the folder is synced too. */
 static int sync_folder(const char *path)
 {
     char folder[PATH_MAX];
-    const char *slash = strrchr(path, '/');
-    size_t n = slash ? (size_t)(slash - path) + (slash == path) : 1;
-    if (n >= sizeof folder) return 0;
-    memcpy(folder, slash ? path : ".", n);
-    folder[n] = 0;
+    if (!folder_of(path, folder)) return 0;
     int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0) return 0; /* a folder with write but no read permission: cannot be synced */
     int rc = fsync(fd);
@@ -347,20 +354,15 @@ static void remove_parts(const aril__file *index)
 aril__file *aril__file_begin_part(aril__file *index, const char *path)
 {
     aril__file *f = aril__malloc(sizeof *f);
-    struct stat old = { 0 };
-    char resolved[PATH_MAX];
     if (!f) goto memory;
-    *f = (aril__file){ .fd = -1, .is_part = true };
-    f->old = stat(path, &old) == 0;
-    f->path = aril__strdup(f->old && realpath(path, resolved) ? resolved : path);
+    *f = (aril__file){ .fd = -1, .is_part = true, .path = aril__strdup(path) };
     if (index->parts == 0 && !index->direct) remove_parts(index);
     f->fresh = f->path && !index->direct ? part_name(index, f->path, index->parts) : NULL;
     if (!f->path || (!f->fresh && !index->direct)) goto memory;
-    if (index->direct || (f->old && !S_ISREG(old.st_mode))) {
-        errno = f->old && S_ISDIR(old.st_mode) ? EISDIR : EINVAL;
+    if (index->direct) {
+        errno = EINVAL;
         goto fail;
     }
-    if (f->old && access(f->path, W_OK) != 0) goto fail;
     unlink(f->fresh); /* left in another folder, where a link led */
     f->fd = open(f->fresh, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     if (f->fd < 0) goto fail;
@@ -376,36 +378,81 @@ memory:
     return NULL;
 }
 
-/* Renames the i-th part; links in its path are followed. */
-static aril_status rename_part(const aril__file *index, const char *path, int i)
+/* Renames the i-th part, which stays marked as unfinished until the index names it. */
+static aril_status rename_part(aril__file *index, const char *path, int i)
 {
-    char resolved[PATH_MAX];
-    struct stat old;
-    const char *to = realpath(path, resolved) ? resolved : path;
-    char *from = part_name(index, to, i);
-    aril_status status = ARIL_OK;
-    if (!from) return aril__fail(ARIL_ERR_MEMORY, "out of memory writing %s", path);
-    chmod(from, stat(to, &old) == 0 ? old.st_mode & 06777 : index->mode);
-    if (rename(from, to) != 0 || sync_folder(to) != 0)
-        status = aril__fail(ARIL_ERR_IO, "cannot replace %s: %s", to, strerror(errno));
+    char *from = part_name(index, path, i);
+    if (!from) {
+        index->status = aril__fail(ARIL_ERR_MEMORY, "out of memory writing %s", path);
+        return index->status;
+    }
+    chmod(from, index->mode | UNFINISHED);
+    if (rename(from, path) != 0)
+        index->status = aril__fail(ARIL_ERR_IO, "cannot create %s: %s", path, strerror(errno));
     free(from);
-    return status;
+    return index->status;
 }
 
 aril_status aril__file_commit_parts(aril__file *index, int n, char *const *paths)
 {
-    /* What can fail for want of space does so before the old index goes. */
-    aril_status status = aril__file_store(index);
-    if (status == ARIL_OK && index->old && unlink(index->path) != 0 && errno != ENOENT)
-        status = cannot(index, "replace");
-    if (status == ARIL_OK && index->old) {
-        index->old = false;
-        if (sync_folder(index->path) != 0) status = cannot(index, "sync the folder of");
+    int renamed = 0;
+    aril_status status = ARIL_OK;
+    if (aril__file_store(index) != ARIL_OK) goto fail;
+    for (; renamed < n; renamed++)
+        if (rename_part(index, paths[renamed], renamed) != ARIL_OK) goto fail;
+    if (n > 0 && sync_folder(paths[0]) != 0) {
+        cannot(index, "sync the folder of");
+        goto fail;
     }
-    for (int i = 0; i < n && status == ARIL_OK; i++) status = rename_part(index, paths[i], i);
-    if (status == ARIL_OK) return aril__file_commit(index);
+    if (rename(index->fresh, index->path) != 0) {
+        cannot(index, "replace");
+        goto fail;
+    }
+    fchmod(index->fd, index->mode);
+    for (int i = 0; i < n; i++) chmod(paths[i], index->mode);
+    index->old = false; /* the new index has replaced it */
+    if (sync_folder(index->path) != 0) status = cannot(index, "sync the folder of");
+    file_free(index);
+    return status;
+fail:
+    status = index->status;
+    while (renamed > 0) unlink(paths[--renamed]);
     aril__file_abandon(index);
     return status;
+}
+
+bool aril__file_is_unfinished(const char *path)
+{
+    struct stat st;
+    return lstat(path, &st) == 0 && S_ISREG(st.st_mode) && (st.st_mode & UNFINISHED);
+}
+
+void aril__file_mark(const char *path, bool unfinished)
+{
+    struct stat st;
+    if (lstat(path, &st) != 0 || !S_ISREG(st.st_mode)) return;
+    mode_t mode = st.st_mode & 07777;
+    chmod(path, unfinished ? mode | UNFINISHED : mode & ~(mode_t)UNFINISHED);
+}
+
+int aril__folder_lock(const char *file)
+{
+    char folder[PATH_MAX];
+    if (!folder_of(file, folder)) return -1;
+    int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC), locked = 0;
+    while (fd >= 0 && (locked = flock(fd, LOCK_EX)) != 0 && errno == EINTR) continue;
+    if (fd >= 0 && locked != 0) {
+        close(fd);
+        fd = -1;
+    }
+    return fd;
+}
+
+void aril__folder_unlock(int lock)
+{
+    if (lock < 0) return;
+    flock(lock, LOCK_UN); /* for processes forked meanwhile, too */
+    close(lock);
 }
 
 aril_status aril__file_commit(aril__file *f)

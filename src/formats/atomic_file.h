@@ -48,7 +48,8 @@ aril_status aril__file_commit(aril__file *f);
 void aril__file_abandon(aril__file *f);
 
 /* Files that belong together, such as the parts of a model, and a last file that names them (the
- * index). Readers find none of them before all are complete, and never a mix of old and new ones:
+ * index). The parts get names that no file has, so that the set of before stays whole until the new
+ * index replaces the old one: readers of the index find all old files or all new ones.
  *
  *     aril__file *index = aril__file_begin(path);
  *     aril__file *part = aril__file_begin_part(index, part_path);    one after the other
@@ -59,13 +60,27 @@ void aril__file_abandon(aril__file *f);
  * aril__file_abandon(index) removes all parts that were committed. */
 
 /* Starts a part of the set that `index` completes. aril__file_commit stores it under a temporary
- * name; `path`, which is given to aril__file_commit_parts again, stays as it is. NULL, with an
- * error, if it cannot be created. */
+ * name in the folder of `path`, which is otherwise for messages only. NULL, with an error, if it
+ * cannot be created. */
 aril__file *aril__file_begin_part(aril__file *index, const char *path);
 
-/* Replaces the files of a set: removes the old index, renames the n parts in the order in which
- * they were begun, and commits the index. A process that is killed meanwhile leaves no index. */
+/* Gives the n parts their names, in the order in which they were begun, then commits the index. No
+ * file may have one of the names. After a failure none of the parts is there, and the old index is
+ * as it was; a process that is killed may leave parts, which are marked as unfinished. */
 aril_status aril__file_commit_parts(aril__file *index, int n, char *const *paths);
+
+/* Whether it is a regular file that is marked as unfinished: what a killed process left, unless an
+ * index names it. */
+bool aril__file_is_unfinished(const char *path);
+
+/* Marks a regular file as unfinished, or no longer; where the file system cannot, it does nothing.
+ * Links are not followed. */
+void aril__file_mark(const char *path, bool unfinished);
+
+/* Waits until no other writer holds the lock of the folder that contains `file`. The result, which
+ * is negative where folders cannot be locked, goes to aril__folder_unlock. */
+int aril__folder_lock(const char *file);
+void aril__folder_unlock(int lock);
 
 /* Creates a folder and its parents if missing. `what` is a prefix for messages. */
 aril_status aril__folder_create(const char *what, const char *path);

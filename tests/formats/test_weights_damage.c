@@ -4,6 +4,8 @@
 #include "support/temp.h"
 #include "support/test.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -152,6 +154,8 @@ TEST(parts_replace_those_of_before)
     for (int k = 0; k < 2; k++) {
         char index[64], expected[256];
         const char *ext = strchr(kinds[k], '.');
+        const char *const parts[] = { "x-00001-of-00002", "x-00002-of-00002", "x.2-00001-of-00002",
+                                      "x.2-00002-of-00002" };
         snprintf(index, sizeof index, "%s.index.json", kinds[k]);
         CHECK_INT(save_parts(kinds[k], 1, 2), ARIL_OK);
         CHECK_INT(save_parts(kinds[k], 2, 3), ARIL_OK);
@@ -161,14 +165,25 @@ TEST(parts_replace_those_of_before)
         CHECK_STR(files_in(temp_path("")), expected);
         CHECK_INT(save_parts(kinds[k], 3, 3), ARIL_OK);
         CHECK(value_of_parts(index) == 3);
+        CHECK(value_of_parts("") == 3);
+        /* The old names were in use until the new index was there. */
+        snprintf(expected, sizeof expected, "x.2-00001-of-00002%s x.2-00002-of-00002%s %s ", ext,
+                 ext, index);
         CHECK_STR(files_in(temp_path("")), expected);
-        struct stat st;
-        snprintf(expected, sizeof expected, "x-00001-of-00002%s", ext);
-        CHECK(stat(temp_path(expected), &st) == 0 && (st.st_mode & 0400));
+        struct stat st, of_index;
+        snprintf(expected, sizeof expected, "x.2-00001-of-00002%s", ext);
+        CHECK(stat(temp_path(expected), &st) == 0 && stat(temp_path(index), &of_index) == 0);
+        CHECK_INT(st.st_mode, of_index.st_mode);
+        CHECK_INT(save_parts(kinds[k], 4, 3), ARIL_OK);
+        CHECK(value_of_parts(index) == 4);
+        snprintf(expected, sizeof expected, "x-00001-of-00002%s x-00002-of-00002%s %s ", ext, ext,
+                 index);
+        CHECK_STR(files_in(temp_path("")), expected);
         remove(temp_path(index));
-        remove(temp_path(expected));
-        expected[6] = '2';
-        remove(temp_path(expected));
+        for (int i = 0; i < 4; i++) {
+            snprintf(expected, sizeof expected, "%s%s", parts[i], ext);
+            remove(temp_path(expected));
+        }
         CHECK_INT(temp_count(), 0);
     }
 }
@@ -190,6 +205,72 @@ TEST(an_old_index_does_not_choose_what_is_removed)
               "y-00001-of-00009.safetensors ");
 }
 
+/* Parts that another index names, or that were not left by a killed writer, stay. */
+TEST(parts_of_others_are_neither_replaced_nor_removed)
+{
+    static const char other[] = "{\"weight_map\": {\"a\": \"x-00001-of-00002.safetensors\"}}";
+    CHECK_INT(save_parts("x.safetensors", 1, 3), ARIL_OK);
+    CHECK(write_whole(temp_path("y.index.json"), (const unsigned char *)other, sizeof other - 1));
+    CHECK(write_whole(temp_path("x-00007-of-00009.safetensors"), (const unsigned char *)"x", 1));
+    CHECK_INT(save_parts("x.safetensors", 2, 3), ARIL_OK);
+    CHECK(value_of_parts("x.safetensors.index.json") == 2);
+    CHECK(value_of_parts("y.index.json") == 1);
+    CHECK_STR(files_in(temp_path("")),
+              "x-00001-of-00002.safetensors x-00007-of-00009.safetensors "
+              "x.2-00001-of-00002.safetensors x.2-00002-of-00002.safetensors "
+              "x.safetensors.index.json y.index.json ");
+}
+
+/* Replaces the C library's: what happens at the renames of a child process. */
+static int renames_left = -1;
+static bool then_fails;
+
+__attribute__((visibility("default"))) int rename(const char *from, const char *to)
+{
+    if (renames_left == 0 && !then_fails) _exit(7);
+    if (renames_left == 0) {
+        errno = EIO;
+        return -1;
+    }
+    if (renames_left > 0) renames_left--;
+    return renameat(AT_FDCWD, from, AT_FDCWD, to);
+}
+
+/* Saves in a process that ends, or whose renames fail, after so many of them. */
+static int save_interrupted(float value, int renames, bool fails)
+{
+    int status = 0;
+    pid_t child = fork();
+    if (child == 0) {
+        renames_left = renames;
+        then_fails = fails;
+        _exit(save_parts("x.safetensors", value, 2) == ARIL_ERR_IO ? 8 : 0);
+    }
+    bool ended = child > 0 && waitpid(child, &status, 0) == child && WIFEXITED(status);
+    return ended ? WEXITSTATUS(status) : -1;
+}
+
+TEST(parts_that_are_interrupted_at_a_rename_leave_the_old_ones)
+{
+    /* The three parts, then the index. */
+    for (int renames = 0; renames < 4; renames++) {
+        CHECK_INT(save_parts("x.safetensors", 1, 2), ARIL_OK);
+        CHECK_INT(temp_count(), 4);
+        CHECK_INT(save_interrupted(2, renames, true), 8);
+        CHECK(value_of_parts("x.safetensors.index.json") == 1);
+        CHECK_INT(temp_count(), 4);
+        CHECK_INT(save_interrupted(2, renames, false), 7);
+        CHECK(value_of_parts("x.safetensors.index.json") == 1);
+        CHECK_INT(save_interrupted(3, renames, false), 7);
+        CHECK(value_of_parts("x.safetensors.index.json") == 1);
+        /* Three old parts, three of the process that ended, and two indexes. */
+        CHECK_INT(temp_count(), 8);
+    }
+    CHECK_INT(save_interrupted(4, 4, false), 0);
+    CHECK(value_of_parts("x.safetensors.index.json") == 4);
+    CHECK_INT(temp_count(), 4);
+}
+
 TEST(a_failed_write_of_parts_leaves_the_old_ones)
 {
     CHECK_INT(save_parts("x.safetensors", 1, 2), ARIL_OK);
@@ -206,21 +287,23 @@ TEST(a_failed_write_of_parts_leaves_the_old_ones)
     CHECK_INT(status, 0);
     CHECK(value_of_parts("x.safetensors.index.json") == 1);
     CHECK_INT(temp_count(), 4);
-    /* A part that cannot be replaced is found before anything is. */
+    /* A folder has the name of a part: the parts get other names. */
     CHECK(mkdir(temp_path("x-00006-of-00006.safetensors"), 0777) == 0);
-    CHECK_INT(save_parts("x.safetensors", 2, 1), ARIL_ERR_IO);
+    CHECK_INT(save_parts("x.safetensors", 2, 1), ARIL_OK);
+    CHECK(value_of_parts("x.safetensors.index.json") == 2);
+    CHECK_INT(temp_count(), 8);
+    /* One has the name of the index. */
+    CHECK(mkdir(temp_path("y.safetensors.index.json"), 0777) == 0);
+    CHECK_INT(save_parts("y.safetensors", 2, 1), ARIL_ERR_IO);
     aril_clear_error();
-    CHECK(value_of_parts("x.safetensors.index.json") == 1);
-    CHECK_INT(temp_count(), 5);
+    CHECK_INT(temp_count(), 9);
 }
 
-TEST(a_killed_write_of_parts_leaves_no_mixture)
+TEST(a_killed_write_of_parts_leaves_the_old_ones_or_the_new_ones)
 {
     int old = 0, new = 0;
     CHECK_INT(save_parts("x.safetensors", 1, 2), ARIL_OK);
     for (int i = 0; i < 40; i++) {
-        if (value_of_parts("x.safetensors.index.json") == 0)
-            CHECK_INT(save_parts("x.safetensors", 1, 2), ARIL_OK);
         float before = value_of_parts("x.safetensors.index.json");
         pid_t child = fork();
         if (child == 0) {
@@ -232,8 +315,8 @@ TEST(a_killed_write_of_parts_leaves_no_mixture)
         kill(child, SIGKILL);
         CHECK(waitpid(child, NULL, 0) == child);
         float after = value_of_parts("x.safetensors.index.json");
-        CHECK_MSG(after == 0 || after == before || after == before + 1, "%g after %g",
-                  (double)after, (double)before);
+        CHECK_MSG(after == before || after == before + 1, "%g after %g", (double)after,
+                  (double)before);
         old += after == before;
         new += after == before + 1;
     }

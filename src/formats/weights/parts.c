@@ -9,6 +9,7 @@
 #include "formats/json.h"
 #include "formats/weights/weights.h"
 
+#include <dirent.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
@@ -252,21 +253,39 @@ static size_t stem_length(const char *path)
     return !dot || (slash && dot < slash) ? strlen(path) : (size_t)(dot - path);
 }
 
-/* NAME-00001-of-00003.EXT for each part, and NAME.EXT.index.json. */
-static aril_status make_paths(split *s)
+/* NAME-00001-of-00003.EXT for each part; NAME.2-00001-of-00003.EXT in the second generation. */
+static aril_status make_paths(split *s, int generation)
 {
     size_t stem = stem_length(s->path), size = strlen(s->path) + 32;
+    char number[16] = "";
+    if (generation > 1) snprintf(number, sizeof number, ".%d", generation);
+    for (int k = 0; k < s->n; k++) {
+        if (!s->paths[k]) s->paths[k] = aril__malloc(size);
+        if (!s->paths[k]) return out_of_memory(s);
+        snprintf(s->paths[k], size, "%.*s%s-%05d-of-%05d%s", (int)stem, s->path, number, k + 1,
+                 s->n, s->path + stem);
+    }
+    return ARIL_OK;
+}
+
+/* The parts of the first generation, and NAME.EXT.index.json. */
+static aril_status first_paths(split *s)
+{
+    size_t size = strlen(s->path) + 32;
     s->paths = aril__calloc((size_t)s->n * sizeof *s->paths);
     s->index_path = aril__malloc(size);
     if (!s->paths || !s->index_path) return out_of_memory(s);
     snprintf(s->index_path, size, "%s.index.json", s->path);
-    for (int k = 0; k < s->n; k++) {
-        s->paths[k] = aril__malloc(size);
-        if (!s->paths[k]) return out_of_memory(s);
-        snprintf(s->paths[k], size, "%.*s-%05d-of-%05d%s", (int)stem, s->path, k + 1, s->n,
-                 s->path + stem);
-    }
-    return ARIL_OK;
+    return make_paths(s, 1);
+}
+
+/* Whether no file has the name of a part. */
+static bool are_free(const split *s)
+{
+    struct stat st;
+    for (int k = 0; k < s->n; k++)
+        if (lstat(s->paths[k], &st) == 0) return false;
+    return true;
 }
 
 static aril_status write_part(const split *s, int k, const aril__weights_kind *kind,
@@ -305,33 +324,42 @@ static aril_status write_index(const split *s)
     return status;
 }
 
-/* Whether a file that an old index names is a part of the same NAME.EXT, but not a new one. */
-static bool is_stale(const split *s, const char *file)
+/* Whether a file is named like a part of the same NAME.EXT, of any generation. */
+static bool is_part_name(const split *s, const char *file)
 {
-    const char *own = base_name(s->path);
-    size_t stem = stem_length(own), n = strlen(file);
-    const char number[] = "-00001-of-00003", *at = file + stem;
-    if (n != strlen(own) + sizeof number - 1 || strncmp(file, own, stem) != 0 ||
-        strcmp(at + sizeof number - 1, own + stem) != 0)
-        return false;
-    for (size_t i = 0; i < sizeof number - 1; i++)
-        if (number[i] >= '0' && number[i] <= '9' ? at[i] < '0' || at[i] > '9' : at[i] != number[i])
-            return false;
-    return atoi(at + 10) != s->n || atoi(at + 1) < 1 || atoi(at + 1) > s->n;
+    const char *own = base_name(s->path), pattern[] = "-00001-of-00003";
+    size_t stem = stem_length(own), digits;
+    if (strncmp(file, own, stem) != 0) return false;
+    const char *at = file + stem;
+    if (*at == '.') {
+        digits = strspn(at + 1, "0123456789");
+        if (digits == 0 || digits > 10 || at[1] == '0') return false;
+        at += 1 + digits;
+    }
+    for (const char *c = pattern; *c; c++, at++)
+        if (*c >= '0' && *c <= '9' ? *at < '0' || *at > '9' : *at != *c) return false;
+    return strcmp(at, own + stem) == 0;
 }
 
-/* Appends the names of the stale parts of an old index to *b, each with its 0. What is no index has
- * none. */
-static void find_stale(const split *s, aril__bytes *b)
+/* Lists of names: each with its 0. */
+static bool has_name(const aril__bytes *list, const char *name)
+{
+    for (size_t i = 0; i < list->n; i += strlen((const char *)list->at + i) + 1)
+        if (strcmp((const char *)list->at + i, name) == 0) return true;
+    return false;
+}
+
+/* Appends the parts that an index names. False: it is no index, or cannot be read in full. */
+static bool list_parts(const split *s, const char *index, aril__bytes *list)
 {
     enum { LARGEST = 1 << 28 };
     aril__bytes text = { 0 };
     struct stat st;
-    if (stat(s->index_path, &st) != 0 || !S_ISREG(st.st_mode) || st.st_size > LARGEST ||
-        aril__read_file("weights", s->index_path, 0, &text) != ARIL_OK) {
+    if (stat(index, &st) != 0 || !S_ISREG(st.st_mode) || st.st_size > LARGEST ||
+        aril__read_file("weights", index, 0, &text) != ARIL_OK) {
         aril_clear_error();
         aril__bytes_free(&text);
-        return;
+        return false;
     }
     aril__json j = { .text = (const char *)text.at, .size = text.n };
     for (bool more = aril__json_enter(&j, '{'); more; more = aril__json_more(&j, '}')) {
@@ -341,25 +369,95 @@ static void find_stale(const split *s, aril__bytes *b)
         if (!map) aril__json_skip(&j);
         for (more = map && aril__json_enter(&j, '{'); more; more = aril__json_more(&j, '}')) {
             char *name = aril__json_key(&j), *file = name ? aril__json_string(&j) : NULL;
-            size_t n = file ? strlen(file) + 1 : 0;
-            bool known = n && b->n >= n && memcmp(b->at + b->n - n, file, n) == 0;
-            if (file && !known && is_stale(s, file)) aril__bytes_add(b, file, n);
+            if (file && is_part_name(s, file) && !has_name(list, file))
+                aril__bytes_add(list, file, strlen(file) + 1);
             free(name);
             free(file);
         }
     }
     aril__bytes_free(&text);
+    return aril__json_end(&j) && !list->failed;
 }
 
-/* Removes the parts of the old set that the new one did not replace. */
-static void remove_stale(const split *s, const aril__bytes *stale)
+/* The path of a file in the folder of the parts. */
+static bool path_of(const split *s, const char *file, char path[PATH_MAX])
 {
-    char path[PATH_MAX];
     size_t folder = (size_t)(base_name(s->path) - s->path);
-    for (size_t i = 0; i < stale->n; i += strlen((const char *)stale->at + i) + 1) {
-        int n = snprintf(path, sizeof path, "%.*s%s", (int)folder, s->path, stale->at + i);
-        if (n > 0 && (size_t)n < sizeof path) unlink(path);
+    int n = snprintf(path, PATH_MAX, "%.*s%s", (int)folder, s->path, file);
+    return n > 0 && n < PATH_MAX;
+}
+
+/* Appends the parts that the indexes in the folder name, but for the own one if `others`. False: an
+ * index cannot be read, and any part may be in use. */
+static bool list_used(const split *s, bool others, aril__bytes *list)
+{
+    const char end[] = ".index.json", *own = base_name(s->index_path);
+    char path[PATH_MAX];
+    bool good = path_of(s, ".", path);
+    DIR *dir = good ? opendir(path) : NULL;
+    good = dir != NULL;
+    for (struct dirent *e; good && (e = readdir(dir));) {
+        size_t n = strlen(e->d_name);
+        if (n < sizeof end || strcmp(e->d_name + n - (sizeof end - 1), end) != 0) continue;
+        if (others && strcmp(e->d_name, own) == 0) continue;
+        good = path_of(s, e->d_name, path) && list_parts(s, path, list);
     }
+    if (dir) closedir(dir);
+    return good;
+}
+
+/* Removes the parts of `old`, and those that killed processes left, unless an index names them. */
+static void remove_unused(const split *s, const aril__bytes *old)
+{
+    aril__bytes used = { 0 };
+    char path[PATH_MAX];
+    DIR *dir = path_of(s, ".", path) && list_used(s, false, &used) ? opendir(path) : NULL;
+    for (struct dirent *e; dir && (e = readdir(dir));)
+        if (is_part_name(s, e->d_name) && !has_name(&used, e->d_name) &&
+            path_of(s, e->d_name, path) &&
+            (has_name(old, e->d_name) || aril__file_is_unfinished(path)))
+            unlink(path);
+    if (dir) closedir(dir);
+    aril__bytes_free(&used);
+}
+
+/* Marks the parts of the old index that no other names: should the process be killed once the new
+ * index is there, the next one removes them. */
+static void mark_old(const split *s, const aril__bytes *old, bool unfinished)
+{
+    aril__bytes used = { 0 };
+    char path[PATH_MAX];
+    bool known = list_used(s, true, &used);
+    for (size_t i = 0; known && i < old->n; i += strlen((const char *)old->at + i) + 1) {
+        const char *file = (const char *)old->at + i;
+        if (!has_name(&used, file) && path_of(s, file, path)) aril__file_mark(path, unfinished);
+    }
+    aril__bytes_free(&used);
+}
+
+/* Replaces the set of before, while no other writer does so in the folder. */
+static aril_status replace_parts(split *s)
+{
+    aril__bytes old = { 0 };
+    aril_status status = ARIL_OK;
+    int lock = aril__folder_lock(s->path);
+    remove_unused(s, &old);
+    list_parts(s, s->index_path, &old);
+    for (int g = 2; status == ARIL_OK && !are_free(s); g++) status = make_paths(s, g);
+    if (status == ARIL_OK) status = write_index(s);
+    if (status == ARIL_OK) {
+        mark_old(s, &old, true);
+        status = aril__file_commit_parts(s->index, s->n, s->paths);
+        if (status == ARIL_OK)
+            remove_unused(s, &old);
+        else
+            mark_old(s, &old, false);
+    } else {
+        aril__file_abandon(s->index);
+    }
+    aril__folder_unlock(lock);
+    aril__bytes_free(&old);
+    return status;
 }
 
 aril_status aril__weights_save_parts(const char *path, const aril_named *tensors,
@@ -367,26 +465,20 @@ aril_status aril__weights_save_parts(const char *path, const aril_named *tensors
                                      int64_t most)
 {
     split s = { .path = path, .t = tensors };
-    aril__bytes stale = { 0 };
     aril_status status = assign(&s, most);
-    if (status == ARIL_OK) status = make_paths(&s);
+    if (status == ARIL_OK) status = first_paths(&s);
     if (status == ARIL_OK) {
-        find_stale(&s, &stale);
         s.index = aril__file_begin(s.index_path);
         if (!s.index) status = aril__latest_status();
     }
     for (int i = 0; i < s.n && status == ARIL_OK; i++) status = write_part(&s, i, kind, metadata);
-    if (status == ARIL_OK) status = write_index(&s);
-    if (status == ARIL_OK) {
-        status = aril__file_commit_parts(s.index, s.n, s.paths);
-        if (status == ARIL_OK) remove_stale(&s, &stale);
-    } else {
+    if (status == ARIL_OK)
+        status = replace_parts(&s);
+    else
         aril__file_abandon(s.index);
-    }
     for (int i = 0; s.paths && i < s.n; i++) free(s.paths[i]);
     free(s.paths);
     free(s.index_path);
     free(s.in);
-    aril__bytes_free(&stale);
     return status;
 }
