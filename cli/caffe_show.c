@@ -146,15 +146,14 @@ static void describe(const char *path)
 static int show_wrong(const char *path)
 {
     char why[512];
-    aril_status code = aril_error_code();
     snprintf(why, sizeof why, "%s", aril_error());
     aril_clear_error();
     if (strstr(why, " is a solver; expected ")) return -1;
-    if (aril_describe_file(path, stdout) == ARIL_OK) {
-        fflush(stdout);
-        aril_fail(code, "%s", why);
-    }
-    return report("show");
+    if (aril_describe_file(path, stdout) != ARIL_OK) return report("show");
+    printf("\nThese are the layers of all phases, without sizes: ");
+    print_text(stdout, why);
+    puts("");
+    return EXIT_DONE;
 }
 
 int caffe_show(const char *path, const caffe_state *state)

@@ -447,8 +447,8 @@ static aril_weights *open_path(const char *path, aril_weights_opts opts, bool is
     }
     if (status == ARIL_OK) status = w->kind->open(w);
     if (status == ARIL_OK && opts.root && *opts.root && !w->root)
-        status = aril__fail(ARIL_ERR_ARG, "%s has no part \"%s\": a file of %s has no parts", w->path,
-                            opts.root, w->kind->name);
+        status = aril__fail(ARIL_ERR_ARG, "%s has no part \"%s\": a file of %s has no parts",
+                            w->path, opts.root, w->kind->name);
     if (status == ARIL_OK && opts.unwrap) unwrap(w);
     if (status == ARIL_OK) status = sort_names(w);
     if (status == ARIL_OK) status = aril_weights_check(w);
