@@ -34,11 +34,16 @@ const char *const *caffe_phases(void)
     return names;
 }
 
-/* Splits "a,b,c" in place; returns how many. */
+/* Splits "a, b,c" in place, without the spaces around; returns how many. */
 static int split(char *text, const char **part, int most)
 {
     int n = 0;
-    for (char *at = strtok(text, ","); at && n < most; at = strtok(NULL, ",")) part[n++] = at;
+    for (char *at = strtok(text, ","); at && n < most; at = strtok(NULL, ",")) {
+        at += strspn(at, " ");
+        size_t length = strlen(at);
+        while (length > 0 && at[length - 1] == ' ') at[--length] = '\0';
+        if (length > 0) part[n++] = at;
+    }
     return n;
 }
 

@@ -155,6 +155,8 @@ void caffe_random(const char *what, const aril_module *net);
 /* aril convert of a net: to .onnx, .caffemodel, .prototxt or a file of weights. */
 int caffe_convert(const char *from, const char *to, const char *weights, aril_export_opts opts,
                   const weights_options *o);
+/* Whether that writes blobs as they are in a file, and the options of weights apply. */
+bool caffe_keeps_blobs(const char *from, const char *to, const char *weights);
 /* aril convert of a single blob, such as a mean: from and to .binaryproto, .npy and files of
  * weights. */
 int caffe_convert_blob(const char *from, const char *to);

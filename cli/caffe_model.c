@@ -336,6 +336,17 @@ static bool is_sized(const char *from)
     return sized;
 }
 
+bool caffe_keeps_blobs(const char *from, const char *to, const char *weights)
+{
+    bool net = ends_with(from, ".prototxt") || ends_with(from, ".pbtxt");
+    const char *blobs = weights ? weights : from;
+    if (!weights_is_output(to) || (net && !weights)) return false;
+    if (ends_with(to, ".h5") && !ends_with(blobs, ".h5")) return false; /* as Caffe writes them */
+    bool keeps = !net || !is_sized(from);
+    aril_clear_error(); /* caffe_convert finds it again */
+    return keeps;
+}
+
 int caffe_convert(const char *from, const char *to, const char *weights, aril_export_opts opts,
                   const weights_options *o)
 {

@@ -7,8 +7,10 @@
 
 static bool has_data_layers(const aril_module *net)
 {
-    for (int i = 0; i < aril_caffe_layers(net); i++)
-        if (aril_caffe_layer_at(net, i).is_data) return true;
+    for (int i = 0; i < aril_caffe_layers(net); i++) {
+        aril_caffe_layer l = aril_caffe_layer_at(net, i);
+        if (l.is_data || strcmp(l.type, "DummyData") == 0) return true;
+    }
     return false;
 }
 
@@ -16,8 +18,9 @@ static bool has_data_layers(const aril_module *net)
 static aril_module *open_net(const char *path, aril_caffe_opts opts, const char *phase)
 {
     aril_module *net = aril_caffe_net(path, opts);
-    if (phase || !net || !has_data_layers(net)) return net;
+    if (phase || (net && !has_data_layers(net))) return net;
     aril_module_release(net);
+    aril_clear_error(); /* the data layers may be those of the training alone */
     opts.phase = ARIL_CAFFE_TRAIN;
     return aril_caffe_net(path, opts);
 }
@@ -139,6 +142,20 @@ static void describe(const char *path)
     puts("");
 }
 
+/* The layers of a net with a mistake, and what is wrong; -1 for a solver. */
+static int show_wrong(const char *path)
+{
+    char why[512];
+    snprintf(why, sizeof why, "%s", aril_error());
+    aril_clear_error();
+    if (strstr(why, " is a solver; expected ")) return -1;
+    if (aril_describe_file(path, stdout) != ARIL_OK) return report("show");
+    printf("\nThese are the layers of all phases, without sizes: ");
+    print_text(stdout, why);
+    puts("");
+    return EXIT_DONE;
+}
+
 int caffe_show(const char *path, const caffe_state *state)
 {
     ARIL_SCOPE;
@@ -156,7 +173,6 @@ int caffe_show(const char *path, const caffe_state *state)
         describe(path);
     }
     aril_module_release(net);
-    if (!net)
-        aril_clear_error(); /* a solver, or a net with a mistake that its text does not show */
-    return built ? EXIT_DONE : !net ? -1 : aril_ok() ? EXIT_DONE : report("show");
+    if (!net) return show_wrong(path);
+    return built || aril_ok() ? EXIT_DONE : report("show");
 }

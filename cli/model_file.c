@@ -667,8 +667,8 @@ static file_kind kind_of(const char *path)
     if (kind == NO_MODEL)
         aril_fail(ARIL_ERR_FORMAT,
                   "'%s' holds weights (%s), but no network; name a network of the zoo and set "
-                  "--weights %s, as in `aril convert resnet18 out.onnx --weights %s`",
-                  path, name, path, path);
+                  "--weights %s",
+                  path, name, path);
     aril_weights_close(w);
     return kind;
 }

@@ -105,6 +105,25 @@ static void note_untrained(const model_file *m)
     fputs("--weights FILE sets others\n", stderr);
 }
 
+/* Refuses options that have no effect on what is written. */
+static bool options_fit(const convert_options *o, const char *from, const char *to)
+{
+    const command *c = &command_convert;
+    bool onnx = model_is_onnx(to), caffe = is_caffe(from);
+    if (caffe_is_blob(from, to)) return arguments_without(c, o, "", false, "a single array");
+    if (caffe && !arguments_without(c, o, "size ", true, "a net of Caffe")) return false;
+    if (onnx && !arguments_without(c, o, "all rename dtype part ", true, "a model of ONNX"))
+        return false;
+    if (!onnx && !arguments_without(c, o, "opset fixed size external ", true,
+                                    "a file that is not written as ONNX"))
+        return false;
+    if (caffe && !caffe_keeps_blobs(from, to, o->from))
+        return arguments_without(c, o, "root all rename dtype part ", true,
+                                 "a net of Caffe that is written whole");
+    return caffe || !onnx || o->from ||
+           arguments_without(c, o, "root ", true, "a model without --weights");
+}
+
 static int run_convert(void *values, int n, char **argument)
 {
     (void)n;
@@ -112,9 +131,7 @@ static int run_convert(void *values, int n, char **argument)
     ARIL_NO_GRAD;
     const convert_options *o = values;
     runnable r = { 0 };
-    if (is_caffe(argument[0]) &&
-        !arguments_without(&command_convert, o, "size ", true, "a net of Caffe"))
-        return EXIT_USAGE;
+    if (!options_fit(o, argument[0], argument[1])) return EXIT_USAGE;
     if (caffe_is_blob(argument[0], argument[1]))
         return caffe_convert_blob(argument[0], argument[1]);
     if (is_caffe(argument[0]))

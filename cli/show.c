@@ -80,6 +80,9 @@ static int run(void *values, int n, char **argument)
         return aril_describe_file(argument[0], stdout) == ARIL_OK ? EXIT_DONE : report("show");
     if (by_name) return show_entry(argument[0], o, input);
     if (!o->tree && weights_is_file(argument[0])) return weights_show(argument[0], &o->weights);
+    if (aril_ok() &&
+        !arguments_without(&command_show, o, "root all depth ", true, "a trained network"))
+        return EXIT_USAGE;
     if (!aril_ok() || !model_open(argument[0], &m)) {
         model_close(&m);
         return report("show");

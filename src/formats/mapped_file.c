@@ -10,6 +10,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -195,6 +196,32 @@ size_t aril__mapped_size(const aril__mapped *f)
 void aril__mapped_rest(const aril__mapped *f)
 {
     if (f->slot >= 0) madvise((void *)(uintptr_t)f->data, f->size, MADV_DONTNEED);
+}
+
+/* Whether a file is what a server says instead of a file. */
+static bool is_html(const char *data, size_t size)
+{
+    static const char *const begins[] = { "<!doctype html", "<html", "<head", "<?xml" };
+    size_t at = 0;
+    while (at < size && memchr(" \t\r\n", data[at], 4)) at++;
+    for (size_t i = 0; i < sizeof begins / sizeof *begins; i++) {
+        size_t n = strlen(begins[i]);
+        if (size - at >= n && strncasecmp(data + at, begins[i], n) == 0) return true;
+    }
+    return false;
+}
+
+bool aril__mapped_is_other(const aril__mapped *f, const char *path, const char *expected)
+{
+    size_t size = aril__mapped_size(f);
+    if (size == 0)
+        aril__fail(ARIL_ERR_FORMAT, "%s is empty; expected %s", path, expected);
+    else if (is_html(aril__mapped_data(f), size))
+        aril__fail(ARIL_ERR_FORMAT, "%s is an HTML page (a failed download?); expected %s", path,
+                   expected);
+    else
+        return false;
+    return true;
 }
 
 /* The time of the last status change would tell more, but removing or replacing a file, which does

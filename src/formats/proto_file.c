@@ -4,10 +4,25 @@
 #include "core/error.h"
 #include "formats/mapped_file.h"
 
+#include <stdio.h>
+#include <string.h>
+
+/* Values of ONNX that hold nothing have no bytes. */
+static bool may_be_empty(const aril__proto_type *type)
+{
+    return strcmp(type->name, "OptionalProto") == 0 || strcmp(type->name, "SequenceProto") == 0;
+}
+
 aril__message *aril__message_load(const aril__proto_type *type, const char *path)
 {
+    char expected[64];
     aril__mapped *f = aril__mapped_open("load", path);
     if (!f) return NULL;
+    snprintf(expected, sizeof expected, "a %s", type->name);
+    if (!may_be_empty(type) && aril__mapped_is_other(f, path, expected)) {
+        aril__mapped_close(f);
+        return NULL;
+    }
     aril__message *m = aril__message_read(type, aril__mapped_data(f), aril__mapped_size(f),
                                           (aril__message_opts){ .name = path });
     if (m) m->owner->file = f;

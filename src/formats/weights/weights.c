@@ -15,7 +15,6 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 #include <sys/stat.h>
 
 /* ---- for readers ---- */
@@ -362,30 +361,11 @@ static char *resolve(const char *path)
     return found;
 }
 
-/* Whether a file is what a server says instead of a file. */
-static bool is_html(const aril_weights *w)
-{
-    static const char *const begins[] = { "<!doctype html", "<html", "<head", "<?xml" };
-    uint64_t at = 0;
-    while (at < w->size && memchr(" \t\r\n", w->data[at], 4)) at++;
-    for (size_t i = 0; i < sizeof begins / sizeof *begins; i++) {
-        size_t n = strlen(begins[i]);
-        if (w->size - at >= n && strncasecmp((const char *)w->data + at, begins[i], n) == 0)
-            return true;
-    }
-    return false;
-}
-
 static aril_status no_kind(const aril_weights *w)
 {
     char text[256] = "";
     size_t length = strlen(w->path);
-    if (w->size == 0)
-        return aril__fail(ARIL_ERR_FORMAT, "%s is empty; expected a file of weights", w->path);
-    if (is_html(w))
-        return aril__fail(ARIL_ERR_FORMAT,
-                          "%s is an HTML page (a failed download?); expected a file of weights",
-                          w->path);
+    if (aril__mapped_is_other(w->file, w->path, "a file of weights")) return aril__latest_status();
     if (length > 12 && strcmp(w->path + length - 12, ".safetensors") == 0) {
         aril_safetensors_close(aril_safetensors_open(w->path)); /* says what is wrong with it */
         if (!aril_ok()) return aril__latest_status();
@@ -466,6 +446,9 @@ static aril_weights *open_path(const char *path, aril_weights_opts opts, bool is
         status = find_kind(w);
     }
     if (status == ARIL_OK) status = w->kind->open(w);
+    if (status == ARIL_OK && opts.root && *opts.root && !w->root)
+        status = aril__fail(ARIL_ERR_ARG, "%s has no part \"%s\": a file of %s has no parts",
+                            w->path, opts.root, w->kind->name);
     if (status == ARIL_OK && opts.unwrap) unwrap(w);
     if (status == ARIL_OK) status = sort_names(w);
     if (status == ARIL_OK) status = aril_weights_check(w);
