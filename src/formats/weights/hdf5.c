@@ -159,8 +159,8 @@ static int by_address(const void *a, const void *b)
     return order ? order : (x->entry > y->entry) - (x->entry < y->entry);
 }
 
-/* All arrays together may take more than other compressed files may unpack to, as arrays of zeros are
- * common; but a small file cannot exhaust memory. */
+/* All arrays together may take more than other compressed files may unpack to, as arrays of zeros
+ * are common; but a small file cannot exhaust memory. */
 enum { FREE_BYTES = 256 << 20, REPEAT_TIMES = 16, REPEAT_FREE = 64 << 20 };
 
 /* Names of the same array count once; what they repeat is limited too, as few other formats can
