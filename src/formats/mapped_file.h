@@ -24,8 +24,8 @@ aril__mapped *aril__mapped_keep(aril__mapped *f);
 const void *aril__mapped_data(const aril__mapped *f);
 size_t aril__mapped_size(const aril__mapped *f);
 
-/* Whether it is what a server or a failed copy leaves instead of a file: a page in HTML, or nothing.
- * Then it fails with an error that says so, and what was expected. */
+/* Whether it is what a server or a failed copy leaves instead of a file: a page in HTML, or
+ * nothing. Then it fails with an error that says so, and what was expected. */
 bool aril__mapped_is_other(const aril__mapped *f, const char *path, const char *expected);
 
 /* Lets the system take back the memory of what was read: what is read again comes from the file. */
