@@ -355,9 +355,11 @@ static bool list_parts(const split *s, const char *index, aril__bytes *list)
     enum { LARGEST = 1 << 28 };
     aril__bytes text = { 0 };
     struct stat st;
-    if (stat(index, &st) != 0 || !S_ISREG(st.st_mode) || st.st_size > LARGEST ||
-        aril__read_file("weights", index, 0, &text) != ARIL_OK) {
-        aril_clear_error();
+    aril__saved_errors before = aril__errors_begin_quiet();
+    bool good = stat(index, &st) == 0 && S_ISREG(st.st_mode) && st.st_size <= LARGEST &&
+                aril__read_file("weights", index, 0, &text) == ARIL_OK;
+    aril__error_release(aril__errors_end(&before));
+    if (!good) {
         aril__bytes_free(&text);
         return false;
     }
@@ -375,8 +377,9 @@ static bool list_parts(const split *s, const char *index, aril__bytes *list)
             free(file);
         }
     }
+    good = aril__json_end(&j) && !list->failed;
     aril__bytes_free(&text);
-    return aril__json_end(&j) && !list->failed;
+    return good;
 }
 
 /* The path of a file in the folder of the parts. */
