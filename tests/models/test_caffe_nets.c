@@ -833,6 +833,7 @@ TEST(weights_that_do_not_fit_change_nothing)
           strstr(aril_error(), "blob 0 is [5,12], in the file [2,12]"));
     CHECK(aril_equal(w, aril_module_tensor(b, "conv/1.weight")));
     aril_clear_error();
+    CHECK(aril_caffe_weights_missing(b, 0) != NULL); /* nothing was loaded */
     CHECK(aril_caffe_weights_load(b, temp_path("none.caffemodel")) < 0);
     aril_clear_error();
     aril_module_release(a);

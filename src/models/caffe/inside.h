@@ -30,6 +30,7 @@ typedef struct caffe_node {
     const char **bottoms, **tops;
     bool *detached; /* bottoms through which no gradient flows; NULL: none */
     int first_input;
+    bool found;  /* the file of weights that is being read has its blobs */
     bool loaded; /* a file of weights had its blobs */
     int fused;   /* the node whose activation this one can apply; -1: none */
     int applier; /* the node that can apply this one's; -1: none */

@@ -360,7 +360,7 @@ static aril_status take_layers(caffe_net *net, const aril__message *file, caffe_
             continue;
         }
         caffe_layer *l = aril__caffe_layer_of(&net->node[node]);
-        net->node[node].loaded = true;
+        net->node[node].found = true;
         ++*found;
         if (n != (size_t)l->n_blobs)
             s = aril__caffe_bad(l, ARIL_ERR_SHAPE, "has %d blobs, in the file %zu", l->n_blobs, n);
@@ -420,7 +420,12 @@ static aril_status from_message(caffe_net *net, const char *path)
 aril_status aril__caffe_weights_from(caffe_net *net, const char *path)
 {
     aril__caffe_ignored_clear(net);
-    return aril__hdf5_is(path) ? aril__caffe_weights_from_hdf5(net, path) : from_message(net, path);
+    for (int i = 0; i < net->n_nodes; i++) net->node[i].found = false;
+    aril_status s =
+        aril__hdf5_is(path) ? aril__caffe_weights_from_hdf5(net, path) : from_message(net, path);
+    for (int i = 0; i < net->n_nodes && s == ARIL_OK; i++)
+        net->node[i].loaded |= net->node[i].found;
+    return s;
 }
 
 aril_status aril_caffe_weights_load(aril_module *m, const char *path)

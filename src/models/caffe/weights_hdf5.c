@@ -89,7 +89,7 @@ static aril_status read_layer(source *s, int node)
         return aril__caffe_bad(l, ARIL_ERR_SHAPE, "has %d blobs, in the file %d", l->n_blobs,
                                stored);
     s->n += stored > 0;
-    s->net->node[node].loaded |= stored > 0;
+    s->net->node[node].found |= stored > 0;
     for (int k = 0; k < l->n_blobs && found == ARIL_OK; k++) {
         int at = find(s, node, k, &found);
         if (found != ARIL_OK) return found;
