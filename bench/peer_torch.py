@@ -390,12 +390,14 @@ class Torch(peer.Peer):
         """Tries every setting of a task; what is fastest stays."""
         import tasks
 
-        make, settings = tasks.SETTINGS[name]
+        is_model = name.startswith("onnx:")
+        make, settings = (tasks.model, tasks.MODELS[name.partition("*")[0]]) if is_model else tasks.SETTINGS[name]
+        given = {"name": name, "device": self.device, "compiled": self.compiled} if is_model else {}
         best, kept = None, None
-        before = peer.reset_memory()
+        before = reset_memory(self.device)
         for setting in settings:
-            steps = make(**setting)
-            steps(1)
+            steps = make(**given, **setting)
+            steps(3 if is_model else 1)
             took = min(peer.time_steps(steps, 1) for _ in range(2))
             if best is None or took < best:
                 best, kept = took, (steps, setting)
@@ -403,7 +405,7 @@ class Torch(peer.Peer):
         self.steps, setting = kept
         self.together = 1
         words = [str(value) if not isinstance(value, bool) else f"{key} {value}" for key, value in setting.items()]
-        return {"peak_mb": peer.status_mb("VmHWM") - before, "setting": ", ".join(words) or "plain"}
+        return {"peak_mb": peak_memory(self.device) - before, "setting": ", ".join(words) or "plain"}
 
     def check(self, case):
         program = Program(self.read, case, self.device, small=True)

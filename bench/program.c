@@ -211,14 +211,14 @@ bool bench_run_begin(bench_run *r, const bench_case *c, aril_device device, bool
         .maker = { .dtype = c->dtype, .device = device, .infer = c->infer, .still = compare }
     };
     aril_allow_tf32(c->tf32);
-    if (c->task[0] && !aril_device_equal(device, aril_cpu())) {
-        aril_fail(ARIL_ERR_UNSUPPORTED, "%s runs on the CPU only", c->name);
-        return false;
-    }
     if (c->task[0]) {
         r->task = bench_task_find(c->task);
-        if (!r->task) fprintf(stderr, "aril bench: unknown task '%s'\n", c->task);
-        r->state = r->task ? r->task->begin(c->task) : NULL;
+        if (!r->task)
+            fprintf(stderr, "aril bench: unknown task '%s'\n", c->task);
+        else if (!r->task->on_devices && !aril_device_equal(device, aril_cpu()))
+            aril_fail(ARIL_ERR_UNSUPPORTED, "%s runs on the CPU only", c->name);
+        else
+            r->state = r->task->begin(c->task, device);
         return r->state && aril_ok();
     }
     bool has_net = false;

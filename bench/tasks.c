@@ -62,15 +62,17 @@ static void *lenet_begin(bool fit)
     return NULL;
 }
 
-static void *lenet_loop_begin(const char *name)
+static void *lenet_loop_begin(const char *name, aril_device device)
 {
     (void)name;
+    (void)device;
     return lenet_begin(false);
 }
 
-static void *lenet_fit_begin(const char *name)
+static void *lenet_fit_begin(const char *name, aril_device device)
 {
     (void)name;
+    (void)device;
     return lenet_begin(true);
 }
 
@@ -141,9 +143,10 @@ static bool make_files(char *folder, size_t size)
     return f && fclose(f) == 0;
 }
 
-static void *files_begin(const char *name)
+static void *files_begin(const char *name, aril_device device)
 {
     (void)name;
+    (void)device;
     char folder[1024];
     const double mean[] = { 0.485, 0.456, 0.406 }, std[] = { 0.229, 0.224, 0.225 };
     if (!make_files(folder, sizeof folder)) return NULL;
@@ -170,9 +173,10 @@ static void files_end(void *state)
 
 enum { LARGE = 24, SMALL = 137 };
 
-static void *adam_begin(const char *name)
+static void *adam_begin(const char *name, aril_device device)
 {
     (void)name;
+    (void)device;
     ARIL_SCOPE;
     aril_tensor *p[LARGE + SMALL];
     bench_maker m = { .dtype = ARIL_F32 };
@@ -197,7 +201,7 @@ static void adam_end(void *state)
     aril_optim_free(state);
 }
 
-/* ---- a model in ONNX: onnx:NAME, of those that onnx_models.py makes ---- */
+/* ---- a model in ONNX: onnx:NAME, or onnx:NAME*SAMPLES, of those that onnx_models.py makes ---- */
 
 enum { MODEL_TENSORS = 16 };
 
@@ -216,38 +220,40 @@ static void onnx_end(void *state)
 }
 
 /* An input as the peers fill it: random numbers, zeros as the state of a model, the sample rate. */
-static aril_tensor *onnx_input(bench_maker *maker, const aril_program *p, int i)
+static aril_tensor *onnx_input(bench_maker *maker, const aril_program *p, int i, int64_t samples)
 {
     const char *name = aril_program_input_name(p, i);
     aril_shape shape = aril_program_input_shape(p, i);
     for (int d = 0; d < shape.ndim; d++)
-        if (shape.dim[d] < 0) shape.dim[d] = d && d == shape.ndim - 1 ? 576 : 1;
+        if (shape.dim[d] < 0) shape.dim[d] = d && d == shape.ndim - 1 ? 576 : samples;
     if (aril_program_input_dtype(p, i) == ARIL_I64)
-        return aril_full(shape, 16000, ARIL_I64, aril_cpu());
-    if (strcmp(name, "state") == 0) return aril_zeros(shape, ARIL_F32, aril_cpu());
+        return aril_full(shape, 16000, ARIL_I64, maker->device);
+    if (strcmp(name, "state") == 0) return aril_zeros(shape, ARIL_F32, maker->device);
     return bench_fill(maker, shape, 0, 1);
 }
 
-static void *onnx_begin(const char *name)
+static void *onnx_begin(const char *name, aril_device device)
 {
     ARIL_SCOPE;
     char path[4096];
-    const char *tmp = getenv("TMPDIR");
-    snprintf(path, sizeof path, "%s/aril-bench-models-%ld/%s.onnx", tmp ? tmp : "/tmp",
-             (long)getuid(), name + strlen("onnx:"));
+    const char *tmp = getenv("TMPDIR"), *model = name + strlen("onnx:"), *times = strchr(name, '*');
+    int64_t samples = times ? strtoll(times + 1, NULL, 10) : 1;
+    snprintf(path, sizeof path, "%s/aril-bench-models-%ld/%.*s.onnx", tmp ? tmp : "/tmp",
+             (long)getuid(), (int)(times ? times - model : (ptrdiff_t)strlen(model)), model);
     if (access(path, R_OK) != 0) {
         aril_fail(ARIL_ERR_IO, "%s is missing: bench/onnx_models.py makes it", path);
         return NULL;
     }
     loaded *m = calloc(1, sizeof *m);
     if (!m) return NULL;
-    bench_maker maker = { .dtype = ARIL_F32 };
-    m->program = aril_program_load(path, (aril_load_opts){ 0 });
+    bench_maker maker = { .dtype = ARIL_F32, .device = device };
+    m->program =
+        aril_program_load(path, (aril_load_opts){ .device = device, .open_batch = times != NULL });
     int n = aril_program_inputs(m->program);
     if (n > MODEL_TENSORS || aril_program_outputs(m->program) > MODEL_TENSORS)
         aril_fail(ARIL_ERR_UNSUPPORTED, "%s: too many inputs or outputs", path);
     while (m->n_in < n && aril_ok()) {
-        m->in[m->n_in] = aril_keep(onnx_input(&maker, m->program, m->n_in));
+        m->in[m->n_in] = aril_keep(onnx_input(&maker, m->program, m->n_in, samples));
         m->n_in++;
     }
     if (aril_ok()) return m;
@@ -267,7 +273,7 @@ static const bench_task tasks[] = {
     { "lenet5-fit", lenet_fit_begin, lenet_fit_step, lenet_end },
     { "image-files", files_begin, files_step, files_end },
     { "adam", adam_begin, adam_step, adam_end },
-    { "onnx:", onnx_begin, onnx_step, onnx_end },
+    { "onnx:", onnx_begin, onnx_step, onnx_end, .on_devices = true },
 };
 
 const bench_task *bench_task_find(const char *name)

@@ -3,11 +3,15 @@
 #ifndef ARIL_BENCH_TASKS_H
 #define ARIL_BENCH_TASKS_H
 
+#include <aril/aril.h>
+
 typedef struct bench_task {
     const char *name;
-    void *(*begin)(const char *name); /* NULL, with an Aril error, on failure */
+    /* NULL, with an Aril error, on failure */
+    void *(*begin)(const char *name, aril_device device);
     void (*step)(void *state);
     void (*end)(void *state);
+    bool on_devices; /* runs elsewhere than on the CPU, too */
 } bench_task;
 
 /* Finds a task by name; NULL if there is none. */

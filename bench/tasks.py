@@ -127,6 +127,56 @@ def adam(kind="fused"):
 
 
 # What is tried for each: the fastest counts.
+class Encoder(torch.nn.Module):
+    """The encoder of BERT-base after its embeddings, with attention as one operation."""
+
+    def __init__(self, layers=12, width=768, heads=12):
+        super().__init__()
+        nn, self.heads = torch.nn, heads
+        self.layers = nn.ModuleList()
+        for _ in range(layers):
+            linear = [nn.Linear(width, width) for _ in range(4)] + [nn.Linear(width, 4 * width), nn.Linear(4 * width, width)]
+            self.layers.append(nn.ModuleList(linear + [nn.LayerNorm(width, 1e-12) for _ in range(2)]))
+
+    def forward(self, x):
+        def split(t):
+            return t.unflatten(-1, (self.heads, -1)).transpose(1, 2)
+
+        for q, k, v, out, up, down, first, second in self.layers:
+            a = torch.nn.functional.scaled_dot_product_attention(split(q(x)), split(k(x)), split(v(x)))
+            x = first(x + out(a.transpose(1, 2).flatten(2)))
+            x = second(x + down(torch.nn.functional.gelu(up(x))))
+        return x
+
+
+def model(name, device, compiled=None, order=None):
+    """The network of onnx:NAME, or of onnx:NAME*SAMPLES, as PyTorch has it."""
+    name, _, samples = name.removeprefix("onnx:").partition("*")
+    samples = int(samples or 1)
+    if name == "bert":
+        net, x = Encoder(), torch.from_numpy(peer.Maker().fill([samples, 128, 768], 0, 1))
+    else:
+        import torchvision
+
+        net, x = torchvision.models.resnet50(), torch.from_numpy(peer.Maker().fill([samples, 3, 224, 224], 0, 1))
+    net, x = net.eval().to(device), x.to(device)
+    if order:
+        net, x = net.to(memory_format=torch.channels_last), x.to(memory_format=torch.channels_last)
+    if compiled:
+        torch._dynamo.reset()
+        net = torch.compile(net, mode=compiled)
+
+    def steps(n):
+        with torch.no_grad():
+            for _ in range(n):
+                net(x)
+        if device.type != "cpu":
+            torch.cuda.synchronize(device)
+
+    return steps
+
+
+MODELS = {"onnx:resnet50": [{}, {"order": "channels-last"}], "onnx:bert": [{}]}  # and their settings
 SETTINGS = {
     "lenet5-loop": (lenet5_loop, [{}, {"order": "channels-last"}, {"fused": True}, {"workers": 1}, {"workers": 2}, {"batches": False}]),
     "image-files": (image_files, [{}, {"decoder": "torchvision"}, {"decoder": "PIL late"}]),
