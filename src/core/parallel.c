@@ -210,42 +210,48 @@ void aril__parallel_sync_library(void)
 
 #else
 
-/* How long a worker spins for work, and a caller for the last worker to finish, before it sleeps.
- * Waking a sleeping thread takes longer than most small loops: a series of ops should find the
- * workers awake, while a program that does something else should have its cores free. */
-enum { SPIN_NS = 50000 };
+/* How long a worker looks for work, and a caller for the last worker to finish, before it sleeps.
+ * Waking a sleeping thread takes longer than most small loops, on virtual machines longer than large
+ * ones: a series of ops should find the workers awake. After SPIN_NS they let other threads go
+ * first, so that a program that does something else has its cores. */
+enum { SPIN_NS = 50000, AWAKE_NS = 1000000 };
 
 /* A thread's chunks are handed out in this many runs: few enough to keep the counter cheap, enough
  * that a late or slow thread does not hold up the rest. */
 enum { RUNS_PER_THREAD = 8 };
 
-/* One thread's share of the chunks, with everything it needs to know about the job in one cache
- * line. A thread processes its own share first, which keeps data on one core from op to op, and
- * then steals remaining work. */
+/* One thread's share of the chunks, in a cache line of its own. A thread processes its own share
+ * first, which keeps data on one core from op to op, and then steals remaining work. */
 struct share {
     _Alignas(64) atomic_llong next; /* first chunk not yet handed out */
     int64_t end;                    /* one past its last chunk */
     int64_t run;                    /* chunks handed out at a time */
-    int64_t n, grain;
-    aril__range_fn *fn;
-    void *ctx;
-    unsigned threads;
 };
 
-/* pool.state holds everything that decides whether a worker may join, in one word that is updated
- * atomically and slept on: the number of workers inside the job, the number of threads it is open
- * to (0: closed), and a job counter. */
-static const unsigned INSIDE = 1, INSIDE_MASK = (1u << 10) - 1;
-static const unsigned OPEN = 1u << 10, OPEN_MASK = ((1u << 11) - 1) << 10;
-static const unsigned EPOCH = 1u << 21, EPOCH_MASK = ~((1u << 21) - 1);
+/* What a worker may do, in a cache line of its own, so that many workers start and finish without
+ * waiting for each other's. The caller opens the job, and closes it to a worker that has not joined
+ * by the end: it need not be waited for. */
+enum phase { CLOSED, OPEN, INSIDE };
+
+struct post {
+    _Alignas(64) atomic_int phase;
+    atomic_bool asleep; /* or about to be */
+};
 
 static struct {
-    _Alignas(64) atomic_uint state;
-    atomic_int sleepers;      /* workers asleep, or about to be */
-    atomic_uint caller_waits; /* 1: the caller sleeps until the last worker has left */
+    struct { /* the job: written while no worker is inside */
+        _Alignas(64) int64_t n, grain;
+        aril__range_fn *fn;
+        void *ctx;
+        int threads;
+    } job;
+    _Alignas(64) atomic_int sleepers; /* workers asleep, or about to be */
+    atomic_uint alarm;                /* changes when they are to wake up */
     atomic_bool stop;
-    int workers; /* changed only by the thread that holds the turn */
+    int workers;                           /* changed only by the thread that holds the turn */
+    _Alignas(64) atomic_uint caller_waits; /* 1: the caller sleeps until a worker is done */
     pthread_t worker[MAX_THREADS];
+    struct post post[MAX_THREADS];
     struct share share[MAX_THREADS]; /* written while no worker is inside */
 } pool;
 
@@ -269,29 +275,31 @@ static void wake(atomic_uint *word, int n)
     syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, n, NULL, NULL, 0);
 }
 
-/* Spins until the bits of the state under `mask` are `value` (or are not), for at most SPIN_NS. */
-static inline bool look_for(unsigned mask, unsigned value, bool equal)
+/* Waits until a worker's phase is `value` (or is not), for at most AWAKE_NS. */
+static inline bool look_for(const struct post *p, int value, bool equal)
 {
-    for (int64_t end = 0;;) {
+    for (int64_t begin = 0;;) {
         for (int i = 0; i < 64; i++) {
-            unsigned s = atomic_load_explicit(&pool.state, memory_order_acquire);
-            if (((s & mask) == value) == equal) return true;
+            int phase = atomic_load_explicit(&p->phase, memory_order_acquire);
+            if ((phase == value) == equal) return true;
             relax();
         }
         int64_t now = aril__nanoseconds();
-        if (!end) end = now + SPIN_NS;
-        if (now >= end) return false;
+        if (!begin) begin = now;
+        if (now - begin >= AWAKE_NS || atomic_load_explicit(&pool.stop, memory_order_relaxed))
+            return false;
+        if (now - begin >= SPIN_NS) sched_yield();
     }
 }
 
-static void work_on(unsigned self)
+static void work_on(int self)
 {
-    const struct share *own = &pool.share[self];
-    int64_t n = own->n, grain = own->grain;
-    aril__range_fn *fn = own->fn;
-    void *ctx = own->ctx;
-    for (unsigned i = 0; i < own->threads; i++) {
-        struct share *s = &pool.share[(self + i) % own->threads];
+    int64_t n = pool.job.n, grain = pool.job.grain;
+    int threads = pool.job.threads;
+    aril__range_fn *fn = pool.job.fn;
+    void *ctx = pool.job.ctx;
+    for (int i = 0; i < threads; i++) {
+        struct share *s = &pool.share[self + i < threads ? self + i : self + i - threads];
         while (atomic_load_explicit(&s->next, memory_order_relaxed) < s->end) {
             int64_t first = atomic_fetch_add_explicit(&s->next, s->run, memory_order_relaxed);
             if (first >= s->end) break;
@@ -301,32 +309,35 @@ static void work_on(unsigned self)
     }
 }
 
+static void sleep_until_alarm(struct post *own)
+{
+    atomic_store(&own->asleep, true);
+    atomic_fetch_add(&pool.sleepers, 1);
+    unsigned alarm = atomic_load(&pool.alarm);
+    if (atomic_load(&own->phase) != OPEN && !atomic_load(&pool.stop)) sleep_on(&pool.alarm, alarm);
+    atomic_fetch_sub(&pool.sleepers, 1);
+    atomic_store(&own->asleep, false);
+}
+
 static void *worker_main(void *arg)
 {
-    unsigned self = (unsigned)(uintptr_t)arg; /* 1 .. */
-    in_loop = true;                           /* whatever runs here is inside a parallel loop */
-    own_slot = (int)self;
-    unsigned seen = 0; /* the last job this thread has seen */
-    while (!atomic_load(&pool.stop)) {
-        if (!look_for(EPOCH_MASK, seen, false)) {
-            atomic_fetch_add(&pool.sleepers, 1);
-            unsigned s = atomic_load(&pool.state);
-            if ((s & EPOCH_MASK) == seen) sleep_on(&pool.state, s);
-            atomic_fetch_sub(&pool.sleepers, 1);
+    int self = (int)(intptr_t)arg; /* 1 .. */
+    struct post *own = &pool.post[self];
+    in_loop = true; /* whatever runs here is inside a parallel loop */
+    own_slot = self;
+    while (!atomic_load_explicit(&pool.stop, memory_order_relaxed)) {
+        if (!look_for(own, OPEN, true)) {
+            sleep_until_alarm(own);
             continue;
         }
         __builtin_prefetch(&pool.share[self], 1);
-        unsigned s = atomic_load_explicit(&pool.state, memory_order_acquire);
-        bool joined = false;
-        while (!joined && (s & OPEN_MASK) / OPEN > self)
-            joined = atomic_compare_exchange_weak(&pool.state, &s, s + INSIDE);
-        seen = s & EPOCH_MASK;
-        if (!joined) continue;
+        int phase = OPEN;
+        if (!atomic_compare_exchange_strong(&own->phase, &phase, INSIDE)) continue;
 
         work_on(self);
 
-        s = atomic_fetch_sub(&pool.state, INSIDE);
-        if ((s & (OPEN_MASK | INSIDE_MASK)) == INSIDE && atomic_load(&pool.caller_waits)) {
+        atomic_store(&own->phase, CLOSED);
+        if (atomic_load(&pool.caller_waits)) {
             atomic_store(&pool.caller_waits, 0);
             wake(&pool.caller_waits, 1);
         }
@@ -343,45 +354,65 @@ static void start_workers(int wanted)
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
     while (pool.workers < wanted) {
-        void *number = (void *)(uintptr_t)(pool.workers + 1);
+        void *number = (void *)(intptr_t)(pool.workers + 1);
         if (pthread_create(&pool.worker[pool.workers], NULL, worker_main, number)) break;
         pool.workers++;
     }
     pthread_sigmask(SIG_SETMASK, &before, NULL);
 }
 
+static void wake_workers(int threads)
+{
+    for (int i = 1; i < threads; i++)
+        if (atomic_load(&pool.post[i].asleep)) {
+            atomic_fetch_add(&pool.alarm, 1);
+            wake(&pool.alarm, INT_MAX);
+            return;
+        }
+}
+
+/* Waits until worker i, which has joined the job, has left it. */
+static void wait_for(const struct post *p)
+{
+    while (!look_for(p, INSIDE, false)) {
+        atomic_store(&pool.caller_waits, 1);
+        if (atomic_load(&p->phase) == INSIDE) sleep_on(&pool.caller_waits, 1);
+        atomic_store(&pool.caller_waits, 0);
+    }
+}
+
 static void run_shared(int64_t chunks, int threads, int64_t n, int64_t grain, aril__range_fn *fn,
                        void *ctx)
 {
     start_workers(threads - 1);
+    pool.job.n = n;
+    pool.job.grain = grain;
+    pool.job.fn = fn;
+    pool.job.ctx = ctx;
+    pool.job.threads = threads;
+    int64_t each = chunks / threads, more = chunks % threads;
     for (int i = 0; i < threads; i++) {
         struct share *s = &pool.share[i];
-        int64_t first = chunks / threads * i + (i < chunks % threads ? i : chunks % threads);
-        int64_t count = chunks / threads + (i < chunks % threads);
+        int64_t first = each * i + (i < more ? i : more), count = each + (i < more);
         s->end = first + count;
         s->run = count / RUNS_PER_THREAD > 1 ? count / RUNS_PER_THREAD : 1;
-        s->n = n;
-        s->grain = grain;
-        s->fn = fn;
-        s->ctx = ctx;
-        s->threads = (unsigned)threads;
         atomic_store_explicit(&s->next, first, memory_order_relaxed);
     }
-    /* Nobody is inside and the job is closed: only this thread changes the word. */
-    unsigned epoch = (atomic_load_explicit(&pool.state, memory_order_relaxed) & EPOCH_MASK) + EPOCH;
-    atomic_store(&pool.state, epoch + (unsigned)threads * OPEN);
-    if (atomic_load(&pool.sleepers)) wake(&pool.state, pool.workers);
+    for (int i = 1; i < threads; i++)
+        atomic_store_explicit(&pool.post[i].phase, OPEN, memory_order_release);
+    atomic_thread_fence(memory_order_seq_cst);
+    if (atomic_load_explicit(&pool.sleepers, memory_order_relaxed)) wake_workers(threads);
 
     in_loop = true;
     work_on(0);
     in_loop = false;
 
     /* Close the job, so that workers still asleep need not be waited for. */
-    if (!(atomic_fetch_and(&pool.state, ~OPEN_MASK) & INSIDE_MASK)) return;
-    while (!look_for(INSIDE_MASK, 0, true)) {
-        atomic_store(&pool.caller_waits, 1);
-        if (atomic_load(&pool.state) & INSIDE_MASK) sleep_on(&pool.caller_waits, 1);
-        atomic_store(&pool.caller_waits, 0);
+    for (int i = 1; i < threads; i++) {
+        struct post *p = &pool.post[i];
+        int phase = atomic_load_explicit(&p->phase, memory_order_acquire);
+        if (phase == OPEN && atomic_compare_exchange_strong(&p->phase, &phase, CLOSED)) continue;
+        if (phase == INSIDE) wait_for(p);
     }
 }
 
@@ -391,9 +422,8 @@ void aril__parallel_shutdown(void)
      * then. */
     if (atomic_load(&forked) || !take_turn()) return;
     atomic_store(&pool.stop, true);
-    /* Change the word, so that a worker about to sleep wakes up. */
-    atomic_fetch_add(&pool.state, EPOCH);
-    wake(&pool.state, INT_MAX);
+    atomic_fetch_add(&pool.alarm, 1);
+    wake(&pool.alarm, INT_MAX);
     for (int i = 0; i < pool.workers; i++) pthread_join(pool.worker[i], NULL);
     pool.workers = 0;
     atomic_store(&pool.stop, false);
