@@ -1,5 +1,6 @@
 /* The pass `algebra`: nodes whose result is a value that exists already, and nodes that undo
  * others. Only rules that keep every bit, also of NaN and -0. */
+#include "graph/fuse.h"
 #include "graph/passes.h"
 
 #include "ops/shape/copy.h"
@@ -201,6 +202,51 @@ static void read_shapes(aril__graph *g, const aril__graph_node *n)
         if (n->op->shape_only >> i & 1) g->ids[n->in + i] = origin_of_shape(g, g->ids[n->in + i]);
 }
 
+/* ---- ReLU before max pooling ---- */
+
+/* What pooling takes the gradient of a maximum back to is the maximum itself: whether ReLU lets it
+ * pass can be asked before, of fewer elements, and the image that was pooled need not be kept. The
+ * two nodes change places. */
+static void swap_relu_and_pool(aril__graph *g, const aril__uses *uses, aril__graph_node *relu)
+{
+    static const char *const pools[] = { "max_pool", "adaptive_max_pool", NULL };
+    if (!is_op(relu, "relu_grad") || relu->n_in != 3 || input(g, relu, 1)) return;
+    aril__value_id between = input(g, relu, 0), y = input(g, relu, 2);
+    if (!is_op(producer(g, between), "max_pool_grad") || uses->all[between] != 1) return;
+    aril__graph_node *back = &g->nodes[g->values[between].from];
+    aril__value_id gradient = input(g, back, 0), places = input(g, back, 1);
+    const aril__graph_node *pool = producer(g, places);
+    if (!is_any_op(pool, pools) || g->values[places].index != 1 || input(g, pool, 0) != y ||
+        relu->region != back->region || !can_replace(g, gradient, pool->out))
+        return;
+    aril__value *v = &g->values[between], was = *v;
+    *v = g->values[gradient];
+    v->kind = was.kind;
+    v->from = was.from;
+    v->index = was.index;
+    g->ids[relu->in + 1] = places;
+    g->ids[relu->in + 2] = input(g, back, 2);
+    g->ids[back->in + 1] = 0;
+    g->ids[back->in + 2] = pool->out;
+    aril__graph_node to = *back;
+    *back = *relu;
+    back->in = to.in;
+    back->out = to.out;
+    to.in = relu->in;
+    to.out = relu->out;
+    *relu = to;
+}
+
+static aril_status swap_gradients(aril__graph *g)
+{
+    aril__uses uses;
+    if (!aril__uses_count(g, &uses)) return aril__fail(ARIL_ERR_MEMORY, "algebra: out of memory");
+    for (aril__node_id id = 1; id < g->n_nodes; id++)
+        swap_relu_and_pool(g, &uses, &g->nodes[id]);
+    aril__uses_free(&uses);
+    return ARIL_OK;
+}
+
 /* ---- the pass ---- */
 
 /* Lets the node start from an earlier value, as far back as possible. */
@@ -246,5 +292,6 @@ aril_status aril__pass_algebra(aril__graph *g)
     }
     aril__graph_replace(g, to);
     free(to);
-    return aril__pass_dead(g);
+    aril_status s = swap_gradients(g);
+    return s < 0 ? s : aril__pass_dead(g);
 }

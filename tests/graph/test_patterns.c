@@ -186,6 +186,50 @@ TEST(casts_that_lose_nothing_are_left_out)
     check(&p, "-fuse");
 }
 
+/* Overlapping windows: an element may be the maximum of four. */
+FN(pooled)
+{
+    (void)ctx;
+    aril_tensor *x = aril_copy(in[0]);
+    aril_set_requires_grad(x, true);
+    aril_pool_opts windows = { .kernel = { 3, 3 }, .stride = { 2, 2 }, .padding = { 1, 1 } };
+    aril_tensor *z = aril_max_pool2d(aril_relu(x), windows, NULL);
+    aril_gradients(aril_sum(aril_mul(z, in[1]), ARIL_ALL), ARIL_LIST(x), out,
+                   (aril_grad_opts){ 0 });
+}
+
+TEST(relu_before_pooling_has_the_gradient_of_the_maxima)
+{
+    static const pattern p = { pooled,
+                               2,
+                               { { 4, { 2, 3, 5, 7 } }, { 4, { 2, 3, 3, 4 } } },
+                               0,
+                               "%3: f32[2,3,5,7] = copy(%1)\n"
+                               "%4: f32[2,3,5,7] = relu(%3)\n"
+                               "%5: f32[2,3,3,4], %6: i64[2,3,3,4] = max_pool(%4, "
+                               "kernel=[3,3], stride=[2,2], pad=[1,1,1,1])\n"
+                               "%7: f32[2,3,3,4] = mul(%5, %2)\n"
+                               "%8: f32[] = sum(%7, mask=15)\n"
+                               "%9: f32[] = full_like(%8, value=1, integer=[1,1])\n"
+                               "%10: f32[1,1,1,1] = unsqueeze(%9, mask=15)\n"
+                               "%11: f32[2,3,3,4] = expand_like(%10, %7)\n"
+                               "%12: f32[2,3,3,4] = mul(%11, %2)\n"
+                               "%13: f32[2,3,5,7] = max_pool_grad(%12, %6, %4, "
+                               "kernel=[3,3], stride=[2,2], begin=[1,1])\n"
+                               "%14: f32[2,3,5,7] = relu_grad(%13, -, %4)\n"
+                               "return %14\n",
+                               "%11: f32[2,3,3,4] = constant\n"
+                               "%4: f32[2,3,5,7] = relu(%1)\n"
+                               "%5: f32[2,3,3,4], %6: i64[2,3,3,4] = max_pool(%4, "
+                               "kernel=[3,3], stride=[2,2], pad=[1,1,1,1])\n"
+                               "%12: f32[2,3,3,4] = mul(%11, %2)\n"
+                               "%13: f32[2,3,3,4] = relu_grad(%12, -, %5)\n"
+                               "%14: f32[2,3,5,7] = max_pool_grad(%13, %6, %4, "
+                               "kernel=[3,3], stride=[2,2], begin=[1,1])\n"
+                               "return %14\n" };
+    check(&p, "-fuse");
+}
+
 /* ---- epilogues ---- */
 
 FN(layer)
