@@ -56,6 +56,23 @@ static size_t lay_out(aril__conv_plan *p)
     return weights + c->space * (size_t)p->slots;
 }
 
+/* A kernel of one position computes each pixel by itself: rows and samples are one line of pixels,
+ * which can be cut anywhere. */
+static void join_pixels(aril__conv_plan *p)
+{
+    aril__conv *d = &p->d;
+    int64_t pixels = d->batch;
+    for (int i = 0; i < 3; i++) {
+        if (d->kernel[i] != 1 || d->stride[i] != 1 || d->begin[i] != 0 || d->in[i] != d->out[i])
+            return;
+        pixels *= d->in[i];
+    }
+    for (int i = 0; i < 3; i++) d->in[i] = d->out[i] = d->dilation[i] = 1;
+    d->in[2] = d->out[2] = pixels;
+    d->batch = 1;
+    p->spatial = 1;
+}
+
 /* Fills in what does not depend on the dtype that oneDNN computes in. */
 static const char *fill_plan(const aril__run *r, aril__conv_plan *p)
 {
@@ -75,6 +92,7 @@ static const char *fill_plan(const aril__run *r, aril__conv_plan *p)
         if (d->in[i] != 1 || d->out[i] != 1 || d->kernel[i] != 1 || d->begin[i] != 0) break;
         p->spatial--;
     }
+    join_pixels(p);
     bool clips = d->activation == ARIL_RELU || d->activation == ARIL_RELU6 ||
                  (d->activation == ARIL_SIGMOID && p->op == &aril__op_conv_transpose);
     if (clips) p->after = d->activation;
