@@ -241,8 +241,7 @@ static aril_status swap_gradients(aril__graph *g)
 {
     aril__uses uses;
     if (!aril__uses_count(g, &uses)) return aril__fail(ARIL_ERR_MEMORY, "algebra: out of memory");
-    for (aril__node_id id = 1; id < g->n_nodes; id++)
-        swap_relu_and_pool(g, &uses, &g->nodes[id]);
+    for (aril__node_id id = 1; id < g->n_nodes; id++) swap_relu_and_pool(g, &uses, &g->nodes[id]);
     aril__uses_free(&uses);
     return ARIL_OK;
 }

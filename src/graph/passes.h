@@ -23,6 +23,9 @@ bool aril__pass_is_on(const char *name);
 /* Runs those that are on. */
 aril_status aril__passes(aril__graph *g);
 
+/* Before them, where nobody changes the states: scalar weights become numbers (numbers.c). */
+aril_status aril__graph_fix_numbers(aril__graph *g);
+
 /* Whether a node computes its outputs from its inputs and attributes alone, in new memory. */
 bool aril__is_plain(const aril__graph_node *n);
 

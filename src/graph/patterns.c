@@ -444,6 +444,7 @@ static bool fold_norm(pass *p, const aril__graph_node *n, bool *fits)
 /* What softmax(scores) consists of. */
 typedef struct scores {
     aril__value_id q, k, mask;
+    const aril__graph_node *turned; /* gives k^T */
     double scale;
 } scores;
 
@@ -466,14 +467,32 @@ static bool take_product(pass *p, const aril__graph_node *n, scores *to)
 {
     if (!is_op(n, "matmul")) return false;
     const aril__graph_node *turned = producer(p, operand(p, n, 1));
-    if (!is_transpose(p, turned)) return false;
+    if (!is_op(turned, "permute") || !turned->has_attrs) return false;
     to->q = operand(p, n, 0);
-    to->k = operand(p, turned, 0);
+    to->k = is_transpose(p, turned) ? operand(p, turned, 0) : 0;
+    to->turned = turned;
     int ndim = rank(p, to->q);
-    if (rank(p, to->k) != ndim || ndim < 2) return false;
+    if (rank(p, turned->out) != ndim || ndim < 2) return false;
     for (int d = 0; d < ndim - 2; d++)
-        if (size(p, to->q, d) != size(p, to->k, d)) return false;
+        if (size(p, to->q, d) != size(p, turned->out, d)) return false;
     return true;
+}
+
+/* k of k^T that one permutation makes of something else. */
+static aril__value_id turned_back(pass *p, const aril__graph_node *n,
+                                  const aril__graph_node *turned)
+{
+    struct permute_attrs a = *(const struct permute_attrs *)aril__graph_attrs(p->g, turned);
+    aril__value_id x = operand(p, turned, 0);
+    int64_t dim[ARIL_MAX_DIMS];
+    int last = rank(p, turned->out) - 1;
+    for (int d = 0; d <= last; d++) dim[d] = size(p, turned->out, d);
+    int64_t axis = a.axes[last], of = dim[last];
+    a.axes[last] = a.axes[last - 1];
+    a.axes[last - 1] = axis;
+    dim[last] = dim[last - 1];
+    dim[last - 1] = of;
+    return add_shaped(p, n, "permute", 1, &x, &a, x, last + 1, dim);
 }
 
 static bool take_scores(pass *p, const aril__graph_node *n, scores *to)
@@ -505,11 +524,15 @@ static bool find_attention(pass *p, const aril__graph_node *n, bool *fits)
     aril__value_id v = operand(p, n, 1);
     int ndim = rank(p, s.q);
     if (rank(p, v) != ndim || p->g->values[v].dtype != p->g->values[s.q].dtype ||
-        p->g->values[s.k].dtype != p->g->values[s.q].dtype ||
+        p->g->values[s.turned->out].dtype != p->g->values[s.q].dtype ||
         !aril__is_float((aril_dtype)p->g->values[s.q].dtype))
         return false;
     for (int d = 0; d < ndim - 2; d++)
         if (size(p, v, d) != size(p, s.q, d)) return false;
+    if (!s.k && !(s.k = turned_back(p, n, s.turned))) {
+        *fits = false;
+        return false;
+    }
     struct attention_attrs a = { .scale = { s.scale } };
     aril__value_id in[4] = { s.q, s.k, v, s.mask };
     aril__node_id id = add_like(p, n, &aril__op_attention, 4, in, &a, n->out);

@@ -544,6 +544,41 @@ FN(attends_plainly)
     out[0] = aril_matmul(aril_softmax(aril_div_scalar(s, 2), -1), in[2]);
 }
 
+/* As exporters write it: one permutation makes k^T of what a linear layer gives. */
+FN(attends_in_heads)
+{
+    (void)ctx;
+    aril_tensor *q = aril_permute(in[0], ARIL_AXES(0, 2, 1, 3)),
+                *k = aril_permute(in[1], ARIL_AXES(0, 2, 3, 1)),
+                *v = aril_permute(in[2], ARIL_AXES(0, 2, 1, 3));
+    aril_tensor *s = aril_div_scalar(aril_matmul(q, k), 2);
+    out[0] = aril_matmul(aril_softmax(s, -1), v);
+}
+
+TEST(attention_of_permuted_heads_is_found)
+{
+    static const pattern p = {
+        attends_in_heads,
+        3,
+        { { 4, { 2, 5, 3, 4 } }, { 4, { 2, 6, 3, 4 } }, { 4, { 2, 6, 3, 4 } } },
+        1e-5,
+        "%4: f32[2,3,5,4] = permute(%1, axes=[0,2,1,3])\n"
+        "%5: f32[2,3,4,6] = permute(%2, axes=[0,2,3,1])\n"
+        "%6: f32[2,3,6,4] = permute(%3, axes=[0,2,1,3])\n"
+        "%7: f32[2,3,5,6] = matmul(%4, %5)\n"
+        "%9: f32[2,3,5,6] = div(%7, 2)\n"
+        "%10: f32[2,3,5,6] = softmax(%9, axis=3)\n"
+        "%11: f32[2,3,5,4] = matmul(%10, %6)\n"
+        "return %11\n",
+        "%4: f32[2,3,5,4] = permute(%1, axes=[0,2,1,3])\n"
+        "%6: f32[2,3,6,4] = permute(%3, axes=[0,2,1,3])\n"
+        "%12: f32[2,3,6,4] = permute(%2, axes=[0,2,1,3])\n"
+        "%13: f32[2,3,5,4], %14: f32[2,3,5] = attention(%4, %12, %6, -, scale=0.5)\n"
+        "return %13\n"
+    };
+    check(&p, NULL);
+}
+
 TEST(attention_without_a_mask_is_found)
 {
     static const pattern p = {
