@@ -1,6 +1,7 @@
 #include "backend/onednn/matmul.h"
 
 #include "backend/onednn/cut.h"
+#include "core/cpu.h"
 #include "core/derived.h"
 #include "core/parallel.h"
 #include "ops/elementwise/activation.h"
@@ -16,11 +17,9 @@ enum axis { BY_BATCH, BY_ROWS, BY_COLUMNS };
 /* The weight of a linear layer in the format that its primitives prefer. */
 typedef struct packing {
     aril__dnn_cut cut;
-    aril__dnn order[2]; /* reorders a part of the weight, for each kind of piece */
-    int64_t parts;      /* 1 when every piece reads the whole weight */
-    size_t part;        /* bytes per part */
-    size_t key_size;
-    int64_t key[ARIL__DERIVED_KEY / sizeof(int64_t)];
+    aril__dnn_order order; /* of the weight's parts, one after the other */
+    int64_t parts;         /* 1 when every piece reads the whole weight */
+    size_t part;           /* bytes per part */
 } packing;
 
 typedef struct matmul_plan {
@@ -99,37 +98,40 @@ static const char *make_product(void *ctx, int64_t units, aril__dnn *made)
 
 static void free_packing(packing *k)
 {
-    for (int i = 0; i < 2; i++) aril__dnn_destroy(&k->order[i]);
+    aril__dnn_order_destroy(&k->order);
     aril__dnn_cut_destroy(&k->cut);
     free(k);
 }
 
-/* The key of a packed form: its sizes and memory format. */
-static void describe_form(const matmul_plan *p, packing *k)
+/* Creates the reorders from the weight to the format of each part. */
+static const char *order_parts(const matmul_plan *p, packing *k)
 {
-    const_dnnl_memory_desc_t md = aril__dnn_md(&k->cut.kind[0], DNNL_ARG_WEIGHTS);
-    int64_t *to = k->key;
-    *to++ = (int64_t)(intptr_t)&aril__op_linear;
-    *to++ = p->type;
-    *to++ = p->p.k;
-    *to++ = p->p.n;
-    *to++ = p->p.b_row;
-    *to++ = p->p.b_col;
-    *to++ = k->parts;
-    *to++ = (int64_t)k->part;
-    *to++ = 0; /* the weight's offset */
-    dnnl_dims_t *strides, *blocks, *index;
-    int32_t n = 0;
-    if (dnnl_memory_desc_query(md, dnnl_query_strides, &strides) == dnnl_success)
-        for (int i = 0; i < 2; i++) *to++ = (*strides)[i];
-    dnnl_memory_desc_query(md, dnnl_query_inner_nblks_s32, &n);
-    if (dnnl_memory_desc_query(md, dnnl_query_inner_blks, &blocks) == dnnl_success &&
-        dnnl_memory_desc_query(md, dnnl_query_inner_idxs, &index) == dnnl_success)
-        for (int i = 0; i < n && i < 8; i++) *to++ = (*blocks)[i] * 16 + (*index)[i];
-    k->key_size = (size_t)(to - k->key) * sizeof *to;
+    size_t n = (size_t)k->parts;
+    aril__dnn_span *span = aril__calloc(n * sizeof *span);
+    dnnl_memory_desc_t *own = aril__calloc(n * sizeof *own);
+    const char *why = span && own ? NULL : "out of memory";
+    bool columns = p->axis == BY_COLUMNS;
+    for (int64_t i = 0; i < k->parts && !why; i++) {
+        const_dnnl_memory_desc_t to =
+            aril__dnn_md(columns ? aril__dnn_cut_kind(&k->cut, i) : &k->cut.kind[0],
+                         DNNL_ARG_WEIGHTS);
+        int64_t begin = columns ? aril__dnn_cut_begin(&k->cut, i) : 0;
+        int64_t end = columns ? aril__dnn_cut_begin(&k->cut, i + 1) : p->p.n;
+        own[i] = matrix(p, 1, 0, p->p.k, end - begin, p->p.b_row, p->p.b_col);
+        if (!own[i]) why = "out of memory";
+        span[i] = (aril__dnn_span){ own[i], to, (size_t)(begin * p->p.b_col * p->size), 0 };
+        size_t bytes = (dnnl_memory_desc_get_size(to) + 63) / 64 * 64;
+        if (bytes > k->part) k->part = bytes;
+    }
+    for (int64_t i = 0; i < k->parts && !why; i++) span[i].to_at = (size_t)i * k->part;
+    if (!why) why = aril__dnn_order_make(&k->order, (int)n, span, n * k->part);
+    if (!why && (k->order.as_is || !k->order.key_size)) why = "already in this layout";
+    for (size_t i = 0; own && i < n; i++)
+        if (own[i]) dnnl_memory_desc_destroy(own[i]);
+    free(own);
+    free(span);
+    return why;
 }
-
-enum { KEY_OFFSET = 8 };
 
 static packing *make_packing(const matmul_plan *p)
 {
@@ -152,77 +154,9 @@ static packing *make_packing(const matmul_plan *p)
         return NULL;
     }
     k->parts = p->axis == BY_COLUMNS ? k->cut.pieces : 1;
-    bool both = p->axis == BY_COLUMNS && k->cut.kind[1].primitive;
-    for (int i = 0; i < 1 + both && !why; i++) {
-        const_dnnl_memory_desc_t to = aril__dnn_md(&k->cut.kind[i], DNNL_ARG_WEIGHTS);
-        int64_t n = p->axis == BY_COLUMNS ? k->cut.size[i] : p->p.n;
-        dnnl_memory_desc_t from = matrix(p, 1, 0, p->p.k, n, p->p.b_row, p->p.b_col);
-        why = from ? aril__dnn_make_reorder(&k->order[i], from, to) : "out of memory";
-        if (!why && dnnl_memory_desc_equal(from, to)) why = "already in this layout";
-        if (from) dnnl_memory_desc_destroy(from);
-        size_t bytes = (dnnl_memory_desc_get_size(to) + 63) / 64 * 64;
-        if (bytes > k->part) k->part = bytes;
-    }
-    if (why) {
-        free_packing(k);
-        return NULL;
-    }
-    describe_form(p, k);
-    return k;
-}
-
-typedef struct pack_job {
-    const matmul_plan *p;
-    packing *k;
-    char *from, *to;
-    char *scratch; /* `each` bytes for each slot */
-    size_t each;
-    atomic_int status;
-} pack_job;
-
-static void pack_parts(void *ctx, int64_t begin, int64_t end, int slot)
-{
-    pack_job *j = ctx;
-    packing *k = j->k;
-    for (; begin < end; begin++) {
-        bool columns = j->p->axis == BY_COLUMNS;
-        int64_t at = columns ? aril__dnn_cut_begin(&k->cut, begin) : 0;
-        aril__dnn *d = &k->order[columns && aril__dnn_cut_kind(&k->cut, begin) == &k->cut.kind[1]];
-        void *data[2] = { j->from + at * j->p->p.b_col * j->p->size,
-                          j->to + (size_t)begin * k->part };
-        dnnl_status_t st =
-            aril__dnn_run(d, data, j->each ? j->scratch + (size_t)slot * j->each : NULL);
-        if (st != dnnl_success) atomic_store(&j->status, (int)st);
-    }
-}
-
-/* The packed weight, cached or packed now, with a reference for the caller. */
-static aril_status packed_form(const aril__run *r, packing *k, aril__derived **form)
-{
-    const matmul_plan *p = r->prepared;
-    aril_tensor *w = r->in[1];
-    int64_t key[ARIL__DERIVED_KEY / sizeof(int64_t)];
-    memcpy(key, k->key, k->key_size);
-    key[KEY_OFFSET] = w->offset;
-    unsigned version = aril__version(w);
-    aril__derived *d = *form = aril__derived_get(w->storage, key, k->key_size, version);
-    if (d) return ARIL_OK;
-    if (!(d = aril__derived_new(r->device, (size_t)k->parts * k->part))) return ARIL_ERR_MEMORY;
-    pack_job j = { .p = p,
-                   .k = k,
-                   .from = aril__ptr(w),
-                   .to = d->data,
-                   .scratch = r->workspace,
-                   .each = p->scratch };
-    aril__parallel_for_slots(k->parts, 1, p->slots, pack_parts, &j);
-    aril_status s = aril__dnn_status(r->op->name, (dnnl_status_t)atomic_load(&j.status));
-    if (s < 0) {
-        aril__derived_release(d);
-        return s;
-    }
-    aril__derived_put(w->storage, key, k->key_size, version, d);
-    *form = d;
-    return ARIL_OK;
+    if (!order_parts(p, k)) return k;
+    free_packing(k);
+    return NULL;
 }
 
 /* A weight in training changes before its next use. */
@@ -314,6 +248,16 @@ static const char *slower(const matmul_plan *p)
     return p->p.m == 1 && p->p.n == 1 ? "a product of two vectors" : NULL;
 }
 
+/* In f32, Aril's own product is as fast, unless the weight is there in the format of oneDNN's. */
+static const char *slower_in_f32(const aril__run *r, const matmul_plan *p)
+{
+    enum { ROWS = 16, SIDE = 64 };
+    if (p->type != dnnl_f32) return NULL;
+    bool large = p->p.m >= ROWS && p->p.n >= SIDE && p->p.k >= SIDE;
+    if (aril__cpu() < ARIL__CPU_AVX512 || !large) return "Aril's own product is faster";
+    return p->packed && is_steady(r->in[1]) ? NULL : "Aril's own product is as fast";
+}
+
 /* A slot for each thread, large enough for every primitive. */
 static void ask_for_scratch(matmul_plan *p, aril__plan *plan)
 {
@@ -321,8 +265,6 @@ static void ask_for_scratch(matmul_plan *p, aril__plan *plan)
     p->scratch = aril__dnn_cut_scratch(&p->cut);
     if (k && aril__dnn_cut_scratch(&k->cut) > p->scratch)
         p->scratch = aril__dnn_cut_scratch(&k->cut);
-    for (int i = 0; i < 2 && k; i++)
-        if (k->order[i].scratch > p->scratch) p->scratch = (k->order[i].scratch + 63) / 64 * 64;
     p->slots = aril__parallel_slots(INT64_MAX, 1);
     plan->workspace = (size_t)p->slots * p->scratch;
 }
@@ -356,6 +298,10 @@ const char *aril__dnn_matmul_prepare(const aril__run *r, aril__plan *plan)
         return why;
     }
     if (linear && p->inner == 1) p->packed = make_packing(p);
+    if (aril__force_row < 0 && (why = slower_in_f32(r, p))) {
+        aril__dnn_matmul_destroy(p);
+        return why;
+    }
     ask_for_scratch(p, plan);
     plan->prepared = p;
     return NULL;
@@ -411,9 +357,9 @@ aril_status aril__dnn_matmul(aril__run *r)
 {
     matmul_plan *p = r->prepared;
     const aril__product *g = &p->p;
-    aril__dnn_args args = { .data = { aril__ptr(r->in[0]), aril__ptr(r->in[1]),
-                                      aril__ptr(r->out[0]),
-                                      p->bias ? aril__ptr(r->in[2]) : NULL } };
+    aril__dnn_args args = { .data = { [0] = aril__ptr(r->in[0]),
+                                      [2] = aril__ptr(r->out[0]),
+                                      [3] = p->bias ? aril__ptr(r->in[2]) : NULL } };
     if (p->axis == BY_BATCH)
         for (int i = 0; i < 3; i++) args.step[i] = p->inner_step[i] * p->size;
     else if (p->axis == BY_ROWS)
@@ -422,17 +368,19 @@ aril_status aril__dnn_matmul(aril__run *r)
         args.step[1] = g->b_col * p->size, args.step[2] = args.step[3] = p->size;
 
     aril__dnn_cut *cut = &p->cut;
-    aril__derived *form = NULL;
+    aril__dnn_packed form = { 0 };
     if (p->packed && is_steady(r->in[1])) {
-        aril_status s = packed_form(r, p->packed, &form);
-        if (s < 0) return s;
+        form = aril__dnn_pack(&p->packed->order, r->op->name, r->in[1], true, NULL);
+        if (!form.data) return aril__latest_status();
         cut = &p->packed->cut;
-        args.data[1] = form->data;
+        args.data[1] = form.data;
         args.step[1] = 0;
         args.part[1] = p->axis == BY_COLUMNS ? (int64_t)p->packed->part : 0;
+    } else {
+        args.data[1] = aril__ptr(r->in[1]);
     }
     job j = { .p = p, .cut = cut, .scratch = r->workspace, .args = &args };
     aril__parallel_for_slots(p->outer * cut->pieces, 1, p->slots, run_tasks, &j);
-    aril__derived_release(form);
+    aril__dnn_unpack(&form);
     return aril__dnn_status(r->op->name, (dnnl_status_t)atomic_load(&j.status));
 }

@@ -37,7 +37,7 @@ static const aril__row ahead[] = {
     CONV(conv_wgrad),
     CONV(conv_transpose),
     ROW(matmul, LOW, true, matmul, matmul),
-    ROW(linear, LOW, true, matmul, matmul),
+    ROW(linear, ALL, true, matmul, matmul),
     ROW(outer_sum, LOW, false, matmul, matmul),
     ROW(softmax_grad, LOW, false, softmax, softmax),
     ROW(log_softmax_grad, LOW, false, softmax, softmax),
@@ -58,7 +58,6 @@ static const aril__row ahead[] = {
 /* No faster than Aril's own: alternatives, placed after the references. */
 static const aril__row behind[] = {
     ROW(matmul, F32, true, matmul, matmul),
-    ROW(linear, F32, true, matmul, matmul),
     ROW(outer_sum, F32, false, matmul, matmul),
     ROW(softmax, ALL, false, softmax, softmax), /* NaN stays in its element, not the whole line */
     ROW(log_softmax, ALL, false, softmax, softmax),
