@@ -106,14 +106,13 @@ static void rows_of_groups(rows_job *j, const aril_tensor *x, const struct group
 
 /* ---- rows ---- */
 
-/* The elements of parameter i: as f32 beside an input of f16 or bf16, in part `slot` of the
- * workspace. */
-static const void *parameter(const aril__run *r, int i, int slot)
+/* The elements of parameter i, 1 or 2: as f32, in the workspace, beside an input of f16 or bf16. */
+static const void *parameter(const aril__run *r, int i)
 {
     const aril_tensor *t = r->in[i];
     if (!t || !is_half(r->type)) return aril__ptr_or_null(t);
     if (t->dtype == ARIL_F32) return aril__ptr(t);
-    float *to = (float *)r->workspace + slot * t->numel;
+    float *to = (float *)r->workspace + (i == 2 && r->in[1] ? r->in[1]->numel : 0);
     aril__dtypes[t->dtype].load[ARIL__C_F32](to, aril__ptr(t), 0, 1, t->numel);
     return to;
 }
@@ -124,8 +123,8 @@ static rows_job forward_of(const aril__run *r, bool centered, double eps)
 {
     return (rows_job){ .eps = eps,
                        .x = aril__ptr(r->in[0]),
-                       .weight = parameter(r, 1, 0),
-                       .bias = centered ? parameter(r, 2, 1) : NULL,
+                       .weight = parameter(r, 1),
+                       .bias = centered ? parameter(r, 2) : NULL,
                        .y = aril__ptr(r->out[0]),
                        .mean = centered ? aril__ptr(r->out[1]) : NULL,
                        .invstd = aril__ptr(r->out[centered ? 2 : 1]) };
