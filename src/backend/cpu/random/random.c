@@ -264,7 +264,8 @@ aril_status aril__cpu_randperm(aril__run *r)
     else
         memcpy(l.ticket, l.spare, (size_t)n * sizeof *l.ticket);
     l.start[0] = l.bits ? l.start[0] : n;
-    uint64_t *sorted = l.below ? l.ticket : l.spare;
+    bool direct = d.dtype == ARIL_I64;
+    uint64_t *sorted = direct ? aril__ptr(r->out[0]) : l.below ? l.ticket : l.spare;
     for (int64_t k = 0, begin = 0; k < (int64_t)1 << l.bits; begin = l.start[k++]) {
         if (!l.below) {
             sort_bucket(&l, l.ticket, begin, l.start[k], l.bits, sorted);
@@ -274,7 +275,7 @@ aril_status aril__cpu_randperm(aril__run *r)
         for (int64_t i = 0, from = begin; i < (int64_t)1 << l.below; from = l.inner[i++])
             sort_bucket(&l, l.spare, from, l.inner[i], l.bits + l.below, sorted);
     }
-    for (int64_t at = 0; at < n; at += BLOCK)
+    for (int64_t at = 0; at < n && !direct; at += BLOCK)
         put(&d, ARIL__C_I64, at, sorted + at, n - at < BLOCK ? n - at : BLOCK);
     return ARIL_OK;
 }
