@@ -8,6 +8,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#if ARIL__TARGETS
+#include <immintrin.h>
+#endif
+
 aril_generator *aril_generator_new(uint64_t seed)
 {
     aril_generator *g = aril__malloc(sizeof *g);
@@ -83,16 +87,32 @@ static inline uint64_t word64(const struct walk *w, int i)
 #undef TARGET
 #undef NAME
 #if ARIL__TARGETS
-#define TARGET  ARIL__AVX2
-#define NAME(x) x##_avx2
+#define TARGET       ARIL__AVX2
+#define NAME(x)      x##_avx2
+#define WORDS        8
+#define VEC          __m256i
+#define V(f)         _mm256_##f
+#define ODD_OF(a, b) _mm256_blend_epi32(a, b, 0xaa)
 #include "core/rng_draw.inc"
 #undef TARGET
 #undef NAME
-#define TARGET  ARIL__AVX512
-#define NAME(x) x##_avx512
+#undef WORDS
+#undef VEC
+#undef V
+#undef ODD_OF
+#define TARGET       ARIL__AVX512
+#define NAME(x)      x##_avx512
+#define WORDS        16
+#define VEC          __m512i
+#define V(f)         _mm512_##f
+#define ODD_OF(a, b) _mm512_mask_blend_epi32(0xaaaa, a, b)
 #include "core/rng_draw.inc"
 #undef TARGET
 #undef NAME
+#undef WORDS
+#undef VEC
+#undef V
+#undef ODD_OF
 #define PICK(fn)                                   \
     (aril__cpu() == ARIL__CPU_AVX512 ? fn##_avx512 \
      : aril__cpu() == ARIL__CPU_AVX2 ? fn##_avx2   \

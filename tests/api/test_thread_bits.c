@@ -79,6 +79,9 @@ static void mixture(bits *b)
     add_bits(b, aril_sum(z, ARIL_AXES(0)));
     add_bits(b, aril_sum(aril_randn(ARIL_SHAPE(1 << 20), ARIL_F32, aril_cpu()), ARIL_ALL));
     add_bits(b, loss);
+    aril_tensor *image = aril_randn(ARIL_SHAPE(2, 24, 90, 77), ARIL_F32, aril_cpu());
+    image = aril_group_norm(aril_channels_last(image), NULL, NULL, 3, (aril_norm_opts){ 0 });
+    add_bits(b, aril_slice(image, 3, 0, 77, 19));
     aril_tensor *all[] = { x, y, bias };
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
         add_bits(b, aril_grad(all[i]));

@@ -212,6 +212,10 @@ template <typename T> ARIL_CUDA_K T k_sigmoid(T x)
     T e = k_exp(-k_abs(x)), y = e / (T(1) + e);
     return x < T(0) ? y : T(1) / (T(1) + e);
 }
+template <typename T> ARIL_CUDA_K T k_gelu(T x)
+{
+    return T(0.5) * x * (T(1) + k_erf(x * T(0.70710678118654752440)));
+}
 template <typename T> ARIL_CUDA_K T k_logaddexp(T x, T y)
 {
     T high = k_maximum(x, y), low = x == high ? y : x;

@@ -16,7 +16,7 @@
  *                   v_floor v_ceil v_trunc v_sin v_cos v_tan v_asin v_acos v_atan v_atan2(y, x)
  *                   v_log2 v_log10 v_sinh v_cosh v_asinh v_acosh v_atanh v_erf v_erfc
  *                   v_pow(x, y) v_hypot(x, y) v_lgamma v_trigamma v_erfinv
- *     f32           v_digamma
+ *     f32           v_digamma v_gelu
  *
  * The f64 v_lgamma takes positive numbers alone.
  *

@@ -285,19 +285,19 @@ static const struct function {
     const char *name;
     unsigned facts;
 } functions[] = {
-    { "abs", QUICK },       { "acos", 0 },         { "acosh", 0 },       { "asin", 0 },
-    { "asinh", 0 },         { "atan", 0 },         { "atan2", 0 },       { "atanh", 0 },
-    { "ceil", QUICK },      { "copysign", QUICK }, { "cos", 0 },         { "cosh", 0 },
-    { "digamma", 0 },       { "erf", 0 },          { "erfc", 0 },        { "erfinv", 0 },
-    { "exp", 0 },           { "exp2", 0 },         { "expm1", 0 },       { "floor", QUICK },
-    { "floor_div", FAILS }, { "fmod", FAILS },     { "hypot", 0 },       { "isfinite", QUICK },
-    { "isinf", QUICK },     { "isnan", QUICK },    { "lgamma", 0 },      { "log", 0 },
-    { "log10", 0 },         { "log1p", 0 },        { "log2", 0 },        { "logaddexp", 0 },
-    { "maximum", QUICK },   { "minimum", QUICK },  { "pow", FAILS },     { "remainder", FAILS },
-    { "round", QUICK },     { "shift_left", 0 },   { "shift_right", 0 }, { "sigmoid", 0 },
-    { "sign", QUICK },      { "signbit", QUICK },  { "sin", 0 },         { "sinh", 0 },
-    { "sqrt", QUICK },      { "square", QUICK },   { "tan", 0 },         { "tanh", 0 },
-    { "trigamma", 0 },      { "trunc", QUICK },    { "zeta", 0 },
+    { "abs", QUICK },       { "acos", 0 },          { "acosh", 0 },       { "asin", 0 },
+    { "asinh", 0 },         { "atan", 0 },          { "atan2", 0 },       { "atanh", 0 },
+    { "ceil", QUICK },      { "copysign", QUICK },  { "cos", 0 },         { "cosh", 0 },
+    { "digamma", 0 },       { "erf", 0 },           { "erfc", 0 },        { "erfinv", 0 },
+    { "gelu", 0 },          { "exp", 0 },           { "exp2", 0 },        { "expm1", 0 },
+    { "floor", QUICK },     { "floor_div", FAILS }, { "fmod", FAILS },    { "hypot", 0 },
+    { "isfinite", QUICK },  { "isinf", QUICK },     { "isnan", QUICK },   { "lgamma", 0 },
+    { "log", 0 },           { "log10", 0 },         { "log1p", 0 },       { "log2", 0 },
+    { "logaddexp", 0 },     { "maximum", QUICK },   { "minimum", QUICK }, { "pow", FAILS },
+    { "remainder", FAILS }, { "round", QUICK },     { "shift_left", 0 },  { "shift_right", 0 },
+    { "sigmoid", 0 },       { "sign", QUICK },      { "signbit", QUICK }, { "sin", 0 },
+    { "sinh", 0 },          { "sqrt", QUICK },      { "square", QUICK },  { "tan", 0 },
+    { "tanh", 0 },          { "trigamma", 0 },      { "trunc", QUICK },   { "zeta", 0 },
 };
 
 static uint8_t facts[ARIL__MAX_OPS];

@@ -2,7 +2,10 @@
  * and vectors, on the device of ARIL_TEST_DEVICE: compared with f64 on the CPU. */
 #include <aril/aril.h>
 
+#include <math.h>
+
 #include "support/against.h"
+#include "support/compare.h"
 #include "support/device.h"
 #include "support/test.h"
 
@@ -128,6 +131,62 @@ TEST(batch_norm_of_nothing)
         aril_tensor *dw = aril_grad(w);
         CHECK(dw && (d[1] == 0 || aril_item(aril_amax(aril_abs(dw), ARIL_ALL)) == 0));
     }
+}
+
+/* ---- group_norm ---- */
+
+typedef struct group_how {
+    order order;
+    int64_t groups;
+} group_how;
+
+/* in: x, weight, bias; f64, to which the others are compared, is always contiguous. */
+static aril_tensor *normalize_groups(aril_tensor *const *in, const void *how)
+{
+    const group_how *h = how;
+    aril_tensor *x = ordered(in[0], h->order);
+    if (aril_dtype_of(x) == ARIL_F64) x = aril_contiguous(x);
+    return aril_group_norm(x, in[1], in[2], h->groups, (aril_norm_opts){ 0 });
+}
+
+TEST(group_norm)
+{
+    static const int64_t sizes[][5] = { { 3, 1, 5, 5, 1 },     { 2, 6, 7, 9, 3 },
+                                        { 5, 5, 1, 1, 1 },     { 1, 33, 8, 8, 11 },
+                                        { 2, 1000, 3, 3, 10 }, { 2, 4112, 2, 3, 4 },
+                                        { 65, 16, 9, 20, 8 },  { 2, 40, 70, 60, 8 } };
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+        for (order o = CONTIGUOUS; o <= VIEW; o++)
+            for (int t = 0; t < TYPES; t++) {
+                const int64_t *d = sizes[i];
+                aril_shape x = ARIL_SHAPE(d[0] + (o == VIEW), d[1], d[2], d[3]);
+                aril_shape shapes[] = { x, ARIL_SHAPE(d[1]), ARIL_SHAPE(d[1]) };
+                test_against_f64(normalize_groups, 3, shapes, &(group_how){ o, d[4] }, types[t],
+                                 ARIL_SHAPE(d[0], d[1], d[2], d[3]), 3 * tolerance_of(types[t]));
+            }
+}
+
+/* Channels-last sums start from the values of the first pixel, which may be unlike the others. */
+TEST(group_norm_of_unusual_first_pixels)
+{
+    static const double first[] = { 0, 3e4, 1e30, -INFINITY, NAN }, offset[] = { 0, 500, 1e30 };
+    static const aril_dtype all[] = { ARIL_BF16, ARIL_F32, ARIL_F64 };
+    for (size_t t = 0; t < sizeof all / sizeof *all; t++)
+        for (size_t i = 0; i < sizeof first / sizeof *first; i++)
+            for (size_t k = 0; k < sizeof offset / sizeof *offset; k++) {
+                ARIL_SCOPE;
+                aril_tensor *x = aril_randn(ARIL_SHAPE(2, 8, 9, 9), ARIL_F64, aril_cpu());
+                x = aril_add_scalar(x, offset[k]);
+                aril_fill_(aril_narrow(aril_narrow(x, 2, 0, 1), 3, 0, 1), first[i]);
+                x = aril_cast(x, all[t]);
+                aril_norm_opts o = { 0 };
+                aril_tensor *y = aril_group_norm(aril_channels_last(aril_to(x, test_device())),
+                                                 NULL, NULL, 4, o);
+                aril_tensor *want = aril_group_norm(aril_cast(x, ARIL_F64), NULL, NULL, 4, o);
+                char *why = test_difference_in_value(aril_to(y, aril_cpu()), want, 0,
+                                                     all[t] == ARIL_BF16 ? 0.1 : 1e-4);
+                CHECK_MSG(!why, "first %g, offset %g: %s", first[i], offset[k], why);
+            }
 }
 
 /* ---- layer_norm and sums over rows ---- */

@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-enum { BLOCK = 64, GRAIN = 16 * 1024, AHEAD = 8 /* entries whose rows are requested early */ };
+enum { BLOCK = 64, GRAIN = 16 * 1024, AHEAD = 24 /* entries whose rows are requested early */ };
 
 typedef struct bag_job {
     const void *weight, *scale, *g;

@@ -11,8 +11,9 @@
 enum {
     BLOCK = 64,
     GRAIN = 32 * 1024,
-    ROWS = 16,  /* rows whose weight gradients are summed in T */
-    PARTS = 64, /* enough partial sums for the threads of a large machine */
+    STAGE = 4096, /* elements of f16 and bf16 that are converted at a time */
+    ROWS = 16,    /* rows whose weight gradients are summed in T */
+    PARTS = 64,   /* enough partial sums for the threads of a large machine */
 };
 
 typedef struct rows_job {
@@ -23,7 +24,9 @@ typedef struct rows_job {
     double *part;      /* [chunks of rows][part_size]: dweight, dbias, and both again in T */
     int64_t part_size; /* in doubles */
     int64_t grain;
-    bool stream; /* use streaming stores */
+    bool stream;         /* use streaming stores */
+    aril__load_fn *load; /* of x and y, if they are f16 or bf16 */
+    aril__store_fn *store;
 } rows_job;
 
 #define TEMPLATE "backend/cpu/norm/layer_norm.inc"
@@ -63,13 +66,22 @@ static void run_backward(rows_job *j, bool wide)
                            ARIL__PICK(backward_channels, wide), j);
 }
 
+static bool is_half(aril_dtype type)
+{
+    return type == ARIL_F16 || type == ARIL_BF16;
+}
+
 static void run_rows(rows_job *j, aril_dtype type)
 {
     bool wide = type == ARIL_F64;
     j->stream = j->inner * j->per_group >= 256 &&
                 aril__dtype_bytes(type, j->rows * j->n) >= ARIL__STREAM_STORES_FROM;
+    j->load = aril__dtypes[type].load[ARIL__C_F32];
+    j->store = aril__dtypes[type].store[ARIL__C_F32];
     if (j->g)
         run_backward(j, wide);
+    else if (is_half(type))
+        aril__parallel_for(j->rows, grain_of(j->n, 1), ARIL__PICK(half_rows, wide), j);
     else
         aril__parallel_for(j->rows, grain_of(j->n, 1), ARIL__PICK(forward_rows, wide), j);
 }
@@ -94,14 +106,25 @@ static void rows_of_groups(rows_job *j, const aril_tensor *x, const struct group
 
 /* ---- rows ---- */
 
+/* The elements of parameter i, 1 or 2: as f32, in the workspace, beside an input of f16 or bf16. */
+static const void *parameter(const aril__run *r, int i)
+{
+    const aril_tensor *t = r->in[i];
+    if (!t || !is_half(r->type)) return aril__ptr_or_null(t);
+    if (t->dtype == ARIL_F32) return aril__ptr(t);
+    float *to = (float *)r->workspace + (i == 2 && r->in[1] ? r->in[1]->numel : 0);
+    aril__dtypes[t->dtype].load[ARIL__C_F32](to, aril__ptr(t), 0, 1, t->numel);
+    return to;
+}
+
 /* Inputs x, weight, bias; outputs y, mean, invstd. RMS norm has neither bias nor mean: it is not
  * centered. */
 static rows_job forward_of(const aril__run *r, bool centered, double eps)
 {
     return (rows_job){ .eps = eps,
                        .x = aril__ptr(r->in[0]),
-                       .weight = aril__ptr_or_null(r->in[1]),
-                       .bias = centered ? aril__ptr_or_null(r->in[2]) : NULL,
+                       .weight = parameter(r, 1),
+                       .bias = centered ? parameter(r, 2) : NULL,
                        .y = aril__ptr(r->out[0]),
                        .mean = centered ? aril__ptr(r->out[1]) : NULL,
                        .invstd = aril__ptr(r->out[centered ? 2 : 1]) };
@@ -175,6 +198,14 @@ aril_status aril__cpu_group_norm_grad(aril__run *r)
 }
 
 /* ---- memory ---- */
+
+size_t aril__cpu_row_norm_scratch(const aril__run *r)
+{
+    size_t elements = 0;
+    for (int i = 1; i < r->n_in && is_half(r->type); i++)
+        if (r->in[i]) elements += (size_t)r->in[i]->numel;
+    return elements * sizeof(float);
+}
 
 size_t aril__cpu_layer_norm_grad_scratch(const aril__run *r)
 {

@@ -13,6 +13,7 @@ aril_status aril__cpu_group_norm(aril__run *r);
 aril_status aril__cpu_group_norm_grad(aril__run *r);
 
 /* Bytes of memory that they need. */
+size_t aril__cpu_row_norm_scratch(const aril__run *r); /* the three forward kernels */
 size_t aril__cpu_layer_norm_grad_scratch(const aril__run *r);
 size_t aril__cpu_rms_norm_grad_scratch(const aril__run *r);
 size_t aril__cpu_group_norm_grad_scratch(const aril__run *r);

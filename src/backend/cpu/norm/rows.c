@@ -2,6 +2,7 @@
 #include "backend/cpu/kernel.h"
 
 #include "backend/cpu/norm/batch_norm.h"
+#include "backend/cpu/norm/group_norm_last.h"
 #include "backend/cpu/norm/last.h"
 #include "backend/cpu/norm/layer_norm.h"
 #include "backend/cpu/norm/local_response_norm.h"
@@ -37,13 +38,15 @@ const aril__row aril__cpu_norm_rows[] = {
     KERNEL(local_response_norm_grad, cpu_local_response_norm, .dtypes = DT_FLOAT,
            .workspace = aril__cpu_local_response_norm_scratch),
 
-    KERNEL(layer_norm, cpu_layer_norm, .dtypes = DT_FLOAT, .native = F32_F64),
+    KERNEL(layer_norm, cpu_layer_norm, .dtypes = DT_FLOAT, .workspace = aril__cpu_row_norm_scratch),
     KERNEL(layer_norm_grad, cpu_layer_norm_grad, .dtypes = DT_FLOAT, .native = F32_F64,
            .workspace = aril__cpu_layer_norm_grad_scratch),
-    KERNEL(rms_norm, cpu_rms_norm, .dtypes = DT_FLOAT, .native = F32_F64),
+    KERNEL(rms_norm, cpu_rms_norm, .dtypes = DT_FLOAT, .workspace = aril__cpu_row_norm_scratch),
     KERNEL(rms_norm_grad, cpu_rms_norm_grad, .dtypes = DT_FLOAT, .native = F32_F64,
            .workspace = aril__cpu_rms_norm_grad_scratch),
-    KERNEL(group_norm, cpu_group_norm, .dtypes = DT_FLOAT, .native = F32_F64),
+    KERNEL(group_norm, cpu_group_norm_last, .dtypes = DT_FLOAT, .strided = true,
+           .prepare = aril__cpu_group_norm_last_prepare),
+    KERNEL(group_norm, cpu_group_norm, .dtypes = DT_FLOAT, .workspace = aril__cpu_row_norm_scratch),
     KERNEL(group_norm_grad, cpu_group_norm_grad, .dtypes = DT_FLOAT, .native = F32_F64,
            .workspace = aril__cpu_group_norm_grad_scratch),
 

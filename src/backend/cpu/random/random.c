@@ -1,6 +1,7 @@
 /* Random numbers in blocks, stored in the result's dtype. */
 #include "backend/cpu/random/random.h"
 
+#include "core/cpu.h"
 #include "core/parallel.h"
 #include "ops/random/random.h"
 #include "ops/shape/create.h"
@@ -123,19 +124,45 @@ aril_status aril__cpu_randint(aril__run *r)
     return ARIL_OK;
 }
 
+/* ---- randperm ---- */
+
 /* Sorts by 64-bit draw, ties by index: reproducible on any device. A ticket is a draw whose lowest
- * bits give way to its index. */
+ * bits give way to its index. Tickets are dealt to buckets by their leading bits, once or twice,
+ * until a bucket has so few that each can be compared to all others. */
 typedef struct lottery {
-    int64_t n;
+    aril__rng_key key;
     uint64_t index_bits; /* of a ticket: all ones */
-    uint64_t *drawn;     /* by index */
     uint64_t *ticket, *spare;
-    int64_t *start; /* of each bucket, and the end of the last */
-    int64_t *inner; /* the same within a bucket */
-    int bits;       /* leading bits that choose a bucket */
+    int64_t *start;  /* of each bucket, and the end of the last */
+    int64_t *inner;  /* the same within a bucket */
+    int bits, below; /* leading bits that choose a bucket, and bits that choose a part of it */
 } lottery;
 
-enum { IN_BUCKET = 8, MAX_BUCKETS = 11, MAX_INNER = 16 }; /* binary logarithms */
+enum { IN_BUCKET = 6, MAX_BUCKETS = 11, MAX_INNER = 16, /* binary logarithms */ MOST = 256 };
+
+#define TARGET
+#define NAME(x) x##_any
+#include "backend/cpu/random/rank.inc"
+#undef TARGET
+#undef NAME
+#if ARIL__TARGETS
+#define TARGET  ARIL__AVX2
+#define NAME(x) x##_avx2
+#include "backend/cpu/random/rank.inc"
+#undef TARGET
+#undef NAME
+#define TARGET  ARIL__AVX512
+#define NAME(x) x##_avx512
+#include "backend/cpu/random/rank.inc"
+#undef TARGET
+#undef NAME
+#define PICK(fn)                                   \
+    (aril__cpu() == ARIL__CPU_AVX512 ? fn##_avx512 \
+     : aril__cpu() == ARIL__CPU_AVX2 ? fn##_avx2   \
+                                     : fn##_any)
+#else
+#define PICK(fn) fn##_any
+#endif
 
 static int bits_of(int64_t n)
 {
@@ -144,25 +171,23 @@ static int bits_of(int64_t n)
     return bits;
 }
 
-/* Buckets of a few hundred tickets stay in L1 while they are sorted; up to two thousand tickets
- * are one bucket. */
 static int bucket_bits(int64_t n)
 {
     int bits = bits_of(n) - IN_BUCKET;
-    return bits <= 3 ? 0 : bits > MAX_BUCKETS ? MAX_BUCKETS : bits;
+    return bits < 0 ? 0 : bits > MAX_BUCKETS ? MAX_BUCKETS : bits;
 }
 
 static int inner_bits(int64_t n)
 {
-    int bits = bits_of(n) - bucket_bits(n) + 1;
-    return bits < 1 ? 1 : bits > MAX_INNER ? MAX_INNER : bits;
+    int bits = bits_of(n) - IN_BUCKET - bucket_bits(n);
+    return bits < 0 ? 0 : bits > MAX_INNER ? MAX_INNER : bits;
 }
 
 size_t aril__cpu_randperm_scratch(const aril__run *r)
 {
     int64_t n = r->out[0]->numel;
-    return 3 * (size_t)n * sizeof(uint64_t) +
-           (((size_t)1 << bucket_bits(n)) + ((size_t)1 << inner_bits(n)) + 2) * sizeof(int64_t);
+    return 2 * (size_t)n * sizeof(uint64_t) +
+           (((size_t)1 << bucket_bits(n)) + ((size_t)1 << inner_bits(n))) * sizeof(int64_t);
 }
 
 /* Moves tickets [begin, end) to `to`, in the order of `bits` bits below the first `skip`; leaves
@@ -182,23 +207,41 @@ static void deal(const uint64_t *from, int64_t begin, int64_t end, int skip, int
     for (int64_t i = begin; i < end; i++) to[start[from[i] >> shift & mask]++] = from[i];
 }
 
-/* Sorts the nearly sorted tickets [begin, end). */
-static void finish_bucket(const lottery *l, uint64_t *t, int64_t begin, int64_t end)
+static uint64_t draw_of_ticket(const lottery *l, uint64_t ticket)
 {
-    bool alike = false; /* only their last bits may differ */
-    for (int64_t i = begin + 1; i < end; i++) {
-        uint64_t one = t[i];
+    int64_t i = (int64_t)(ticket & l->index_bits);
+    uint64_t drawn;
+    aril__rng_u64(l->key, i, i + 1, &drawn);
+    return drawn;
+}
+
+/* Sorts tickets by insertion, where draws are alike. */
+static void sort_by_draw(const lottery *l, uint64_t *t, int64_t n)
+{
+    for (int64_t i = 1; i < n; i++) {
+        uint64_t one = t[i], drawn = draw_of_ticket(l, one);
         int64_t k = i;
-        for (; k > begin && t[k - 1] > one; k--) t[k] = t[k - 1];
+        for (; k > 0; k--) {
+            uint64_t other = t[k - 1];
+            if ((other | l->index_bits) == (one | l->index_bits)) { /* only in their last bits */
+                uint64_t before = draw_of_ticket(l, other);
+                if (before < drawn || (before == drawn && other < one)) break;
+            } else if (other < one) {
+                break;
+            }
+            t[k] = other;
+        }
         t[k] = one;
     }
-    for (int64_t i = begin + 1; i < end; i++) alike |= (t[i] ^ t[i - 1]) <= l->index_bits;
-    for (int64_t i = begin + 1; i < end && alike; i++) {
-        uint64_t one = t[i], drawn = l->drawn[one & l->index_bits];
-        int64_t k = i;
-        for (; k > begin && l->drawn[t[k - 1] & l->index_bits] > drawn; k--) t[k] = t[k - 1];
-        t[k] = one;
-    }
+}
+
+/* Sorts tickets [begin, end), which agree in the first `skip` bits, into indices. */
+static void sort_bucket(const lottery *l, uint64_t *t, int64_t begin, int64_t end, int skip,
+                        uint64_t *out)
+{
+    if (PICK(rank_tickets)(t + begin, end - begin, skip, l->index_bits, out + begin)) return;
+    sort_by_draw(l, t + begin, end - begin);
+    for (int64_t i = begin; i < end; i++) out[i] = t[i] & l->index_bits;
 }
 
 aril_status aril__cpu_randperm(aril__run *r)
@@ -206,38 +249,38 @@ aril_status aril__cpu_randperm(aril__run *r)
     int64_t n = r->out[0]->numel;
     draw d = draw_of(r);
     if (n == 0) return ARIL_OK;
-    lottery l = { .n = n,
+    lottery l = { .key = d.key,
                   .index_bits = ((uint64_t)1 << bits_of(n)) - 1,
-                  .drawn = r->workspace,
-                  .bits = bucket_bits(n) };
-    l.ticket = l.drawn + n;
+                  .ticket = r->workspace,
+                  .bits = bucket_bits(n),
+                  .below = inner_bits(n) };
     l.spare = l.ticket + n;
     l.start = (int64_t *)(void *)(l.spare + n);
-    l.inner = l.start + ((int64_t)1 << l.bits) + 1;
-    for (int64_t at = 0; at < n; at += BLOCK) {
-        int64_t m = n - at < BLOCK ? n - at : BLOCK;
-        aril__rng_u64(d.key, at, at + m, l.drawn + at);
-        for (int64_t i = at; i < at + m; i++)
-            l.ticket[i] = (l.drawn[i] & ~l.index_bits) | (uint64_t)i;
-    }
-    l.start[0] = n;
-    if (l.bits) {
-        deal(l.ticket, 0, n, 0, l.bits, l.start, l.spare);
-        uint64_t *dealt = l.spare;
-        l.spare = l.ticket;
-        l.ticket = dealt;
-    }
+    l.inner = l.start + ((int64_t)1 << l.bits);
+    aril__rng_u64(d.key, 0, n, l.spare);
+    for (int64_t i = 0; i < n; i++) l.spare[i] = (l.spare[i] & ~l.index_bits) | (uint64_t)i;
+    if (l.bits)
+        deal(l.spare, 0, n, 0, l.bits, l.start, l.ticket);
+    else
+        memcpy(l.ticket, l.spare, (size_t)n * sizeof *l.ticket);
+    l.start[0] = l.bits ? l.start[0] : n;
+    bool direct = d.dtype == ARIL_I64;
+    uint64_t *sorted = direct ? aril__ptr(r->out[0]) : l.below ? l.ticket : l.spare;
     for (int64_t k = 0, begin = 0; k < (int64_t)1 << l.bits; begin = l.start[k++]) {
-        deal(l.ticket, begin, l.start[k], l.bits, inner_bits(n), l.inner, l.spare);
-        finish_bucket(&l, l.spare, begin, l.start[k]);
+        if (!l.below) {
+            sort_bucket(&l, l.ticket, begin, l.start[k], l.bits, sorted);
+            continue;
+        }
+        deal(l.ticket, begin, l.start[k], l.bits, l.below, l.inner, l.spare);
+        for (int64_t i = 0, from = begin; i < (int64_t)1 << l.below; from = l.inner[i++])
+            sort_bucket(&l, l.spare, from, l.inner[i], l.bits + l.below, sorted);
     }
-    for (int64_t at = 0; at < n; at += BLOCK) {
-        int64_t block[BLOCK], m = n - at < BLOCK ? n - at : BLOCK;
-        for (int64_t i = 0; i < m; i++) block[i] = (int64_t)(l.spare[at + i] & l.index_bits);
-        put(&d, ARIL__C_I64, at, block, m);
-    }
+    for (int64_t at = 0; at < n && !direct; at += BLOCK)
+        put(&d, ARIL__C_I64, at, sorted + at, n - at < BLOCK ? n - at : BLOCK);
     return ARIL_OK;
 }
+
+/* ---- bernoulli ---- */
 
 /* 1 where a uniform number is below p. */
 static void bernoulli_range(void *ctx, int64_t begin, int64_t end)

@@ -15,6 +15,7 @@ enum {
     LANES = 16,   /* transforms computed side by side */
     SHORT = 4096, /* up to this length, so that they stay in cache */
     GRAIN = 8 * 1024,
+    AHEAD = 64 * 1024, /* bytes of rows, up to which the next ones are requested early */
 };
 
 #define APART(n)    ((n) + 48)

@@ -412,7 +412,9 @@ aril_status aril__cpu_max_pool_grad(aril__run *r)
     }
     /* Enough units for all threads; f16 and bf16 need extra sums. */
     p.block = !p.by_channel ? 1 : p.staged ? staged_block(area, channels) : channels;
-    if (p.by_channel && !p.staged && p.x_dim[0] < FEW) p.block = channels < LINE ? channels : LINE;
+    if (p.by_channel && !p.staged && p.x_dim[0] < FEW &&
+        aril__parallel_pieces(FEW, 1) > p.x_dim[0]) /* no bit depends on it */
+        p.block = channels < LINE ? channels : LINE;
     int64_t blocks = (channels + p.block - 1) / p.block;
     p.scratch = r->workspace;
     p.each = p.staged ? bytes_of(&p, area * p.block) : 0;
