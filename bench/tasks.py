@@ -152,6 +152,7 @@ class Encoder(torch.nn.Module):
 def model(name, device, compiled=None, order=None):
     """The network of onnx:NAME, or of onnx:NAME*SAMPLES, as PyTorch has it."""
     name, _, samples = name.removeprefix("onnx:").partition("*")
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
     samples = int(samples or 1)
     if name == "bert":
         net, x = Encoder(), torch.from_numpy(peer.Maker().fill([samples, 128, 768], 0, 1))
