@@ -2,6 +2,7 @@
 #include "graph/executor.h"
 #include "ops/elementwise/formula.h"
 #include "ops/shape/copy.h"
+#include "ops/vision/pool.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -311,6 +312,7 @@ typedef struct call {
     uint32_t out[ARIL__MAX_OUT];
     uint32_t dest;                 /* that result 0 is written to; 0: none */
     bool to_caller[ARIL__MAX_OUT]; /* results that the caller of the run gets */
+    bool unused[ARIL__MAX_OUT];    /* results that nobody reads */
     aril_tensor **tensor;          /* of `in` */
     aril__call c;                  /* last: large, and filled by the shape rule */
 } call;
@@ -427,6 +429,9 @@ static bool make_results(planner *p, call *q, bool late, aril_tensor **out)
             q->out[i] = q->dest;
         } else if (ARIL__IS_WRITE(kind)) {
             q->out[i] = q->in[kind - 32];
+        } else if (q->unused[i] && i == aril__pool_indices(q->op) &&
+                   q->c.device == aril__cpu_device) {
+            continue; /* its kernels leave them out */
         } else if (i + 1 != q->op->reserve_out) {
             aril_tensor *t = aril__call_result(p->r->th, &q->c, i);
             uint32_t over = t && i == 0 && !late ? find_overlay(p, q, t) : 0;
@@ -704,6 +709,16 @@ static bool goes_to_caller(const planner *p, uint32_t slot)
     return taken == 1;
 }
 
+/* Whether nothing but the step that computes it knows a value. */
+static bool is_unused(const planner *p, uint32_t slot)
+{
+    for (uint32_t i = 0; i < p->step->n_ends; i++) {
+        const aril__ended_value *e = &p->x->ends[p->step->end + i];
+        if (e->slot == slot) return e->how == ARIL__RELEASE;
+    }
+    return slot == 0;
+}
+
 static uint32_t home_of(planner *p, const aril__step *s)
 {
     if (!s->home) return 0;
@@ -763,6 +778,7 @@ static bool plan_step(planner *p, const aril__graph_node *n)
         uint32_t result = x->slots[s->out + (uint32_t)k];
         int i = x->changed[s->out + (uint32_t)k];
         if (k < n->op->n_out) q.to_caller[k] = goes_to_caller(p, result);
+        if (k < n->op->n_out) q.unused[k] = is_unused(p, result);
         if (i < 0 || !q.in[i]) continue;
         if (!(q.in[i] = changeable(p, &q, i, result))) return false;
     }
