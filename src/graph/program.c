@@ -253,9 +253,9 @@ static trace *make_trace(const aril_program *p, aril_list in, bool recorded, con
     if (s == ARIL_OK && t->g->sizes->asked && !p->kind && !(t->asked = aril__sizes_of(in)))
         s = no_memory(p);
     if (s == ARIL_OK && p->freeze) s = aril__graph_freeze(t->g, p->name);
+    if (s == ARIL_OK) t->g->fixed = p->freeze || (p->kind && p->kind->fixed);
     if (s == ARIL_OK) s = aril__passes(t->g);
-    if (s == ARIL_OK && (p->freeze || (p->kind && p->kind->fixed)))
-        aril__prepared_freeze(t->g->prepared);
+    if (s == ARIL_OK && t->g->fixed) aril__prepared_freeze(t->g->prepared);
     if (s == ARIL_OK) s = guard_states(p, t, in);
     if (s == ARIL_OK) s = make_exec(p, t, in);
     *status = s;
