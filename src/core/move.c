@@ -103,10 +103,44 @@ static void reverse_rows(const job *j, char *to, const char *from, int64_t rows)
     BY_SIZE(REVERSED_ROWS)
 }
 
+#if ARIL__TARGETS
+/* Three planes of 4-byte elements become pixels: lane i of vector k of three is pixel (8 k + i) / 3
+ * of plane (8 k + i) % 3. Returns the number of pixels moved. */
+ARIL__AVX2 static int64_t mix_planes(float *to, const float *from, int64_t apart, int64_t pixels)
+{
+    const __m256i pixel0 = _mm256_setr_epi32(0, 0, 0, 1, 1, 1, 2, 2);
+    const __m256i pixel1 = _mm256_setr_epi32(2, 3, 3, 3, 4, 4, 4, 5);
+    const __m256i pixel2 = _mm256_setr_epi32(5, 5, 6, 6, 6, 7, 7, 7);
+    int64_t i = 0;
+#define MIX(pixel, second, third)                                                \
+    _mm256_blend_ps(_mm256_blend_ps(_mm256_permutevar8x32_ps(a, pixel),          \
+                                    _mm256_permutevar8x32_ps(b, pixel), second), \
+                    _mm256_permutevar8x32_ps(c, pixel), third)
+    for (; i + 8 <= pixels; i += 8, from += 8, to += 24) {
+        __m256 a = _mm256_loadu_ps(from), b = _mm256_loadu_ps(from + apart),
+               c = _mm256_loadu_ps(from + 2 * apart);
+        _mm256_storeu_ps(to, MIX(pixel0, 0x92, 0x24));
+        _mm256_storeu_ps(to + 8, MIX(pixel1, 0x24, 0x49));
+        _mm256_storeu_ps(to + 16, MIX(pixel2, 0x49, 0x92));
+    }
+#undef MIX
+    return i;
+}
+#endif
+
 static void move_rows(const job *j, char *to, const char *from, int64_t rows)
 {
     int64_t n = j->n[1], sf = j->from_step[1], st = j->to_step[1];
     int64_t to_row = j->to_step[0] * j->size, from_row = j->from_step[0] * j->size;
+#if ARIL__TARGETS
+    if (n == 3 && st == 1 && j->size == 4 && from_row == 4 && to_row == 12 &&
+        aril__cpu() >= ARIL__CPU_AVX2) {
+        int64_t done = mix_planes((float *)(void *)to, (const float *)(const void *)from, sf, rows);
+        rows -= done;
+        to += done * to_row;
+        from += done * from_row;
+    }
+#endif
     if (sf == 1 && st == 1 && n * j->size > 64) {
         for (int64_t r = 0; r < rows; r++, to += to_row, from += from_row)
             move_bytes(j, to, from, n * j->size);

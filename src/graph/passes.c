@@ -62,7 +62,8 @@ static void check_names(const char *list)
         const char *name = at + (*at == '-');
         size_t n = length - (size_t)(name - at);
         bool known = (n == 4 && memcmp(name, "none", 4) == 0) ||
-                     (n == 5 && memcmp(name, "small", 5) == 0) || n == 0;
+                     (n == 5 && memcmp(name, "small", 5) == 0) ||
+                     (n == 6 && memcmp(name, "concat", 6) == 0) || n == 0;
         for (int i = 0; i < aril__n_passes && !known; i++)
             known = strlen(aril__pass_list[i].name) == n &&
                     memcmp(aril__pass_list[i].name, name, n) == 0;

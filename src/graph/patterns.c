@@ -133,8 +133,18 @@ static bool replace(pass *p, const aril__graph_node *n, aril__node_id with)
 
 /* ---- activations ---- */
 
-/* The activation that a node computes. */
-static int64_t activation_of(const pass *p, const aril__graph_node *n)
+/* Whether a node limits its first input to the range from 0 to 6. */
+static bool is_clamp_to_6(pass *p, const aril__graph_node *n)
+{
+    double low, high;
+    const struct ew_attrs *a = aril__graph_attrs(p->g, n);
+    if (is_op(n, "hardtanh")) return a && a->p[0] == 0 && a->p[1] == 6;
+    return is_op(n, "clamp") && constant_of(p, operand(p, n, 1), &low) && low == 0 &&
+           constant_of(p, operand(p, n, 2), &high) && high == 6;
+}
+
+/* The activation that a node computes of its first input. */
+static int64_t activation_of(pass *p, const aril__graph_node *n)
 {
     static const struct {
         const char *op;
@@ -146,6 +156,7 @@ static int64_t activation_of(const pass *p, const aril__graph_node *n)
     for (size_t i = 0; i < sizeof known / sizeof *known; i++)
         if (is_op(n, known[i].op)) return known[i].activation;
     const struct ew_attrs *a = aril__graph_attrs(p->g, n);
+    if (is_clamp_to_6(p, n)) return ARIL_RELU6;
     bool leaky = is_op(n, "leaky_relu") && a && a->p[0] == ARIL__LEAKY_SLOPE;
     return leaky ? ARIL_LEAKY_RELU : ARIL_NO_ACTIVATION;
 }
@@ -161,7 +172,7 @@ static bool join_activation(pass *p, const aril__graph_node *n, bool *fits)
 {
     (void)fits;
     int64_t act = activation_of(p, n);
-    aril__graph_node *f = act && n->n_in == 1 ? first_only_for(p, n, 0) : NULL;
+    aril__graph_node *f = act ? first_only_for(p, n, 0) : NULL;
     int64_t *in = f ? activation_in(p, f) : NULL;
     if (!in || *in != ARIL_NO_ACTIVATION || !aril__graph_alike(p->g, n->out, f->out)) return false;
     bool wide = aril__dtypes[p->g->values[n->out].dtype].bits >= 32;

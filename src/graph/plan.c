@@ -1,7 +1,8 @@
 #include "core/log.h"
-#include "graph/executor.h"
+#include "graph/planner.h"
 #include "ops/elementwise/formula.h"
 #include "ops/shape/copy.h"
+#include "ops/vision/pool.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -13,16 +14,8 @@ typedef struct aril__plan_block {
     _Alignas(16) char data[];
 } plan_block;
 
-/* While an instance is made. */
-typedef struct planner {
-    aril__exec_state *r;
-    const aril__exec *x;
-    aril__instance *n;
-    const aril__step *step; /* that is planned */
-    uint32_t cap_headers, cap_places, cap_actions, cap_sources, cap_results;
-    bool *ended;        /* by slot: its value is not used any more */
-    aril_status status; /* not ARIL_OK: there is an error */
-} planner;
+typedef aril__planner planner;
+typedef aril__planned_call call;
 
 /* ---- memory of the instance ---- */
 
@@ -93,7 +86,7 @@ static aril__storage *new_storage(planner *p, aril__device *device, size_t bytes
 }
 
 /* 0 on failure. */
-static uint32_t add_place(planner *p, int kind, aril__device *device, size_t bytes)
+uint32_t aril__plan_place(aril__planner *p, int kind, aril__device *device, size_t bytes)
 {
     aril__instance *n = p->n;
     if (!GROW(p, places, n_places, cap_places) || !GROW(p, results, n_results, cap_results))
@@ -112,7 +105,7 @@ static uint32_t add_place(planner *p, int kind, aril__device *device, size_t byt
 }
 
 /* Puts a header, of which it takes the reference, into a place. 0 on failure. */
-static uint32_t add_header(planner *p, aril_tensor *t, uint32_t place, int64_t offset)
+uint32_t aril__plan_header(aril__planner *p, aril_tensor *t, uint32_t place, int64_t offset)
 {
     aril__instance *n = p->n;
     if (!t || !place || !GROW(p, headers, n_headers, cap_headers)) {
@@ -131,39 +124,24 @@ static uint32_t add_header(planner *p, aril_tensor *t, uint32_t place, int64_t o
     return n->n_headers++;
 }
 
-static aril_tensor *header(const planner *p, uint32_t h)
-{
-    return h ? p->n->headers[h].t : NULL;
-}
-
-static aril__place *place_of(const planner *p, uint32_t h)
-{
-    return &p->n->places[p->n->headers[h].place];
-}
-
-static size_t bytes_of(const aril_tensor *t)
-{
-    return aril__dtype_bytes((aril_dtype)t->dtype, t->numel);
-}
-
 /* A header in a place of its own. */
-static uint32_t add_value(planner *p, aril_tensor *t, int kind, aril__device *device)
+uint32_t aril__plan_value(aril__planner *p, aril_tensor *t, int kind, aril__device *device)
 {
-    return add_header(p, t, t ? add_place(p, kind, device, bytes_of(t)) : 0, 0);
+    return aril__plan_header(p, t, t ? aril__plan_place(p, kind, device, aril__bytes_of(t)) : 0, 0);
 }
 
 static void set_slot(planner *p, uint32_t slot, uint32_t h)
 {
     if (!slot || !h) return;
     p->n->slot[slot] = h;
-    place_of(p, h)->live++;
+    aril__place_of(p, h)->live++;
 }
 
 /* The action uses the memory of a header. */
 static void use(planner *p, uint32_t h, uint32_t action)
 {
     if (!h) return;
-    aril__place *at = place_of(p, h);
+    aril__place *at = aril__place_of(p, h);
     if (at->first == UINT32_MAX) at->first = action;
     if (at->last < action) at->last = action;
     at->plain = true;
@@ -172,9 +150,9 @@ static void use(planner *p, uint32_t h, uint32_t action)
 /* The same by a kernel that keeps a form of the value. */
 static void use_packed(planner *p, uint32_t h, uint32_t action)
 {
-    bool plain = place_of(p, h)->plain;
+    bool plain = aril__place_of(p, h)->plain;
     use(p, h, action);
-    place_of(p, h)->plain = plain;
+    aril__place_of(p, h)->plain = plain;
 }
 
 /* ---- sources ---- */
@@ -196,7 +174,7 @@ static uint32_t add_key(planner *p)
     int64_t two = 2;
     aril_tensor *t = aril__tensor_header(p->r->th, ARIL_U64, 1, &two);
     if (t) t->flags |= ARIL__KEY;
-    return add_value(p, t, ARIL__IN_HEADER, aril__cpu_device);
+    return aril__plan_value(p, t, ARIL__IN_HEADER, aril__cpu_device);
 }
 
 static uint32_t add_source(planner *p, uint8_t kind, uint32_t index, uint32_t slot)
@@ -215,13 +193,13 @@ static uint32_t add_source(planner *p, uint8_t kind, uint32_t index, uint32_t sl
             return 0;
         }
         aril_tensor *own = aril__tensor_header_like(p->r->th, t, (aril_dtype)t->dtype);
-        h = add_value(p, own, ARIL__IN_SOURCE, aril__tensor_device(t));
+        h = aril__plan_value(p, own, ARIL__IN_SOURCE, aril__tensor_device(t));
         if (!h) return 0;
         own->storage = t->storage;
         own->offset = t->offset;
         own->flags = t->flags & ARIL__SOURCE_FLAGS;
         if (t->flags & ARIL__SHAPE_ONLY) own->u.device = t->u.device;
-        place_of(p, h)->source = 1 + n->n_sources;
+        aril__place_of(p, h)->source = 1 + n->n_sources;
     }
     bool written = is_written(p, kind, index);
     n->sources[n->n_sources++] = (aril__source){
@@ -246,13 +224,13 @@ static uint32_t last_action(const planner *p)
     return p->n->n_actions - 1;
 }
 
-static bool add_copy(planner *p, uint32_t from, uint32_t to)
+bool aril__plan_copy(aril__planner *p, uint32_t from, uint32_t to)
 {
     aril_tensor **operand = keep(p, 2 * sizeof *operand);
     aril__action *a = operand ? add_action(p, ARIL__RUN_COPY) : NULL;
     if (!a) return false;
-    operand[0] = header(p, from);
-    operand[1] = header(p, to);
+    operand[0] = aril__header_of(p, from);
+    operand[1] = aril__header_of(p, to);
     a->run = (aril__run){ .op = &aril__op_copy,
                           .n_in = 1,
                           .n_out = 1,
@@ -269,20 +247,20 @@ static bool add_copy(planner *p, uint32_t from, uint32_t to)
 static uint32_t add_like(planner *p, const aril_tensor *like, aril_dtype dtype, int order)
 {
     aril_tensor *t = aril__tensor_header(p->r->th, dtype, like->ndim, like->dim);
-    if (!t) return add_header(p, NULL, 0, 0);
+    if (!t) return aril__plan_header(p, NULL, 0, 0);
     if (order == ARIL_ORDER_ANY && aril__is_packed(like)) {
         aril__strides_like(like, t->ndim, t->dim, t->stride);
         t->flags |= like->flags & ARIL__CHANNELS_LAST;
     }
     aril__set_order(t, order);
-    return add_value(p, t, ARIL__IN_ARENA, like->storage->device);
+    return aril__plan_value(p, t, ARIL__IN_ARENA, like->storage->device);
 }
 
 /* A copy of a value with this dtype and order. */
 static uint32_t copy_as(planner *p, uint32_t h, aril_dtype dtype, int order)
 {
-    uint32_t to = add_like(p, header(p, h), dtype, order);
-    return to && add_copy(p, h, to) ? to : 0;
+    uint32_t to = add_like(p, aril__header_of(p, h), dtype, order);
+    return to && aril__plan_copy(p, h, to) ? to : 0;
 }
 
 /* A value in the form that a kernel asks for: copied once for all kernels that ask for it. */
@@ -301,19 +279,6 @@ static uint32_t stage(planner *p, uint32_t h, aril_dtype dtype, int order)
 }
 
 /* ---- calls ---- */
-
-/* One call while it is planned. */
-typedef struct call {
-    const aril__op *op;
-    const void *attrs;
-    int n_in;
-    uint32_t *in; /* headers */
-    uint32_t out[ARIL__MAX_OUT];
-    uint32_t dest;                 /* that result 0 is written to; 0: none */
-    bool to_caller[ARIL__MAX_OUT]; /* results that the caller of the run gets */
-    aril_tensor **tensor;          /* of `in` */
-    aril__call c;                  /* last: large, and filled by the shape rule */
-} call;
 
 static bool same_geometry(const aril_tensor *a, const aril_tensor *b)
 {
@@ -346,7 +311,7 @@ static bool is_apart(const call *q, const aril_tensor *t)
 /* Whether result 0 can be written to q->dest. */
 static bool fits_dest(const planner *p, const call *q)
 {
-    const aril_tensor *to = header(p, q->dest);
+    const aril_tensor *to = aril__header_of(p, q->dest);
     const aril__meta *o = &q->c.out[0];
     return o->dtype == to->dtype && q->c.device == to->storage->device &&
            aril__same_dims(o->ndim, o->dim, to->ndim, to->dim) &&
@@ -369,7 +334,7 @@ static uint32_t ending(const planner *p, uint32_t place)
 /* Whether the memory of a header is not needed after the step. */
 static bool is_last_use(const planner *p, uint32_t h)
 {
-    const aril__place *at = place_of(p, h);
+    const aril__place *at = aril__place_of(p, h);
     return at->kind == ARIL__IN_ARENA && at->live && at->live == ending(p, p->n->headers[h].place);
 }
 
@@ -379,8 +344,9 @@ static uint32_t find_overlay(const planner *p, const call *q, const aril_tensor 
     for (int i = 0; i < q->n_in && !q->to_caller[0]; i++) {
         uint32_t h = q->in[i];
         bool shape_only = i < 31 && q->op->shape_only >> i & 1;
-        if (!h || shape_only || !same_geometry(header(p, h), t) || !is_last_use(p, h)) continue;
-        if (is_overwritable(q, header(p, h))) return h;
+        if (!h || shape_only || !same_geometry(aril__header_of(p, h), t) || !is_last_use(p, h))
+            continue;
+        if (is_overwritable(q, aril__header_of(p, h))) return h;
     }
     return 0;
 }
@@ -390,20 +356,20 @@ static bool plan_view(planner *p, call *q, int i)
 {
     const aril__meta *o = &q->c.out[i];
     uint32_t base = q->in[q->op->out[i] - 1];
-    const aril_tensor *of = header(p, base);
-    uint8_t kind = place_of(p, base)->kind;
+    const aril_tensor *of = aril__header_of(p, base);
+    uint8_t kind = aril__place_of(p, base)->kind;
     if (of->dtype != o->dtype && aril__dtypes[of->dtype].bits != aril__dtypes[o->dtype].bits &&
         (kind == ARIL__IN_SOURCE || kind == ARIL__IN_TENSOR))
         return false; /* its offset is not that of its base plus a constant */
     aril_tensor *t = aril__tensor_header(p->r->th, o->dtype, o->ndim, o->dim);
     if (!t) {
-        add_header(p, NULL, 0, 0);
+        aril__plan_header(p, NULL, 0, 0);
         return false;
     }
     memcpy(t->stride, o->stride, (size_t)o->ndim * sizeof *o->stride);
     int64_t offset = p->n->headers[base].offset + (o->offset - of->offset);
     aril__storage *storage = of->storage;
-    q->out[i] = add_header(p, t, p->n->headers[base].place, offset);
+    q->out[i] = aril__plan_header(p, t, p->n->headers[base].place, offset);
     if (q->out[i] && kind == ARIL__IN_SOURCE) {
         t->storage = storage;
         t->offset = o->offset;
@@ -413,7 +379,7 @@ static bool plan_view(planner *p, call *q, int i)
 
 static uint32_t place_result(planner *p, const call *q, int i, aril_tensor *t)
 {
-    return add_value(p, t, q->to_caller[i] ? ARIL__IN_RESULT : ARIL__IN_ARENA, q->c.device);
+    return aril__plan_value(p, t, q->to_caller[i] ? ARIL__IN_RESULT : ARIL__IN_ARENA, q->c.device);
 }
 
 /* Headers of results. Those of a `late` call, to which a row may give another order, have no memory
@@ -427,19 +393,23 @@ static bool make_results(planner *p, call *q, bool late, aril_tensor **out)
             q->out[i] = q->dest;
         } else if (ARIL__IS_WRITE(kind)) {
             q->out[i] = q->in[kind - 32];
+        } else if (q->unused[i] && i == aril__pool_indices(q->op) &&
+                   q->c.device == aril__cpu_device) {
+            continue; /* its kernels leave them out */
         } else if (i + 1 != q->op->reserve_out) {
             aril_tensor *t = aril__call_result(p->r->th, &q->c, i);
             uint32_t over = t && i == 0 && !late ? find_overlay(p, q, t) : 0;
             if (!t)
-                add_header(p, NULL, 0, 0);
+                aril__plan_header(p, NULL, 0, 0);
             else if (late)
                 out[i] = t;
             else if (over)
-                q->out[i] = add_header(p, t, p->n->headers[over].place, p->n->headers[over].offset);
+                q->out[i] =
+                    aril__plan_header(p, t, p->n->headers[over].place, p->n->headers[over].offset);
             else
                 q->out[i] = place_result(p, q, i, t);
         }
-        if (q->out[i]) out[i] = header(p, q->out[i]);
+        if (q->out[i]) out[i] = aril__header_of(p, q->out[i]);
     }
     return p->status == ARIL_OK;
 }
@@ -450,11 +420,12 @@ static uint32_t find_planned_overlay(const planner *p, const call *q, const aril
 {
     for (int i = 0; i < q->n_in && i < ARIL_PLAN_INPUTS && !q->to_caller[0]; i++) {
         uint32_t h = plan->overlay >> i & 1 ? q->in[i] : 0;
-        if (!h || !same_geometry(header(p, h), t) || !is_last_use(p, h)) continue;
+        if (!h || !same_geometry(aril__header_of(p, h), t) || !is_last_use(p, h)) continue;
         bool alone = true; /* no other input is in that memory */
         for (int k = 0; k < q->n_in; k++)
-            alone = alone &&
-                    (k == i || !q->in[k] || header(p, q->in[k])->storage != header(p, h)->storage);
+            alone =
+                alone && (k == i || !q->in[k] ||
+                          aril__header_of(p, q->in[k])->storage != aril__header_of(p, h)->storage);
         if (alone) return h;
     }
     return 0;
@@ -469,7 +440,8 @@ static bool place_results(planner *p, call *q, const aril__plan *plan, bool fits
         if (fits && plan) aril__set_order(t, plan->out[i].order);
         uint32_t over = fits && plan && i == 0 ? find_planned_overlay(p, q, plan, t) : 0;
         if (over)
-            q->out[i] = add_header(p, t, p->n->headers[over].place, p->n->headers[over].offset);
+            q->out[i] =
+                aril__plan_header(p, t, p->n->headers[over].place, p->n->headers[over].offset);
         else if (fits)
             q->out[i] = place_result(p, q, i, t);
         else
@@ -485,7 +457,7 @@ static bool add_reserve(planner *p, call *q, const aril__choice *choice, aril_te
     int64_t bytes = choice->row ? (int64_t)choice->plan.reserve : 0;
     aril_tensor *t = aril__tensor_header(p->r->th, ARIL_U8, 1, &bytes);
     q->out[i] = place_result(p, q, i, t);
-    out[i] = header(p, q->out[i]);
+    out[i] = aril__header_of(p, q->out[i]);
     return q->out[i] != 0;
 }
 
@@ -501,7 +473,7 @@ static bool note_written(planner *p, const call *q)
         int k = i - q->op->n_out;
         uint32_t h = k < 0 ? q->out[i] : aril__changes(q->op, k) ? q->in[k] : 0;
         if (k < 0 && !(i == 0 && q->dest) && !ARIL__IS_WRITE(q->op->out[i])) continue;
-        uint32_t source = h ? place_of(p, h)->source : 0;
+        uint32_t source = h ? aril__place_of(p, h)->source : 0;
         if (!source) continue;
         if (!list && !(list = keep(p, (size_t)(q->op->n_out + q->n_in) * sizeof *list)))
             return false;
@@ -545,7 +517,7 @@ static bool stage_operands(planner *p, const call *q, const aril__kernel *k, con
         int from = a.as_is ? -1 : staged_input(q, i);
         out[i] = a.as_is     ? q->out[i]
                  : from >= 0 ? in[from]
-                             : add_like(p, header(p, q->out[i]), a.dtype, a.order);
+                             : add_like(p, aril__header_of(p, q->out[i]), a.dtype, a.order);
         if (!a.as_is && !out[i]) return false;
     }
     return true;
@@ -554,9 +526,9 @@ static bool stage_operands(planner *p, const call *q, const aril__kernel *k, con
 static bool return_results(planner *p, const call *q, const uint32_t *in, const uint32_t *out)
 {
     for (int i = 0; i < q->op->n_out; i++)
-        if (out[i] != q->out[i] && !add_copy(p, out[i], q->out[i])) return false;
+        if (out[i] != q->out[i] && !aril__plan_copy(p, out[i], q->out[i])) return false;
     for (int i = 0; i < q->n_in && q->op->writes; i++)
-        if (in[i] != q->in[i] && aril__changes(q->op, i) && !add_copy(p, in[i], q->in[i]))
+        if (in[i] != q->in[i] && aril__changes(q->op, i) && !aril__plan_copy(p, in[i], q->in[i]))
             return false;
     return true;
 }
@@ -581,7 +553,7 @@ static bool add_workspace(planner *p, const aril__kernel *k, uint32_t action)
     const aril__run *r = &p->n->actions[action].run;
     size_t bytes = k->plan ? k->plan->workspace : k->workspace ? k->workspace(r) : 0;
     if (!bytes) return true;
-    uint32_t place = add_place(p, ARIL__IN_ARENA, r->device, bytes);
+    uint32_t place = aril__plan_place(p, ARIL__IN_ARENA, r->device, bytes);
     if (!place) return false;
     p->n->places[place].first = p->n->places[place].last = action;
     p->n->actions[action].workspace = place;
@@ -598,8 +570,8 @@ static bool add_kernel(planner *p, const call *q, const aril__kernel *k, aril__r
     if (!in || !operand || !stage_operands(p, q, k, r, in, out)) return false;
     aril__action *a = add_action(p, ARIL__RUN_KERNEL);
     if (!a) return false;
-    for (int i = 0; i < q->n_in; i++) operand[i] = header(p, in[i]);
-    for (int i = 0; i < q->op->n_out; i++) operand[q->n_in + i] = header(p, out[i]);
+    for (int i = 0; i < q->n_in; i++) operand[i] = aril__header_of(p, in[i]);
+    for (int i = 0; i < q->op->n_out; i++) operand[q->n_in + i] = aril__header_of(p, out[i]);
     a->run = *r;
     a->run.in = operand;
     a->run.out = operand + q->n_in;
@@ -628,18 +600,20 @@ static bool plan_call(planner *p, call *q)
 {
     q->tensor = keep(p, (size_t)(q->n_in + ARIL__MAX_OUT) * sizeof *q->tensor);
     if (!q->tensor) return false;
-    for (int i = 0; i < q->n_in; i++) q->tensor[i] = header(p, q->in[i]);
+    for (int i = 0; i < q->n_in; i++) q->tensor[i] = aril__header_of(p, q->in[i]);
     q->c.op = q->op;
     q->c.attrs = q->attrs;
     q->c.n_in = q->n_in;
     q->c.in = q->tensor;
-    if (q->op->flags & DYNAMIC || !aril__call_infer(&q->c, header(p, q->dest))) return false;
+    if (q->op->flags & DYNAMIC || !aril__call_infer(&q->c, aril__header_of(p, q->dest)))
+        return false;
     if (ARIL__IS_VIEW(q->op->out[0])) {
         for (int i = 0; i < q->op->n_out; i++)
             if (!plan_view(p, q, i)) return false;
         return true;
     }
     if (q->dest && !fits_dest(p, q)) q->dest = 0;
+    if (aril__concat_plan(p, q) || p->status < 0) return p->status == ARIL_OK;
 
     aril_tensor **out = q->tensor + q->n_in;
     bool late = aril__call_is_late(&q->c);
@@ -680,13 +654,16 @@ static uint32_t changeable(planner *p, const call *q, int i, uint32_t result)
     int uses = 0;
     for (int u = 0; u < q->n_in; u++) {
         bool shape_only = u < 31 && q->op->shape_only >> u & 1;
-        uses += q->in[u] && !shape_only && header(p, q->in[u])->storage == header(p, h)->storage;
+        uses += q->in[u] && !shape_only &&
+                aril__header_of(p, q->in[u])->storage == aril__header_of(p, h)->storage;
     }
     bool inside = p->r->g->values[x->value[slot]].kind == ARIL__FROM_NODE;
     if (inside && uses == 1 && is_last_use(p, h)) return h;
-    const aril_tensor *t = header(p, h);
+    const aril_tensor *t = aril__header_of(p, h);
     uint32_t copy = copy_as(p, h, (aril_dtype)t->dtype, ARIL_ORDER_ANY);
-    if (copy) header(p, copy)->flags |= header(p, h)->flags & (ARIL__WEAK | ARIL__NUMBER);
+    if (copy)
+        aril__header_of(p, copy)->flags |=
+            aril__header_of(p, h)->flags & (ARIL__WEAK | ARIL__NUMBER);
     return copy;
 }
 
@@ -702,6 +679,16 @@ static bool goes_to_caller(const planner *p, uint32_t slot)
         taken +=
             x->effect_slot[i] == slot && p->r->g->effects[x->effects[i]].kind == ARIL__WRITE_GRAD;
     return taken == 1;
+}
+
+/* Whether nothing but the step that computes it knows a value. */
+static bool is_unused(const planner *p, uint32_t slot)
+{
+    for (uint32_t i = 0; i < p->step->n_ends; i++) {
+        const aril__ended_value *e = &p->x->ends[p->step->end + i];
+        if (e->slot == slot) return e->how == ARIL__RELEASE;
+    }
+    return slot == 0;
 }
 
 static uint32_t home_of(planner *p, const aril__step *s)
@@ -723,7 +710,7 @@ static bool take_results(planner *p, const aril__graph_node *n, const call *q)
         if (!slot || !h) continue;
         aril__value_id v = x->value[slot];
         const aril__value *value = &p->r->g->values[v];
-        aril_tensor *t = header(p, h);
+        aril_tensor *t = aril__header_of(p, h);
         if (value->tensor_flags && h != q->dest && changed < 0) t->flags |= value->tensor_flags;
         if (value->flags & ARIL__VALUE_UNKNOWN) {
             aril_status s = aril__exec_bind(p->r, v, t->ndim, t->dim);
@@ -754,8 +741,8 @@ static bool plan_step(planner *p, const aril__graph_node *n)
         q.in[i] = p->n->slot[slot];
         if (slot && !q.in[i]) return false;
     }
-    if (s->reshapes && !aril__exec_viewable(p->r, header(p, q.in[0]), n->out)) {
-        uint8_t dtype = header(p, q.in[0])->dtype;
+    if (s->reshapes && !aril__exec_viewable(p->r, aril__header_of(p, q.in[0]), n->out)) {
+        uint8_t dtype = aril__header_of(p, q.in[0])->dtype;
         q.in[0] = copy_as(p, q.in[0], (aril_dtype)dtype, ARIL_ORDER_CONTIGUOUS);
         if (!q.in[0]) return false;
     }
@@ -763,6 +750,7 @@ static bool plan_step(planner *p, const aril__graph_node *n)
         uint32_t result = x->slots[s->out + (uint32_t)k];
         int i = x->changed[s->out + (uint32_t)k];
         if (k < n->op->n_out) q.to_caller[k] = goes_to_caller(p, result);
+        if (k < n->op->n_out) q.unused[k] = is_unused(p, result);
         if (i < 0 || !q.in[i]) continue;
         if (!(q.in[i] = changeable(p, &q, i, result))) return false;
     }
@@ -788,7 +776,7 @@ static uint32_t describe_result(planner *p, aril__value_id v)
     aril_tensor *t =
         aril__tensor_header(p->r->th, (aril_dtype)g->values[v].dtype, g->values[v].ndim, dim);
     if (t) t->flags |= g->values[v].tensor_flags;
-    return add_value(p, t, ARIL__IN_TENSOR, g->values[v].device);
+    return aril__plan_value(p, t, ARIL__IN_TENSOR, g->values[v].device);
 }
 
 /* A step that a run executes by itself. What it reads stays as it is until the run ends, since
@@ -801,7 +789,7 @@ static bool add_unplanned(planner *p, const aril__graph_node *n)
     for (int i = 0; i < n->n_in; i++) {
         uint32_t h = p->n->slot[p->x->slots[p->step->in + (uint32_t)i]];
         if (!h) continue;
-        place_of(p, h)->live++;
+        aril__place_of(p, h)->live++;
         use(p, h, UINT32_MAX);
     }
     for (int k = 0; k < n->n_out && n->n_bodies; k++) {
@@ -817,13 +805,14 @@ static void end_values(planner *p)
         uint32_t slot = p->x->ends[p->step->end + i].slot, h = p->n->slot[slot];
         if (p->ended[slot]) continue;
         p->ended[slot] = true;
-        if (h) place_of(p, h)->live--;
+        if (h) aril__place_of(p, h)->live--;
     }
 }
 
 static bool plan_steps(planner *p)
 {
     const aril__exec *x = p->x;
+    if (!aril__concat_find(p)) return false;
     for (uint32_t i = 0; i < x->n_steps && p->status == ARIL_OK; i++) {
         p->step = &x->steps[i];
         const aril__graph_node *n = &p->r->g->nodes[p->step->node];
@@ -902,6 +891,8 @@ aril__instance *aril__instance_new(aril__exec_state *r)
     if (fits && !aril__layout(p.n)) fits = fail(&p);
     if (fits) memcpy(p.n->size, r->size, r->n_sizes * sizeof *r->size);
     free(p.ended);
+    free(p.next);
+    free(p.full);
     if (fits) return p.n;
     aril__instance_free(p.n);
     return NULL;

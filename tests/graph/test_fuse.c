@@ -505,3 +505,30 @@ TEST(wrong_calls_are_refused)
     aril_clear_error();
     aril__recipe_release(shared);
 }
+
+/* Rows of a few elements, with gaps: halves of boxes. */
+static void halves(void *ctx, aril_tensor *const *in, aril_tensor **out)
+{
+    (void)ctx;
+    int last = aril_ndim(in[0]) - 1;
+    int64_t half = aril_size(in[0], last) / 2;
+    aril_tensor *a = aril_slice(in[0], last, 0, half, 1);
+    aril_tensor *b = aril_slice(in[0], last, half, 2 * half, 1);
+    out[0] = aril_add(aril_mul(aril_exp(b), in[1]), a);
+}
+
+TEST(short_rows_with_gaps_have_the_bits_of_eager_mode)
+{
+    for (int64_t half = 1; half < 20; half++) {
+        ARIL_SCOPE;
+        aril_tensor *want[1], *got[1];
+        aril_tensor *in[] = { aril_rand(ARIL_SHAPE(3, 1001, 2 * half), ARIL_F32, aril_cpu()),
+                              aril_rand(ARIL_SHAPE(3, 1001, half), ARIL_F32, aril_cpu()) };
+        halves(NULL, in, want);
+        aril_program *p = aril_jit(halves, NULL, (aril_jit_opts){ 0 });
+        CHECK_INT(aril_program_run(p, (aril_list){ 2, in }, got), ARIL_OK);
+        aril_program_free(p);
+        char *why = test_difference_in_bits(got[0], want[0]);
+        CHECK_MSG(!why, "rows of %d: %s", (int)half, why);
+    }
+}

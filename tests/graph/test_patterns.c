@@ -299,6 +299,67 @@ TEST(a_convolution_takes_bias_and_activation)
     check(&p, NULL);
 }
 
+FN(limited_to_6)
+{
+    (void)ctx;
+    aril_tensor *y = aril_conv2d(in[0], in[1], NULL, (aril_conv_opts){ 0 });
+    out[0] = aril_clamp(aril_mul_scalar(y, 20), 0, 6);
+    out[0] = aril_clamp(aril_conv2d(out[0], in[2], NULL, (aril_conv_opts){ 0 }), 0, 6);
+}
+
+TEST(a_range_from_0_to_6_is_an_activation)
+{
+    static const pattern p = {
+        limited_to_6,
+        3,
+        { { 4, { 1, 2, 4, 4 } }, { 4, { 3, 2, 2, 2 } }, { 4, { 2, 3, 1, 1 } } },
+        1e-5,
+        "%4: f32[1,3,3,3] = conv(%1, %2, -)\n"
+        "%6: f32[1,3,3,3] = mul(%4, 20)\n"
+        "%7: f32[1,3,3,3] = hardtanh(%6, p=[0,6])\n"
+        "%8: f32[1,2,3,3] = conv(%7, %3, -)\n"
+        "%9: f32[1,2,3,3] = hardtanh(%8, p=[0,6])\n"
+        "return %9\n",
+        "%4: f32[1,3,3,3] = conv(%1, %2, -)\n"
+        "%6: f32[1,3,3,3] = mul(%4, 20)\n"
+        "%7: f32[1,3,3,3] = hardtanh(%6, p=[0,6])\n"
+        "%8: f32[1,2,3,3] = conv(%7, %3, -, activation=relu6)\n"
+        "return %8\n"
+    };
+    check(&p, "epilogue,dead");
+}
+
+/* ONNX has bounds as tensors: they are known where nobody changes them. */
+FN(limited_by_tensors)
+{
+    aril_tensor *y = aril_conv2d(in[0], in[1], NULL, (aril_conv_opts){ 0 });
+    aril_tensor *const *bound = ctx;
+    out[0] = aril_clamp_tensor(y, bound[0], bound[1]);
+}
+
+TEST(bounds_that_stay_are_known)
+{
+    for (int frozen = 0; frozen < 2; frozen++) {
+        ARIL_SCOPE;
+        char text[3000];
+        aril_tensor *bound[] = { aril_zeros(ARIL_SHAPE(), ARIL_F32, aril_cpu()),
+                                 aril_full(ARIL_SHAPE(), 6, ARIL_F32, aril_cpu()) };
+        aril_tensor *in[] = { aril_randn(ARIL_SHAPE(1, 3, 8, 8), ARIL_F32, aril_cpu()),
+                              aril_randn(ARIL_SHAPE(4, 3, 3, 3), ARIL_F32, aril_cpu()) };
+        aril_tensor *want[1], *got[1];
+        limited_by_tensors(bound, in, want);
+        aril_program *p = aril_jit(limited_by_tensors, bound, (aril_jit_opts){ .freeze = frozen });
+        aril_program_run(p, (aril_list){ 2, in }, got);
+        CHECK_MSG(aril_ok(), "%s", aril_error());
+        print_nodes(p, text, sizeof text);
+        aril_program_free(p);
+        char *why = test_difference(got[0], want[0], 1e-6, 1e-6);
+        CHECK_MSG(!why, "%s", why);
+        CHECK_MSG((strstr(text, "clamp") == NULL) == frozen, "%s", text);
+        CHECK_MSG((strstr(text, "relu6") != NULL) == frozen, "%s", text);
+    }
+}
+
 /* A value that something else needs stays what it is. */
 FN(used_twice)
 {

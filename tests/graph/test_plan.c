@@ -6,6 +6,7 @@
 #include "support/device.h"
 #include "support/test.h"
 
+#include <math.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -234,6 +235,36 @@ TEST(a_chain_reuses_the_memory_of_its_operands)
     aril_memory_plan m = aril_program_memory(p, aril_cpu());
     CHECK_MSG(m.arena <= 2 * 512 * 512 * 4 + 65536, "%lld bytes", (long long)m.arena);
     aril_program_free(p);
+}
+
+/* ---- indices of maxima ---- */
+
+static void maxima(void *ctx, aril_tensor *const *in, aril_tensor **out)
+{
+    (void)ctx;
+    out[0] = aril_max_pool2d(in[0], (aril_pool_opts){ .kernel = { 3, 3 } }, NULL);
+}
+
+/* Kernels that compute no indices find the same maxima, NaN among them. */
+TEST(maxima_without_indices_have_the_same_bits)
+{
+    const aril_dtype types[] = { ARIL_F32, ARIL_F64, ARIL_BF16, ARIL_F16, ARIL_I32 };
+    for (int k = 0; k < 5 * 4; k++) {
+        ARIL_SCOPE;
+        aril_tensor *x = aril_channels_last(aril_randn(ARIL_SHAPE(2, k % 4 < 2 ? 20 : 3, 17, 17),
+                                                       ARIL_F32, aril_cpu())),
+                    *got[1], *want[1];
+        if (k % 2) x = aril_where(aril_gt_scalar(x, 1.5), aril_full_like(x, NAN), x);
+        x = aril_cast(aril_mul_scalar(x, types[k / 4] == ARIL_I32 && k % 2 ? 0 : 100),
+                      types[k / 4]);
+        if (k % 4 == 0) x = aril_contiguous(x);
+        maxima(NULL, &x, want);
+        aril_program *p = aril_jit(maxima, NULL, (aril_jit_opts){ 0 });
+        CHECK_INT(aril_program_run(p, ARIL_LIST(x), got), ARIL_OK);
+        aril_program_free(p);
+        char *why = test_difference_in_bits(got[0], want[0]);
+        CHECK_MSG(!why, "%s: %s", aril_dtype_name(types[k / 4]), why);
+    }
 }
 
 /* ---- plans ---- */

@@ -156,6 +156,7 @@ static const char *slower(const aril__run *r, const pool_plan *p)
 const char *aril__dnn_pool_prepare(const aril__run *r, aril__plan *plan)
 {
     if (!aril__dnn_engine()) return "oneDNN failed to initialize";
+    if (r->op == &aril__op_max_pool && !r->out[1]) return "Aril's kernel is faster without indices";
     pool_plan *p = aril__calloc(sizeof *p);
     if (!p) return "out of memory";
     p->op = r->op;

@@ -36,6 +36,11 @@ bool aril__pool_is_adaptive(const aril__op *op)
            op == &aril__op_adaptive_avg_pool_grad;
 }
 
+int aril__pool_indices(const aril__op *op)
+{
+    return op == &aril__op_max_pool || op == &aril__op_adaptive_max_pool ? 1 : -1;
+}
+
 aril__taps aril__pool_taps(const aril__slide *w, int64_t in, int64_t out, int64_t o)
 {
     if (!w) {
@@ -147,7 +152,7 @@ static aril_status max_pool_ref(aril__run *r)
             int64_t at = image + element_of(&w, k);
             if (best < 0 || is_larger(x, at, best)) best = at;
         }
-        aril__put_i64(indices, i, best < 0 ? -1 : best - image);
+        if (indices) aril__put_i64(indices, i, best < 0 ? -1 : best - image);
         if (best >= 0)
             copy_element(y, i, x, best);
         else if (is_integer(y))

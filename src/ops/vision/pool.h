@@ -48,6 +48,10 @@ aril__slide aril__pool_window(const struct pool_attrs *a, int i, int64_t in);
 
 bool aril__pool_is_adaptive(const aril__op *op);
 
+/* The result of an op that is the indices of maxima, which only gradients need: kernels of the CPU
+ * leave it out where out[] has NULL for it. -1: none. */
+int aril__pool_indices(const aril__op *op);
+
 /* The elements of one window along one dimension: first, first + step, ... */
 typedef struct aril__taps {
     int64_t first, n, step;

@@ -488,3 +488,22 @@ TEST(results_with_too_many_elements_are_rejected)
     CHECK_INT(aril_tensor_status(aril_cat((aril_list){ 64, all }, 1)), ARIL_ERR_SHAPE);
     aril_clear_error();
 }
+
+/* Three planes, as of images, have a kernel of their own. */
+TEST(planes_become_pixels_of_any_number)
+{
+    for (int64_t width = 1; width < 30; width++)
+        for (int64_t planes = 2; planes <= 4; planes++) {
+            ARIL_SCOPE;
+            int64_t n = 2 * planes * 3 * width;
+            aril_tensor *x = aril_reshape(aril_arange(0, (double)n, 1, ARIL_F32, aril_cpu()),
+                                          ARIL_SHAPE(2, planes, 3, width));
+            aril_tensor *y = aril_contiguous(aril_permute(x, ARIL_AXES(0, 2, 3, 1)));
+            const float *got = aril_data(y);
+            for (int64_t i = 0; i < n; i++) {
+                int64_t plane = i % planes, pixel = i / planes % (3 * width);
+                int64_t sample = i / planes / (3 * width);
+                CHECK_INT((int64_t)got[i], (sample * planes + plane) * 3 * width + pixel);
+            }
+        }
+}

@@ -64,13 +64,48 @@ static int64_t run_length(const walk *w, int64_t m)
     return n < m ? n : m;
 }
 
+/* How many whole rows of the innermost dimension begin here, within m elements and the dimension
+ * around it; 0: the middle of a row. */
+static int64_t rows_here(const walk *w, int64_t m)
+{
+    int last = w->loops.ndim - 1;
+    if (last < 1 || w->at.index[last] != 0) return 0;
+    int64_t rows = m / w->loops.dim[last], left = w->loops.dim[last - 1] - w->at.index[last - 1];
+    return rows < left ? rows : left;
+}
+
+/* Rows of n f32 elements, `step` apart, whose starts are `outer` apart, to a buffer. */
+static void gather_rows(float *to, const float *from, int64_t outer, int64_t step, int64_t rows,
+                        int64_t n)
+{
+    if (n == 2 && step == 1) { /* halves of boxes (x, y, width, height), real and imaginary parts */
+        for (int64_t r = 0; r < rows; r++, to += 2, from += outer) memcpy(to, from, 2 * sizeof *to);
+        return;
+    }
+    for (int64_t r = 0; r < rows; r++, to += n, from += outer)
+        for (int64_t i = 0; i < n; i++) to[i] = from[i * step];
+}
+
 static void gather(const job *j, const aril__tile_step *s, int64_t at, int64_t m, char *to)
 {
+    enum { SHORT = 16 }; /* rows of so many elements take longer to find than to load */
     const aril_tensor *t = j->r->in[s->index];
     aril__load_fn *load = aril__dtypes[t->dtype].load[s->ctype];
     size_t size = s->ctype == ARIL__C_F32 ? 4 : 8;
     walk w = walk_from(j->p, s->index, at, t->offset);
+    bool plain = t->dtype == ARIL_F32 && s->ctype == ARIL__C_F32 && w.loops.ndim > 1 &&
+                 w.loops.dim[w.loops.ndim - 1] < SHORT;
     for (int64_t done = 0, n; done < m; done += n) {
+        int64_t rows = plain ? rows_here(&w, m - done) : 0;
+        if (rows > 1) {
+            int last = w.loops.ndim - 1;
+            n = rows * w.loops.dim[last];
+            gather_rows((float *)(void *)to + done,
+                        (const float *)(const void *)aril__base(t) + w.at.offset[0],
+                        w.loops.stride[0][last - 1], w.step, rows, w.loops.dim[last]);
+            w = walk_from(j->p, s->index, at + done + n, t->offset);
+            continue;
+        }
         n = run_length(&w, m - done);
         load(to + (size_t)done * size, aril__base(t), w.at.offset[0], w.step, n);
         aril__loops_move(&w.loops, &w.at, n);
@@ -88,16 +123,6 @@ static void spread(const job *j, const aril__tile_step *s, int64_t at, int64_t m
         store(aril__base(t), w.at.offset[0], w.step, from + (size_t)done * size, n);
         aril__loops_move(&w.loops, &w.at, n);
     }
-}
-
-/* How many whole rows of the innermost dimension begin here, within m elements and the dimension
- * around it; 0: the middle of a row. */
-static int64_t rows_here(const walk *w, int64_t m)
-{
-    int last = w->loops.ndim - 1;
-    if (last < 1 || w->at.index[last] != 0) return 0;
-    int64_t rows = m / w->loops.dim[last], left = w->loops.dim[last - 1] - w->at.index[last - 1];
-    return rows < left ? rows : left;
 }
 
 static void accumulate(const job *j, const aril__tile_step *s, int64_t at, int64_t m,

@@ -32,6 +32,7 @@ typedef struct bn_job {
     double eps;
     double factor;        /* weight of the batch statistics in the running values */
     const void *x;        /* [outer, channels, inner] */
+    int64_t pitch;        /* eval: elements between pixels of x, if there are gaps; 0: none */
     const void *residual; /* same layout, or NULL */
     void *out;            /* y, or dx; y may be x */
     const void *g;        /* backward: the gradient of y */
@@ -109,7 +110,8 @@ static void cut_rows(work *w)
 {
     const bn_job *j = w->j;
     int64_t total = j->outer * j->channels, some = 1;
-    if (j->channels < NARROW && j->outer > 1) some = (NARROW + j->channels - 1) / j->channels;
+    if (j->channels < NARROW && j->outer > 1 && !j->pitch)
+        some = (NARROW + j->channels - 1) / j->channels;
     if (some > j->outer && j->outer > 0) some = j->outer;
     w->width = some * j->channels;
     w->rows = (j->outer + some - 1) / some;
@@ -314,6 +316,22 @@ static aril_status bn_backward(const bn_job *j)
 
 /* ---- rows ---- */
 
+/* The elements from pixel to pixel of a slice of the channels of a channels-last tensor; 0: it is
+ * none. */
+static int64_t pitch_of(const aril_tensor *x)
+{
+    if (x->ndim < 3 || x->dim[1] < 2 || x->stride[1] != 1) return 0;
+    int64_t pitch = 0, pixels = 1;
+    for (int i = 1; i < x->ndim; i++) {
+        int d = i < x->ndim - 1 ? x->ndim - i : 0;
+        if (x->dim[d] == 1) continue;
+        if (!pitch) pitch = x->stride[d];
+        if (x->stride[d] != pitch * pixels) return 0;
+        pixels *= x->dim[d];
+    }
+    return pitch > x->dim[1] ? pitch : 0;
+}
+
 /* A tensor's memory as [outer, channels, inner]; `last` if it is channels-last. */
 static bn_job shape_of(const aril__run *r, bool last)
 {
@@ -324,6 +342,7 @@ static bn_job shape_of(const aril__run *r, bool last)
             j.outer *= x->dim[d];
         else
             j.inner *= x->dim[d];
+    if (last && !aril_is_channels_last(x)) j.pitch = pitch_of(x);
     return j;
 }
 
@@ -358,6 +377,23 @@ const char *aril__cpu_batch_norm_last_prepare(const aril__run *r, aril__plan *pl
     const char *why = aril__cpu_norm_last_prepare(r, plan);
     if (!why) plan->workspace = scratch_for(r, true);
     return why;
+}
+
+/* In f32 and f64, x may be a slice of the channels of another tensor. */
+const char *aril__cpu_batch_norm_eval_last_prepare(const aril__run *r, aril__plan *plan)
+{
+    const aril_tensor *x = r->in[0];
+    bool part = r->type == ARIL_F32 || r->type == ARIL_F64;
+    if (!part || x->numel == 0 || x->dtype != r->type || r->in[5] || !pitch_of(x))
+        return aril__cpu_batch_norm_last_prepare(r, plan);
+    for (int i = 1; i < r->n_in; i++) {
+        if (!r->in[i]) continue;
+        if (!aril__is_dense(r->in[i])) return "channels that are not contiguous";
+        plan->in[i].order = ARIL_ORDER_CONTIGUOUS;
+    }
+    plan->out[0].order = ARIL_ORDER_CHANNELS_LAST;
+    plan->workspace = scratch_for(r, true);
+    return NULL;
 }
 
 static aril_status forward_run(aril__run *r, bool last)

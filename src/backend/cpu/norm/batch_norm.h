@@ -16,5 +16,6 @@ aril_status aril__cpu_batch_norm_grad_last(aril__run *r);
 /* Bytes of memory that the first three need, and the plan of the others. */
 size_t aril__cpu_batch_norm_scratch(const aril__run *r);
 const char *aril__cpu_batch_norm_last_prepare(const aril__run *r, aril__plan *plan);
+const char *aril__cpu_batch_norm_eval_last_prepare(const aril__run *r, aril__plan *plan);
 
 #endif

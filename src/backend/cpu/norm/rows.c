@@ -21,7 +21,7 @@ const aril__row aril__cpu_norm_rows[] = {
     KERNEL(batch_norm_grad, cpu_batch_norm_grad_last, .dtypes = DT_FLOAT, .strided = true,
            .prepare = aril__cpu_batch_norm_last_prepare),
     KERNEL(batch_norm_eval, cpu_batch_norm_eval_last, .dtypes = DT_FLOAT, .strided = true,
-           .prepare = aril__cpu_batch_norm_last_prepare),
+           .prepare = aril__cpu_batch_norm_eval_last_prepare),
     KERNEL(batch_norm, cpu_batch_norm, .dtypes = DT_FLOAT,
            .workspace = aril__cpu_batch_norm_scratch),
     KERNEL(batch_norm_grad, cpu_batch_norm_grad, .dtypes = DT_FLOAT,
