@@ -153,7 +153,6 @@ typedef struct aril__graph {
     aril__recipe **recipes;          /* of fused ops: references */
     struct aril__exec *exec;         /* of a body: runs it; made with the executor of the whole */
     struct aril__prepared *prepared; /* computes states before a run, or NULL (prepare.h) */
-    bool fixed;                      /* nobody changes the states: passes may use their values */
     uint32_t n_nodes, n_values, n_ids, n_words, n_text, n_frames, n_constants, n_inputs, n_outputs,
         n_states, n_grads, n_keys, n_draws, n_effects, n_epilogues, n_requirements, n_bodies,
         n_recipes;
