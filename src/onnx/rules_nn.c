@@ -368,15 +368,22 @@ static aril_status max_unpool(onnx_call *c)
     if (s == ARIL_OK) s = aril__onnx_ints(c, 2, &sizes);
     if (s != ARIL_OK) return s;
     aril_shape inferred = aril_shape_of(x), to;
-    for (int i = 0; i < w.n; i++)
-        inferred.dim[i + 2] =
-            (inferred.dim[i + 2] - 1) * w.stride[i] - w.before[i] - w.after[i] + w.kernel[i];
-    /* Indices are those of the inferred sizes, also if others are asked for. */
-    int64_t total = 1, plane = 1;
-    for (int i = 0; i < inferred.ndim; i++) total *= inferred.dim[i];
-    for (int i = 0; i < w.n; i++) plane *= inferred.dim[i + 2];
+    bool fits = true;
+    for (int i = 0; i < w.n && fits; i++) {
+        int64_t *d = &inferred.dim[i + 2];
+        fits = !__builtin_mul_overflow(*d - 1, w.stride[i], d) &&
+               !__builtin_sub_overflow(*d, w.before[i], d) &&
+               !__builtin_sub_overflow(*d, w.after[i], d) &&
+               !__builtin_add_overflow(*d, w.kernel[i], d);
+    }
+    if (!fits) return aril__onnx_fail(c, ARIL_ERR_SHAPE, "the windows are too large");
     if (sizes.n >= 0 && (s = aril__onnx_shape(c, sizes, &to)) < 0) return s;
     if (sizes.n < 0) to = inferred;
+    if ((s = aril__check_shape("inferred sizes", inferred, false)) < 0) return s;
+    if ((s = aril__check_shape("output_shape", to, false)) < 0) return s;
+    /* Indices are those of the inferred sizes, also if others are asked for. */
+    int64_t total = 1;
+    for (int i = 0; i < inferred.ndim; i++) total *= inferred.dim[i];
     if (to.ndim != inferred.ndim)
         return aril__onnx_fail(c, ARIL_ERR_SHAPE, "output_shape has another number of dimensions");
     int64_t n = aril_numel(x), all = 1;

@@ -295,7 +295,7 @@ static aril_status tf_idf(onnx_call *c)
             return aril__onnx_fail(c, ARIL_ERR_ARG, "an index is out of range");
         if (g.indexes.at[i] >= width) width = g.indexes.at[i] + 1;
     }
-    double *y = aril__onnx_alloc(&c->run->arena, (size_t)(rows * width), sizeof *y);
+    double *y = aril__onnx_alloc(&c->run->arena, (size_t)rows, (size_t)width * sizeof *y);
     if (!y) return ARIL_ERR_MEMORY;
     const char *mode = aril__onnx_attr_text(c, "mode", "TF");
     onnx_floats weights = aril__onnx_attr_floats(c, "weights");

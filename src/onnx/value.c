@@ -146,6 +146,7 @@ aril_status aril__onnx_malformed(const aril__message *tensor, const char *what)
 static aril_status read_shape(const aril__message *m, aril_shape *shape, int64_t *n)
 {
     size_t ndim = aril__message_count(m, "dims");
+    bool empty = false;
     *n = 1;
     if (ndim > ARIL_MAX_DIMS)
         return aril__fail(ARIL_ERR_UNSUPPORTED,
@@ -155,9 +156,12 @@ static aril_status read_shape(const aril__message *m, aril_shape *shape, int64_t
     for (size_t i = 0; i < ndim; i++) {
         shape->dim[i] = aril__message_int_at(m, "dims", i);
         if (shape->dim[i] < 0) return aril__onnx_malformed(m, "a size is negative");
-        if (__builtin_mul_overflow(*n, shape->dim[i], n) || *n > INT64_MAX / 16)
+        if (shape->dim[i] == 0) /* the others are not too large either */
+            empty = true;
+        else if (__builtin_mul_overflow(*n, shape->dim[i], n) || *n > INT64_MAX / 16)
             return aril__onnx_malformed(m, "its sizes are too large");
     }
+    if (empty) *n = 0;
     return ARIL_OK;
 }
 
