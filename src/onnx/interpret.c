@@ -191,6 +191,7 @@ static aril_status run_node(onnx_run *run, const onnx_node *n)
     if (n->n_in + n->n_out > 16 && !(v = aril__calloc((n->n_in + n->n_out) * sizeof *v)))
         return aril__fail(ARIL_ERR_MEMORY, "onnx: out of memory");
     bool was_ok = aril_ok();
+    const aril__error *before_it = aril__self()->last_error;
     onnx_call c = { .run = run,
                     .node = n,
                     .version = n->version,
@@ -215,6 +216,8 @@ static aril_status run_node(onnx_run *run, const onnx_node *n)
         if (n->rule && c.out[i].kind == ONNX_TENSOR) aril_release(c.out[i].tensor);
     }
     if (s == ARIL__ONNX_DYNAMIC && run->whole) s = refuse_dynamic(&c);
+    if (s < 0 && aril__self()->last_error == before_it) /* a failure is never without an error */
+        aril__fail(s, "failed: %s", aril_status_text(s));
     for (size_t i = 0; i < n->n_last; i++) clear(&run->slot[n->last[i]]);
     if (v != few) free(v);
     return s < 0 ? blame(run, n, s, was_ok) : s;

@@ -210,6 +210,24 @@ TEST(bits_of_blocks)
 
 /* ---- batches of indices ---- */
 
+TEST(batches_beyond_the_indices)
+{
+    ARIL_SCOPE;
+    aril_tensor *x = ones(ARIL_SHAPE(2, 2, 2));
+    static const char *const wrong[] = { "2", "3", "-1", "4294967296", "4294967297" };
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        char nodes[400], text[80];
+        snprintf(nodes, sizeof nodes,
+                 "initializer { name: \"i\" dims: [2, 1] data_type: 7 int64_data: [0, 1] } node { "
+                 "op_type: \"GatherND\" input: [\"x\", \"i\"] output: \"y\" " INT("batch_dims",
+                                                                                  "%s") "} ",
+                 wrong[i]);
+        snprintf(text, sizeof text, "node GatherND: batch_dims is %s for data with 3 dimensions",
+                 wrong[i]);
+        fails(load(OPSET(13), "1", 1, nodes), x, text);
+    }
+}
+
 /* ---- numbers of inputs ---- */
 
 /* ---- trees ---- */
