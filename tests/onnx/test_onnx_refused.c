@@ -230,6 +230,29 @@ TEST(batches_beyond_the_indices)
 
 /* ---- numbers of inputs ---- */
 
+TEST(too_few_or_too_many_inputs)
+{
+    ARIL_SCOPE;
+    aril_tensor *x = ones(ARIL_SHAPE(2)), *y;
+    const aril_list lists[] = { { 0 }, ARIL_LIST(x, x) };
+    for (int i = 0; i < 2; i++) {
+        char text[80];
+        snprintf(text, sizeof text, "model.onnx: got %d inputs, expected 1", lists[i].n);
+        aril_program *p =
+            load(OPSET(13), "1", 1, "node { op_type: \"Neg\" input: \"x\" output: \"y\" } ");
+        CHECK_MSG(p, "%s", aril_error());
+        CHECK_INT(aril_program_run(p, lists[i], &y), ARIL_ERR_ARG);
+        CHECK_MSG(strstr(aril_error(), text), "%s", aril_error());
+        aril_clear_error();
+        CHECK_INT(aril_program_export(p, lists[i], temp_path("copy.onnx"), (aril_export_opts){ 0 }),
+                  ARIL_ERR_ARG);
+        CHECK_MSG(strstr(aril_error(), text), "%s", aril_error());
+        aril_clear_error();
+        CHECK(access(temp_path("copy.onnx"), F_OK) != 0);
+        aril_program_free(p);
+    }
+}
+
 /* ---- trees ---- */
 
 #define TREES                                                                                      \
