@@ -342,8 +342,8 @@ static aril_status check_sizes(const onnx_model *m, const onnx_port *port,
     bool fits = !aril__message_has(type, "shape") || n == (size_t)got.ndim, batch = fits;
     for (size_t i = 0; i < n && fits && aril__message_has(type, "shape"); i++) {
         const aril__message *dim = aril__message_sub_at(shape, "dim", i);
-        int64_t want = aril__message_int(dim, "dim_value");
-        bool one = !aril__message_has(dim, "dim_value") || got.dim[i] < 0 || want == got.dim[i];
+        int64_t want;
+        bool one = !aril__onnx_declared_size(dim, &want) || got.dim[i] < 0 || want == got.dim[i];
         batch = batch && (one || i == 0); /* all but the first */
         fits = one || (i == 0 && m->batch && want == m->batch);
     }
@@ -351,9 +351,10 @@ static aril_status check_sizes(const onnx_model *m, const onnx_port *port,
     aril__bytes want = { 0 }, have = { 0 };
     for (size_t i = 0; i < n; i++) {
         const aril__message *dim = aril__message_sub_at(shape, "dim", i);
+        int64_t size;
         aril__bytes_print(&want, "%s", i ? "," : "");
-        if (aril__message_has(dim, "dim_value"))
-            aril__bytes_print(&want, "%" PRId64, aril__message_int(dim, "dim_value"));
+        if (aril__onnx_declared_size(dim, &size))
+            aril__bytes_print(&want, "%" PRId64, size);
         else
             aril__bytes_print(&want, "%s",
                               *aril__message_text(dim, "dim_param")

@@ -743,6 +743,12 @@ static onnx_model *new_model(aril__message *file, const char *path, aril_device 
     return NULL;
 }
 
+bool aril__onnx_declared_size(const aril__message *dim, int64_t *size)
+{
+    *size = aril__message_int(dim, "dim_value");
+    return aril__message_has(dim, "dim_value") && *size >= 0;
+}
+
 /* The number of samples that the first input declares; 0: it leaves it open. */
 static int64_t declared_batch(const onnx_model *m)
 {
@@ -750,7 +756,8 @@ static int64_t declared_batch(const onnx_model *m)
         m->n_required ? aril__message_sub(m->in[0].type, "tensor_type") : NULL;
     const aril__message *shape = type ? aril__message_sub(type, "shape") : NULL;
     if (!shape || !aril__message_count(shape, "dim")) return 0;
-    return aril__message_int(aril__message_sub_at(shape, "dim", 0), "dim_value");
+    int64_t size;
+    return aril__onnx_declared_size(aril__message_sub_at(shape, "dim", 0), &size) ? size : 0;
 }
 
 static onnx_model *load(const char *path, aril_load_opts opts, bool parameters, bool outline)

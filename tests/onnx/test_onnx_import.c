@@ -106,6 +106,27 @@ TEST(initializers_that_are_inputs_are_optional)
 }
 
 /* A model is traced once for each signature, and sizes that it computes are constants. */
+/* Others write a negative number for a size that is open. */
+TEST(negative_sizes_are_open)
+{
+    ARIL_SCOPE;
+    aril_program *p =
+        load_text(OPSET(13), "node { op_type: \"Relu\" input: \"x\" output: \"y\" } input " FLOATS(
+                                 "x", DIM(-1) DIM(3)) "output " FLOATS("y", DIM(-7) DIM(3)));
+    CHECK_MSG(p, "%s", aril_error());
+    CHECK_INT(aril_program_input_shape(p, 0).dim[0], -1);
+    for (int n = 1; n < 4; n++) {
+        aril_tensor *x = aril_ones(ARIL_SHAPE(n, 3), ARIL_F32, aril_cpu()), *y;
+        CHECK_MSG(aril_program_run(p, ARIL_LIST(x), &y) == ARIL_OK, "%s", aril_error());
+        CHECK_INT(aril_size(y, 0), n);
+    }
+    aril_program_free(p);
+    p = aril_program_load(temp_path("model.onnx"), (aril_load_opts){ .open_batch = true });
+    aril_tensor *x = aril_ones(ARIL_SHAPE(2, 3), ARIL_F32, aril_cpu()), *y;
+    CHECK_MSG(p && aril_program_run(p, ARIL_LIST(x), &y) == ARIL_OK, "%s", aril_error());
+    aril_program_free(p);
+}
+
 TEST(sizes_that_are_computed)
 {
     ARIL_SCOPE;
