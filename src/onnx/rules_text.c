@@ -242,7 +242,10 @@ static void count_grams(const grams *g, const items *x, int64_t from, int64_t n,
         if (start < 0 || end > g->pool.n || end < start) return;
         for (int64_t gram = start; gram + length <= end; gram += length, entry++) {
             if (length < g->shortest || length > g->longest || entry >= g->indexes.n) continue;
-            for (int64_t step = 1; step <= (length == 1 ? 1 : g->skips + 1); step++)
+            /* From the last step on, the items of a gram lie beyond the end of the row. */
+            int64_t steps = length == 1 ? 1 : (n - 1) / (length - 1);
+            if (length > 1 && steps - 1 > g->skips) steps = g->skips + 1;
+            for (int64_t step = 1; step <= steps; step++)
                 for (int64_t i = 0; i + (length - 1) * step < n; i++) {
                     bool same = true;
                     for (int64_t k = 0; k < length && same; k++)

@@ -468,6 +468,50 @@ TEST(same_lower)
 
 /* ---- what is refused ---- */
 
+/* What lies in the padding, or past the end of a row, takes no time. */
+TEST(windows_much_larger_than_the_image)
+{
+    static const struct {
+        const char *op;
+        float want;
+    } pools[] = { { "MaxPool", 1 }, { "AveragePool", 1 }, { "LpPool", 64 } };
+    ARIL_SCOPE;
+    aril_tensor *line = aril_ones(ARIL_SHAPE(1, 3, 64), ARIL_F32, aril_cpu()),
+                *image = aril_ones(ARIL_SHAPE(1, 3, 64, 64), ARIL_F32, aril_cpu());
+    for (int i = 0; i < 6; i++) {
+        char graph[600];
+        snprintf(
+            graph, sizeof graph,
+            "node { op_type: \"%s\" input: \"x\" output: \"y\" attribute { name: "
+            "\"kernel_shape\" ints: [%s2147483647] type: INTS } attribute { name: \"auto_pad\" "
+            "s: \"SAME_LOWER\" type: STRING } %s } input %s output %s",
+            pools[i / 2].op, i % 2 ? "1, " : "",
+            i / 2 == 2 ? "attribute { name: \"p\" i: 1 type: INT }" : "", ANY("x"), ANY("y"));
+        aril_tensor *y = run(OPSET(18), graph, ARIL_LIST(i % 2 ? image : line));
+        CHECK(y != NULL && aril_size(y, -1) == 64);
+        CHECK_NEAR(aril_item(aril_amax(y, ARIL_ALL)), pools[i / 2].want, 1e-3);
+        CHECK_NEAR(aril_item(aril_amin(y, ARIL_ALL)), pools[i / 2].want, 1e-3);
+    }
+}
+
+TEST(grams_with_any_number_of_skips)
+{
+    ARIL_SCOPE;
+    aril_tensor *x = aril_from((int32_t[]){ 7, 1, 7, 7 }, ARIL_SHAPE(4), ARIL_I32, aril_cpu());
+    aril_tensor *y = run(
+        OPSET(13),
+        "node { op_type: \"TfIdfVectorizer\" input: \"x\" output: \"y\" attribute { name: \"mode\" "
+        "s: "
+        "\"TF\" type: STRING } attribute { name: \"min_gram_length\" i: 3 type: INT } attribute { "
+        "name: \"max_gram_length\" i: 3 type: INT } attribute { name: \"max_skip_count\" i: "
+        "9223372036854775807 type: INT } attribute { name: \"ngram_counts\" ints: [0, 0, 0] type: "
+        "INTS } attribute { name: \"ngram_indexes\" ints: 0 type: INTS } attribute { name: "
+        "\"pool_int64s\" ints: [1, 7, 7] type: INTS } } input " TYPED("x", 6) "output " ANY("y"),
+        ARIL_LIST(x));
+    CHECK(y != NULL);
+    CHECK_NEAR(aril_item(y), 1, 0);
+}
+
 TEST(all_missing_operators_are_listed)
 {
     refuses(OPSET(13),
