@@ -180,8 +180,9 @@ static void add_outputs(export_graph *g, const job *j)
 {
     export_model *m = g->model;
     for (uint32_t i = 0; i < g->g->n_outputs && j->opts->outputs; i++)
-        if (!j->opts->outputs[i]) {
-            m->status = aril__fail(ARIL_ERR_ARG, "%s: the name of output %u is NULL", j->what, i);
+        if (!j->opts->outputs[i] || !*j->opts->outputs[i]) {
+            m->status = aril__fail(ARIL_ERR_ARG, "%s: the name of output %u is %s", j->what, i,
+                                   j->opts->outputs[i] ? "empty" : "NULL");
             return;
         }
     for (uint32_t i = 0; i < g->g->n_outputs; i++) {
@@ -309,10 +310,16 @@ static aril_status save(export_model *m, const job *j)
     if (!model) return m->status != ARIL_OK ? m->status : aril__latest_status();
     const aril_metadata *md = j->opts->metadata;
     if (md) aril__message_clear(model, "metadata_props");
-    for (int i = 0; md && i < md->n && md->key && md->value; i++) {
+    for (int i = 0; md && i < md->n; i++) {
         aril__message *entry = aril__message_add_sub(model, "metadata_props");
-        if (md->key[i]) aril__message_set_text(entry, "key", md->key[i]);
+        aril__message_set_text(entry, "key", md->key[i]);
         if (md->value[i]) aril__message_set_text(entry, "value", md->value[i]);
+    }
+    aril__slice bad = aril__message_not_utf8(model);
+    if (bad.at) {
+        aril__message_free(model);
+        return aril__fail(ARIL_ERR_ARG, "%s: the text \"%.*s\" is not UTF-8", j->what,
+                          (int)(bad.n < 100 ? bad.n : 100), (const char *)bad.at);
     }
     bool beside = j->opts->external_data || weight_bytes(m) > most;
     aril_status s = beside ? save_beside(m, model, j) : save_plain(model, j);
@@ -372,6 +379,39 @@ static void export_part(const aril__graph *g, const uint32_t *inputs, void *ctx)
 
 /* ---- the functions ---- */
 
+static aril_status check_metadata(const char *what, const aril_metadata *md)
+{
+    if (md->n < 0 || (md->n && (!md->key || !md->value)))
+        return aril__fail(ARIL_ERR_ARG, "%s: %d entries of metadata, whose list is %s", what, md->n,
+                          md->n < 0 ? "empty" : "NULL");
+    for (int i = 0; i < md->n; i++) {
+        if (!md->key[i])
+            return aril__fail(ARIL_ERR_ARG, "%s: key %d of the metadata is NULL", what, i);
+        for (int k = 0; k < i; k++)
+            if (strcmp(md->key[i], md->key[k]) == 0)
+                return aril__fail(ARIL_ERR_ARG, "%s: the metadata have two entries \"%s\"", what,
+                                  md->key[i]);
+    }
+    return ARIL_OK;
+}
+
+/* What would be read as no sizes, or as others. */
+static aril_status check_sizes(const char *what, const aril_export_opts *o)
+{
+    if (o->batch && (o->sizes || o->n_sizes))
+        return aril__fail(ARIL_ERR_ARG,
+                          "%s: .batch opens the first size of every input; leave out .sizes, or "
+                          "open that size there",
+                          what);
+    if (o->n_sizes < 0 || (o->n_sizes && !o->sizes))
+        return aril__fail(ARIL_ERR_ARG, "%s: n_sizes is %d, and sizes are %s", what, o->n_sizes,
+                          o->sizes ? "given" : "NULL");
+    if (o->n_size_names < 0 || (o->n_size_names && !o->size_names))
+        return aril__fail(ARIL_ERR_ARG, "%s: n_size_names is %d, and size_names are %s", what,
+                          o->n_size_names, o->size_names ? "given" : "NULL");
+    return ARIL_OK;
+}
+
 static aril_status check(const char *what, const void *of, aril_list in, const char *path,
                          const aril_export_opts *o)
 {
@@ -381,8 +421,12 @@ static aril_status check(const char *what, const void *of, aril_list in, const c
                           : path ? "list"
                                  : "path");
     for (int i = 0; i < in.n && o->inputs; i++)
-        if (!o->inputs[i])
-            return aril__fail(ARIL_ERR_ARG, "%s: the name of input %d is NULL", what, i);
+        if (!o->inputs[i] || !*o->inputs[i])
+            return aril__fail(ARIL_ERR_ARG, "%s: the name of input %d is %s", what, i,
+                              o->inputs[i] ? "empty" : "NULL");
+    if (o->name && !*o->name)
+        return aril__fail(ARIL_ERR_ARG, "%s: the name of the graph is empty", what);
+    if (o->metadata && check_metadata(what, o->metadata) < 0) return ARIL_ERR_ARG;
     if (o->opset && (o->opset < OLDEST || o->opset > NEWEST))
         return aril__fail(ARIL_ERR_ARG, "%s: operator set %d, expected %d to %d", what, o->opset,
                           OLDEST, NEWEST);
@@ -418,6 +462,7 @@ static aril_status export_program(job *j, aril_list in)
 {
     ARIL_SCOPE;
     const aril_export_opts *o = j->opts;
+    if (check_sizes(j->what, o) < 0) return ARIL_ERR_ARG;
     aril_tensor **copy = aril__calloc(((size_t)in.n + 1) * sizeof *copy);
     aril_shape *batch = o->batch ? open_batch(in) : NULL;
     aril_status s = copy && (batch || !o->batch) ? copy_inputs(j->what, in, copy)
