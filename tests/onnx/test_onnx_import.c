@@ -611,6 +611,20 @@ TEST(sparse_tensors)
             "its sizes are too large");
 }
 
+/* The axis that has no elements decides, before the others are copied. */
+TEST(a_tile_without_elements)
+{
+    ARIL_SCOPE;
+    aril_tensor *x = aril_ones(ARIL_SHAPE(2, 3, 4), ARIL_F32, aril_cpu()), *y;
+    aril_memory_reset_peak(aril_cpu());
+    int64_t before = aril_memory(aril_cpu()).peak;
+    y = aril_tile(x, ARIL_SHAPE(0, 1000, 100000));
+    CHECK_MSG(aril_ndim(y) == 3 && aril_size(y, 0) == 0 && aril_size(y, 1) == 3000 &&
+                  aril_size(y, 2) == 400000,
+              "%s", aril_error());
+    CHECK(aril_memory(aril_cpu()).peak - before < 1 << 20);
+}
+
 TEST(errors_of_a_run_name_the_node)
 {
     ARIL_SCOPE;
