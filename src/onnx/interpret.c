@@ -143,6 +143,32 @@ static bool holds_sizes(onnx_call *c, const onnx_value *v)
     return some;
 }
 
+/* Where only types matter, a node on known values is recorded first, which takes no memory: its
+ * results stay so if one is large. False: it is to be computed. */
+static bool stays_recorded(onnx_call *c, aril_status *s)
+{
+    enum { LARGE = 1 << 20 }; /* elements */
+    bool large = false;
+    for (int i = 0; i < c->n_in; i++)
+        if (c->in[i].kind != ONNX_TENSOR && c->in[i].kind != ONNX_NONE) return false;
+    ARIL_SCOPE;
+    c->host = false;
+    *s = c->node->rule->convert(c);
+    for (int i = 0; i < c->n_out && *s == ARIL_OK; i++)
+        if (c->out[i].kind == ONNX_TENSOR) {
+            *s = aril_tensor_status(c->out[i].tensor);
+            large |= *s == ARIL_OK && aril_numel(c->out[i].tensor) > LARGE;
+        }
+    bool ends = *s < 0 || (*s == ARIL_OK && large);
+    for (int i = 0; i < c->n_out; i++) {
+        if (*s == ARIL_OK && large && c->out[i].kind == ONNX_TENSOR)
+            aril_keep(c->out[i].tensor);
+        else
+            c->out[i] = (onnx_value){ 0 };
+    }
+    return ends;
+}
+
 /* Runs the rule, on concrete values if all are known. */
 static aril_status convert(onnx_call *c)
 {
@@ -155,10 +181,11 @@ static aril_status convert(onnx_call *c)
     bool takes, shapes, open = meets_open_sizes(c, &takes, &shapes);
     if (!takes) return ARIL__ONNX_DYNAMIC;
     bool known = !shapes && !(rule->flags & (ONNX_RANDOM | ONNX_BODIES)) && (sizes || all_known(c));
-    c->host = known;
     aril__pause pause = { 0 };
-    if (known && c->run->tracing) pause = aril__trace_pause();
     aril_status s;
+    if (known && c->run->types && stays_recorded(c, &s)) return s;
+    c->host = known;
+    if (known && c->run->tracing) pause = aril__trace_pause();
     {
         ARIL_SCOPE;
         s = moves_texts(c) ? aril__onnx_move_texts(c) : rule->convert(c);
