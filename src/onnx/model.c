@@ -515,8 +515,10 @@ static bool outline(const loading *l, const aril__message *t, onnx_value *v)
     aril_dtype dtype;
     size_t n = aril__message_count(t, "dims");
     int64_t all = 1;
+    bool sparse = t->type == &aril__onnx_SparseTensorProto;
+    const aril__message *values = sparse ? aril__message_sub(t, "values") : t;
     if (!l->m->outline || n > ARIL_MAX_DIMS ||
-        !aril__onnx_dtype(aril__message_int(t, "data_type"), &dtype))
+        !aril__onnx_dtype(aril__message_int(values, "data_type"), &dtype))
         return false;
     for (size_t d = 0; d < n; d++) {
         int64_t size = aril__message_int_at(t, "dims", d);
@@ -546,7 +548,7 @@ static aril_status read_initializers(loading *l, names *s, const aril__message *
             if (!slot) return aril__latest_status();
             if (l->m->initial[slot].kind)
                 return malformed(l, t, "two initializers have the name", name);
-            bool large = !sparse && outline(l, t, &v);
+            bool large = outline(l, t, &v);
             aril_status status = large ? aril_tensor_status(v.tensor)
                                  : sparse
                                      ? aril__onnx_sparse(&l->m->arena, t, l->m->folder, &v)

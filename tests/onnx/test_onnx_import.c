@@ -609,6 +609,8 @@ TEST(sparse_tensors)
             "tensor w at byte ");
     refuses(OPSET(13), SPARSE("dims: 2 data_type: 7 int64_data: [0, 1]", "4611686018427387904, 4"),
             "its sizes are too large");
+    refuses(OPSET(13), SPARSE("dims: 2 data_type: 7 int64_data: [0, 1]", "4000000000"),
+            "it would take 16000000000 bytes for 2 values");
 }
 
 /* The axis that has no elements decides, before the others are copied. */

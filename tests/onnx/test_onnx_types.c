@@ -328,6 +328,9 @@ TEST(listing_of_large_constants)
             "op_type: \"Neg\" input: \"z\" output: \"y\" } "),
         LISTED("node { op_type: \"Tile\" input: [\"i\", \"n\"] output: \"z\" } node { op_type: "
                "\"Neg\" input: \"z\" output: \"y\" } "),
+        LISTED("sparse_initializer { dims: 1000000000 values { name: \"z\" dims: 1 data_type: 7 "
+               "int64_data: 1 } indices { dims: 1 data_type: 7 int64_data: 5 } } node { op_type: "
+               "\"Neg\" input: \"z\" output: \"y\" } "),
     };
     for (size_t i = 0; i < sizeof large / sizeof *large; i++) {
         aril_memory_reset_peak(aril_cpu());
