@@ -3,6 +3,7 @@
 
 #include "autograd/node.h"
 #include "formats/atomic_file.h"
+#include "formats/schemas.h"
 #include "graph/program.h"
 #include "onnx/program.h"
 
@@ -209,6 +210,12 @@ static void add_outputs(export_graph *g, const job *j)
 
 /* ---- files ---- */
 
+static const char *base_name(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash ? slash + 1 : path;
+}
+
 enum { ALIGNED = 64, SMALL = 1024 };
 static const uint64_t most = 0x7ff00000; /* of a model's file, with room for the nodes */
 
@@ -277,10 +284,41 @@ static const char *data_name(export_model *m, const char *path, int k)
     return k ? aril__export_text(m, "%s.data%d", path, k) : aril__export_text(m, "%s.data", path);
 }
 
+/* Which of these files the model that is there refers to, if there is one. */
+static void find_data(export_model *m, const char *path, bool refers[DATA_FILES])
+{
+    if (access(path, F_OK) != 0) return;
+    aril__saved_errors before = aril__errors_begin_quiet();
+    aril__message *old = aril__message_load(&aril__onnx_ModelProto, path);
+    const aril__message *graph = old ? aril__message_sub(old, "graph") : NULL;
+    for (size_t i = 0; graph && i < aril__message_count(graph, "initializer"); i++) {
+        const aril__message *t = aril__message_sub_at(graph, "initializer", i);
+        const char *location = NULL;
+        for (size_t e = 0; e < aril__message_count(t, "external_data"); e++) {
+            const aril__message *entry = aril__message_sub_at(t, "external_data", e);
+            if (strcmp(aril__message_text(entry, "key"), "location") == 0)
+                location = aril__message_text(entry, "value");
+        }
+        for (int k = 0; k < DATA_FILES && location; k++)
+            refers[k] |= strcmp(location, base_name(data_name(m, path, k))) == 0;
+    }
+    aril__message_free(old);
+    aril__error_release(aril__errors_end(&before));
+}
+
+/* Removes the data of the model that was replaced, but not those of the new one. */
+static void remove_data(export_model *m, const char *path, const bool refers[DATA_FILES], int own)
+{
+    for (int i = 0; i < DATA_FILES; i++)
+        if (refers[i] && i != own) unlink(data_name(m, path, i));
+}
+
 /* The model that is there refers to its data until it is replaced: so these stay until then, and
  * the new ones have another name. */
 static aril_status save_beside(export_model *m, aril__message *model, const job *j)
 {
+    bool refers[DATA_FILES] = { false };
+    find_data(m, j->path, refers);
     int k = 0;
     while (k < DATA_FILES - 1 && access(data_name(m, j->path, k), F_OK) == 0) k++;
     const char *beside = data_name(m, j->path, k), *slash = strrchr(beside, '/');
@@ -293,15 +331,18 @@ static aril_status save_beside(export_model *m, aril__message *model, const job 
     bool written = s == ARIL_OK;
     s = commit(j, f, s);
     if (s < 0 && written) unlink(beside);
-    for (int i = 0; i < DATA_FILES && s == ARIL_OK; i++)
-        if (i != k) unlink(data_name(m, j->path, i));
+    if (s == ARIL_OK) remove_data(m, j->path, refers, k);
     return s;
 }
 
-static aril_status save_plain(aril__message *model, const job *j)
+static aril_status save_plain(export_model *m, aril__message *model, const job *j)
 {
+    bool refers[DATA_FILES] = { false };
+    find_data(m, j->path, refers);
     aril__file *f = aril__file_begin(j->path);
-    return f ? commit(j, f, write_model(model, f)) : aril__latest_status();
+    aril_status s = f ? commit(j, f, write_model(model, f)) : aril__latest_status();
+    if (s == ARIL_OK) remove_data(m, j->path, refers, -1);
+    return s;
 }
 
 static aril_status save(export_model *m, const job *j)
@@ -322,7 +363,7 @@ static aril_status save(export_model *m, const job *j)
                           (int)(bad.n < 100 ? bad.n : 100), (const char *)bad.at);
     }
     bool beside = j->opts->external_data || weight_bytes(m) > most;
-    aril_status s = beside ? save_beside(m, model, j) : save_plain(model, j);
+    aril_status s = beside ? save_beside(m, model, j) : save_plain(m, model, j);
     aril__message_free(model);
     return s;
 }
@@ -481,13 +522,6 @@ static const char *own_name(const job *j, const char *otherwise)
 {
     const char *name = j->source ? j->source->main.name : "";
     return *name ? name : otherwise;
-}
-
-/* A loaded program has the name of its file. */
-static const char *base_name(const char *path)
-{
-    const char *slash = strrchr(path, '/');
-    return slash ? slash + 1 : path;
 }
 
 aril_status aril_program_export(const aril_program *p, aril_list inputs, const char *path,
