@@ -51,12 +51,13 @@ static aril_status read_windows(onnx_call *c, int n, windows *w)
     for (int i = 0; i < n; i++) {
         if (w->stride[i] < 1 || w->dilation[i] < 1)
             return aril__onnx_fail(c, ARIL_ERR_ARG, "strides and dilations must be positive");
-        const int64_t all[] = { w->kernel[i], w->stride[i], w->dilation[i], w->before[i],
-                                w->after[i] };
-        for (int k = 0; k < 5; k++)
-            if (all[k] > INT32_MAX)
-                return aril__onnx_fail(c, ARIL_ERR_ARG, "%" PRId64 ", expected at most %d", all[k],
-                                       INT32_MAX);
+        static const char *const names[] = { "kernel_shape", "strides", "dilations", "pads" };
+        const int64_t largest[] = { w->kernel[i], w->stride[i], w->dilation[i],
+                                    w->before[i] > w->after[i] ? w->before[i] : w->after[i] };
+        for (int k = 0; k < 4; k++)
+            if (largest[k] > INT32_MAX)
+                return aril__onnx_fail(c, ARIL_ERR_ARG, "%s has %" PRId64 ", expected at most %d",
+                                       names[k], largest[k], INT32_MAX);
     }
     const char *mode = aril__onnx_attr_text(c, "auto_pad", "NOTSET");
     w->mode = strcmp(mode, "SAME_UPPER") == 0   ? ARIL_SAME
