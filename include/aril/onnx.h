@@ -77,7 +77,7 @@ ARIL_API aril_module *aril_module_load(const char *path, aril_load_opts opts);
  * The model computes what the module or program computes, in operators of ONNX's default domain:
  * other programs run it without Aril. Names of parameters are those of the modules. An op that ONNX
  * has no form for is an error that names it. A file is replaced atomically, and stays as it was on
- * failure. */
+ * failure. Text must be UTF-8, and names must not be empty. */
 
 typedef struct aril_export_opts {
     int opset; /* version of the operator set, 13 to 28; default 18 */
@@ -93,14 +93,14 @@ typedef struct aril_export_opts {
     int n_sizes;
     const char *const *size_names;
     int n_size_names;
-    /* Instead: the first size of every input is left open, and called "batch". An error if the
-     * model does not hold for other numbers of samples. */
+    /* Instead of `sizes`: the first size of every input is left open, and called "batch". An error
+     * if the model does not hold for other numbers of samples. */
     bool batch;
     /* Parameters lie in a file PATH.data beside the model, or PATH.data1 if that is the one of the
-     * model that is replaced, which is removed then; also without this if they take more than
-     * 2 GB, which is the limit of a model's file. */
+     * model that is replaced, whose data are removed then; also without this if they take more
+     * than 2 GB, which is the limit of a model's file. */
     bool external_data;
-    /* Entries of metadata_props; default those of a loaded program. */
+    /* Entries of metadata_props, each key once; default those of a loaded program. */
     const aril_metadata *metadata;
 } aril_export_opts;
 

@@ -78,26 +78,20 @@ void aril__traced_shutdown(aril__thread *th)
     }
 }
 
-/* Which of a call's tensors it is: "add: input 1", "item: the tensor", "a tensor". */
-static void subject(char *text, size_t size, const char *what, int input)
-{
-    if (!what)
-        snprintf(text, size, "a tensor");
-    else if (input < 0)
-        snprintf(text, size, "%s: the tensor", what);
-    else
-        snprintf(text, size, "%s: input %d", what, input);
-}
-
 aril_status aril__fail_ended(const char *what, int input, const aril_tensor *t)
 {
-    char who[64], made[96] = "ARIL_DEBUG=scopes shows where it was made";
-    subject(who, sizeof who, what, input);
+    char who[32] = "a tensor", made[96] = "ARIL_DEBUG=scopes shows where it was made";
+    if (what && input < 0)
+        snprintf(who, sizeof who, "the tensor");
+    else if (what)
+        snprintf(who, sizeof who, "input %d", input);
     if (aril__debug_scopes) {
         const traced *h = (const traced *)(const void *)t;
         snprintf(made, sizeof made, "it was made at %s", *h->made_at ? h->made_at : "?");
     }
-    return aril__fail(ARIL_ERR_STATE, "%s was " ENDED " (%s)", who, made);
+    /* "add: input 1", "item: the tensor", "a tensor" */
+    return aril__fail(ARIL_ERR_STATE, "%s%s%s was " ENDED " (%s)", what ? what : "",
+                      what ? ": " : "", who, made);
 }
 
 aril_status aril__refuse_poison(const char *what, int input, const aril_tensor *t)

@@ -345,14 +345,21 @@ static void *worker_main(void *arg)
     return NULL;
 }
 
+void aril__block_signals(sigset_t *before)
+{
+    static const int own[] = { SIGBUS, SIGFPE, SIGILL, SIGSEGV, SIGSYS, SIGTRAP };
+    sigset_t set;
+    sigfillset(&set);
+    for (size_t i = 0; i < sizeof own / sizeof *own; i++) sigdelset(&set, own[i]);
+    pthread_sigmask(SIG_SETMASK, &set, before);
+}
+
 /* Grows the pool to `wanted` workers, or as many as the system allows. */
 static void start_workers(int wanted)
 {
     if (pool.workers >= wanted) return;
-    /* Signals belong to the program's own threads. */
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
+    sigset_t before;
+    aril__block_signals(&before);
     while (pool.workers < wanted) {
         void *number = (void *)(intptr_t)(pool.workers + 1);
         if (pthread_create(&pool.worker[pool.workers], NULL, worker_main, number)) break;

@@ -11,6 +11,8 @@
 
 #include "aril/parallel.h"
 
+#include <signal.h>
+
 typedef void aril__range_fn(void *ctx, int64_t begin, int64_t end);
 
 /* The number of chunks in aril__parallel_for: the size of an array of partial results. */
@@ -45,6 +47,12 @@ int64_t aril__parallel_pieces(int64_t units, int64_t min);
 typedef void aril__slot_fn(void *ctx, int64_t begin, int64_t end, int slot);
 int aril__parallel_slots(int64_t n, int64_t grain);
 void aril__parallel_for_slots(int64_t n, int64_t grain, int slots, aril__slot_fn *fn, void *ctx);
+
+/* Blocks signals while a thread is started, which inherits that: they are for the program's own
+ * threads. Not those that a memory access or an instruction raises in the thread itself, such as
+ * SIGBUS (formats/mapped_file.h): if they are blocked, the kernel ends the process without calling
+ * its handler. pthread_sigmask restores *before. */
+void aril__block_signals(sigset_t *before);
 
 /* Marks the calling thread: its parallel loops run serially (true), or normally again (false). */
 void aril__thread_set_serial(bool serial);

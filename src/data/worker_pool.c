@@ -246,10 +246,8 @@ static aril_status start(aril__worker_pool *c)
     if (c->n) return ARIL_OK;
     c->pid = getpid();
     enlist(c);
-    /* Block signals: they are for the program's own threads. */
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
+    sigset_t before;
+    aril__block_signals(&before);
     pthread_mutex_lock(&c->lock); /* workers read n */
     while (c->n < c->loader->opts.workers && !pthread_create(&c->thread[c->n], NULL, work, c))
         c->n++;

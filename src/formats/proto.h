@@ -226,6 +226,10 @@ aril__message *aril__message_parse(const aril__proto_type *type, const char *tex
 aril__message *aril__message_load(const aril__proto_type *type, const char *path);
 aril__message *aril__message_load_text(const aril__proto_type *type, const char *path);
 
+/* The first string, not bytes, in a message and those in it that is not UTF-8, which other readers
+ * refuse; at NULL: all are. */
+aril__slice aril__message_not_utf8(const aril__message *m);
+
 /* To be called after bytes or arrays of a loaded message were used: ARIL_ERR_IO if its file has
  * changed in the meantime. */
 aril_status aril__message_check(const aril__message *root);

@@ -2,6 +2,7 @@
 #include "formats/proto_message.h"
 
 #include "core/error.h"
+#include "formats/bytes.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -327,4 +328,38 @@ void aril__message_remove(aril__message *m, const char *name, size_t i)
     unsigned char *p = (unsigned char *)s->at + i * width;
     memmove(p, p + width, (n - i) * width);
     s->n = n;
+}
+
+/* ---- strings ---- */
+
+static bool is_utf8(const void *text, size_t n)
+{
+    const unsigned char *p = text;
+    while (n > 0) {
+        int length = aril__utf8_length(p, n);
+        if (!length) return false;
+        p += length;
+        n -= (size_t)length;
+    }
+    return true;
+}
+
+aril__slice aril__message_not_utf8(const aril__message *m)
+{
+    aril__slice bad = { 0 };
+    for (uint32_t k = 0; k < m->n && !bad.at; k++) {
+        const aril__slot *s = &m->slot[k];
+        bool repeated = aril__proto_repeated(s->field);
+        for (size_t i = 0; i < (repeated ? s->n : 1) && !bad.at; i++) {
+            if (s->field->kind == ARIL__PROTO_message) {
+                aril__message *const *list = s->at;
+                bad = aril__message_not_utf8(repeated ? list[i] : s->message);
+            } else if (s->field->kind == ARIL__PROTO_string) {
+                const aril__slice *list = s->at;
+                aril__slice own = repeated ? list[i] : (aril__slice){ s->at, s->n };
+                if (!is_utf8(own.at, own.n)) bad = own;
+            }
+        }
+    }
+    return bad;
 }

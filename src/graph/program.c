@@ -429,6 +429,13 @@ static aril_status call_untraced(const aril_program *p, aril_list in, aril_tenso
     return s;
 }
 
+/* A loaded model declares how many inputs it takes; of other functions that is not known. */
+static aril_status check_count(const aril_program *p, aril_list in)
+{
+    if (!p->kind || in.n == p->n_in) return ARIL_OK;
+    return aril__fail(ARIL_ERR_ARG, "%s: got %d inputs, expected %d", p->name, in.n, p->n_in);
+}
+
 static aril_status run_function(aril_program *p, aril_list in, bool recorded, aril_tensor **out,
                                 int *n_out, aril__error **untraced)
 {
@@ -436,9 +443,8 @@ static aril_status run_function(aril_program *p, aril_list in, bool recorded, ar
     int64_t few[FEW], *word = few;
     size_t n = MODE_WORDS + (size_t)in.n * INPUT_WORDS;
     aril_status s = check_inputs(p, in, recorded);
+    if (s == ARIL_OK) s = check_count(p, in);
     if (s < 0) return s;
-    if (p->kind && in.n != p->n_in)
-        return aril__fail(ARIL_ERR_ARG, "%s: got %d inputs, expected %d", p->name, in.n, p->n_in);
     if (is_untraced(p)) return call_untraced(p, in, out, n_out);
     if (n > FEW && !(word = aril__malloc(n * sizeof *word))) return no_memory(p);
     bool by_value = aril__is_by_value(p);
@@ -819,6 +825,7 @@ static aril_status look_plain(const aril_program *p, aril_list in,
     int n_out = 0;
     trace t = { .n_in = in.n, .whole = aril__calloc((size_t)in.n + 1) };
     aril_status s = t.whole ? check_inputs(p, in, false) : no_memory(p);
+    if (s == ARIL_OK) s = check_count(p, in);
     if (s == ARIL_OK) s = record(p, in, false, 0, &t, &again, &n_out);
     if (s == ARIL_OK && again) { /* modules were built, which drew numbers: now they are there */
         drop_recording(&t);

@@ -531,6 +531,7 @@ static aril__cold aril_status build(aril_module *m, int n_in, aril_tensor *const
 static aril__cold aril_status wrong_count(const aril_module *m, int n_in)
 {
     int takes = m->type->inputs ? m->type->inputs : 1;
+    if (takes < 0) return aril__fail(ARIL_ERR_ARG, "expected at least 1 input, got %d", n_in);
     return aril__fail(ARIL_ERR_ARG, "expected at most %d input%s, got %d", takes,
                       takes == 1 ? "" : "s", n_in);
 }

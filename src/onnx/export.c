@@ -3,6 +3,7 @@
 
 #include "autograd/node.h"
 #include "formats/atomic_file.h"
+#include "formats/schemas.h"
 #include "graph/program.h"
 #include "onnx/program.h"
 
@@ -180,8 +181,9 @@ static void add_outputs(export_graph *g, const job *j)
 {
     export_model *m = g->model;
     for (uint32_t i = 0; i < g->g->n_outputs && j->opts->outputs; i++)
-        if (!j->opts->outputs[i]) {
-            m->status = aril__fail(ARIL_ERR_ARG, "%s: the name of output %u is NULL", j->what, i);
+        if (!j->opts->outputs[i] || !*j->opts->outputs[i]) {
+            m->status = aril__fail(ARIL_ERR_ARG, "%s: the name of output %u is %s", j->what, i,
+                                   j->opts->outputs[i] ? "empty" : "NULL");
             return;
         }
     for (uint32_t i = 0; i < g->g->n_outputs; i++) {
@@ -207,6 +209,12 @@ static void add_outputs(export_graph *g, const job *j)
 }
 
 /* ---- files ---- */
+
+static const char *base_name(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash ? slash + 1 : path;
+}
 
 enum { ALIGNED = 64, SMALL = 1024 };
 static const uint64_t most = 0x7ff00000; /* of a model's file, with room for the nodes */
@@ -276,10 +284,41 @@ static const char *data_name(export_model *m, const char *path, int k)
     return k ? aril__export_text(m, "%s.data%d", path, k) : aril__export_text(m, "%s.data", path);
 }
 
+/* Which of these files the model that is there refers to, if there is one. */
+static void find_data(export_model *m, const char *path, bool refers[DATA_FILES])
+{
+    if (access(path, F_OK) != 0) return;
+    aril__saved_errors before = aril__errors_begin_quiet();
+    aril__message *old = aril__message_load(&aril__onnx_ModelProto, path);
+    const aril__message *graph = old ? aril__message_sub(old, "graph") : NULL;
+    for (size_t i = 0; graph && i < aril__message_count(graph, "initializer"); i++) {
+        const aril__message *t = aril__message_sub_at(graph, "initializer", i);
+        const char *location = NULL;
+        for (size_t e = 0; e < aril__message_count(t, "external_data"); e++) {
+            const aril__message *entry = aril__message_sub_at(t, "external_data", e);
+            if (strcmp(aril__message_text(entry, "key"), "location") == 0)
+                location = aril__message_text(entry, "value");
+        }
+        for (int k = 0; k < DATA_FILES && location; k++)
+            refers[k] |= strcmp(location, base_name(data_name(m, path, k))) == 0;
+    }
+    aril__message_free(old);
+    aril__error_release(aril__errors_end(&before));
+}
+
+/* Removes the data of the model that was replaced, but not those of the new one. */
+static void remove_data(export_model *m, const char *path, const bool refers[DATA_FILES], int own)
+{
+    for (int i = 0; i < DATA_FILES; i++)
+        if (refers[i] && i != own) unlink(data_name(m, path, i));
+}
+
 /* The model that is there refers to its data until it is replaced: so these stay until then, and
  * the new ones have another name. */
 static aril_status save_beside(export_model *m, aril__message *model, const job *j)
 {
+    bool refers[DATA_FILES] = { false };
+    find_data(m, j->path, refers);
     int k = 0;
     while (k < DATA_FILES - 1 && access(data_name(m, j->path, k), F_OK) == 0) k++;
     const char *beside = data_name(m, j->path, k), *slash = strrchr(beside, '/');
@@ -292,15 +331,18 @@ static aril_status save_beside(export_model *m, aril__message *model, const job 
     bool written = s == ARIL_OK;
     s = commit(j, f, s);
     if (s < 0 && written) unlink(beside);
-    for (int i = 0; i < DATA_FILES && s == ARIL_OK; i++)
-        if (i != k) unlink(data_name(m, j->path, i));
+    if (s == ARIL_OK) remove_data(m, j->path, refers, k);
     return s;
 }
 
-static aril_status save_plain(aril__message *model, const job *j)
+static aril_status save_plain(export_model *m, aril__message *model, const job *j)
 {
+    bool refers[DATA_FILES] = { false };
+    find_data(m, j->path, refers);
     aril__file *f = aril__file_begin(j->path);
-    return f ? commit(j, f, write_model(model, f)) : aril__latest_status();
+    aril_status s = f ? commit(j, f, write_model(model, f)) : aril__latest_status();
+    if (s == ARIL_OK) remove_data(m, j->path, refers, -1);
+    return s;
 }
 
 static aril_status save(export_model *m, const job *j)
@@ -309,13 +351,19 @@ static aril_status save(export_model *m, const job *j)
     if (!model) return m->status != ARIL_OK ? m->status : aril__latest_status();
     const aril_metadata *md = j->opts->metadata;
     if (md) aril__message_clear(model, "metadata_props");
-    for (int i = 0; md && i < md->n && md->key && md->value; i++) {
+    for (int i = 0; md && i < md->n; i++) {
         aril__message *entry = aril__message_add_sub(model, "metadata_props");
-        if (md->key[i]) aril__message_set_text(entry, "key", md->key[i]);
+        aril__message_set_text(entry, "key", md->key[i]);
         if (md->value[i]) aril__message_set_text(entry, "value", md->value[i]);
     }
+    aril__slice bad = aril__message_not_utf8(model);
+    if (bad.at) {
+        aril__message_free(model);
+        return aril__fail(ARIL_ERR_ARG, "%s: the text \"%.*s\" is not UTF-8", j->what,
+                          (int)(bad.n < 100 ? bad.n : 100), (const char *)bad.at);
+    }
     bool beside = j->opts->external_data || weight_bytes(m) > most;
-    aril_status s = beside ? save_beside(m, model, j) : save_plain(model, j);
+    aril_status s = beside ? save_beside(m, model, j) : save_plain(m, model, j);
     aril__message_free(model);
     return s;
 }
@@ -372,6 +420,39 @@ static void export_part(const aril__graph *g, const uint32_t *inputs, void *ctx)
 
 /* ---- the functions ---- */
 
+static aril_status check_metadata(const char *what, const aril_metadata *md)
+{
+    if (md->n < 0 || (md->n && (!md->key || !md->value)))
+        return aril__fail(ARIL_ERR_ARG, "%s: %d entries of metadata, whose list is %s", what, md->n,
+                          md->n < 0 ? "empty" : "NULL");
+    for (int i = 0; i < md->n; i++) {
+        if (!md->key[i])
+            return aril__fail(ARIL_ERR_ARG, "%s: key %d of the metadata is NULL", what, i);
+        for (int k = 0; k < i; k++)
+            if (strcmp(md->key[i], md->key[k]) == 0)
+                return aril__fail(ARIL_ERR_ARG, "%s: the metadata have two entries \"%s\"", what,
+                                  md->key[i]);
+    }
+    return ARIL_OK;
+}
+
+/* What would be read as no sizes, or as others. */
+static aril_status check_sizes(const char *what, const aril_export_opts *o)
+{
+    if (o->batch && (o->sizes || o->n_sizes))
+        return aril__fail(ARIL_ERR_ARG,
+                          "%s: .batch opens the first size of every input; leave out .sizes, or "
+                          "open that size there",
+                          what);
+    if (o->n_sizes < 0 || (o->n_sizes && !o->sizes))
+        return aril__fail(ARIL_ERR_ARG, "%s: n_sizes is %d, and sizes are %s", what, o->n_sizes,
+                          o->sizes ? "given" : "NULL");
+    if (o->n_size_names < 0 || (o->n_size_names && !o->size_names))
+        return aril__fail(ARIL_ERR_ARG, "%s: n_size_names is %d, and size_names are %s", what,
+                          o->n_size_names, o->size_names ? "given" : "NULL");
+    return ARIL_OK;
+}
+
 static aril_status check(const char *what, const void *of, aril_list in, const char *path,
                          const aril_export_opts *o)
 {
@@ -381,8 +462,12 @@ static aril_status check(const char *what, const void *of, aril_list in, const c
                           : path ? "list"
                                  : "path");
     for (int i = 0; i < in.n && o->inputs; i++)
-        if (!o->inputs[i])
-            return aril__fail(ARIL_ERR_ARG, "%s: the name of input %d is NULL", what, i);
+        if (!o->inputs[i] || !*o->inputs[i])
+            return aril__fail(ARIL_ERR_ARG, "%s: the name of input %d is %s", what, i,
+                              o->inputs[i] ? "empty" : "NULL");
+    if (o->name && !*o->name)
+        return aril__fail(ARIL_ERR_ARG, "%s: the name of the graph is empty", what);
+    if (o->metadata && check_metadata(what, o->metadata) < 0) return ARIL_ERR_ARG;
     if (o->opset && (o->opset < OLDEST || o->opset > NEWEST))
         return aril__fail(ARIL_ERR_ARG, "%s: operator set %d, expected %d to %d", what, o->opset,
                           OLDEST, NEWEST);
@@ -418,6 +503,7 @@ static aril_status export_program(job *j, aril_list in)
 {
     ARIL_SCOPE;
     const aril_export_opts *o = j->opts;
+    if (check_sizes(j->what, o) < 0) return ARIL_ERR_ARG;
     aril_tensor **copy = aril__calloc(((size_t)in.n + 1) * sizeof *copy);
     aril_shape *batch = o->batch ? open_batch(in) : NULL;
     aril_status s = copy && (batch || !o->batch) ? copy_inputs(j->what, in, copy)
@@ -436,13 +522,6 @@ static const char *own_name(const job *j, const char *otherwise)
 {
     const char *name = j->source ? j->source->main.name : "";
     return *name ? name : otherwise;
-}
-
-/* A loaded program has the name of its file. */
-static const char *base_name(const char *path)
-{
-    const char *slash = strrchr(path, '/');
-    return slash ? slash + 1 : path;
 }
 
 aril_status aril_program_export(const aril_program *p, aril_list inputs, const char *path,

@@ -30,9 +30,7 @@ static aril_tensor *symbol_of(onnx_types *types, aril__tracing *t, const onnx_po
         return NULL;
     for (size_t d = 0; d < n; d++) {
         const aril__message *from = aril__message_sub_at(shape, "dim", d);
-        bool given = aril__message_has(from, "dim_value");
-        dim[d] = given ? aril__message_int(from, "dim_value") : open_size(types, from);
-        if (given && dim[d] < 0) return NULL;
+        if (!aril__onnx_declared_size(from, &dim[d])) dim[d] = open_size(types, from);
     }
     aril__thread *th = aril__self();
     aril_tensor *like = aril__give(th, aril__tensor_new(th, dtype, (int)n, one, aril__cpu_device));

@@ -143,6 +143,32 @@ static bool holds_sizes(onnx_call *c, const onnx_value *v)
     return some;
 }
 
+/* Where only types matter, a node on known values is recorded first, which takes no memory: its
+ * results stay so if one is large. False: it is to be computed. */
+static bool stays_recorded(onnx_call *c, aril_status *s)
+{
+    enum { LARGE = 1 << 20 }; /* elements */
+    bool large = false;
+    for (int i = 0; i < c->n_in; i++)
+        if (c->in[i].kind != ONNX_TENSOR && c->in[i].kind != ONNX_NONE) return false;
+    ARIL_SCOPE;
+    c->host = false;
+    *s = c->node->rule->convert(c);
+    for (int i = 0; i < c->n_out && *s == ARIL_OK; i++)
+        if (c->out[i].kind == ONNX_TENSOR) {
+            *s = aril_tensor_status(c->out[i].tensor);
+            large |= *s == ARIL_OK && aril_numel(c->out[i].tensor) > LARGE;
+        }
+    bool ends = *s < 0 || (*s == ARIL_OK && large);
+    for (int i = 0; i < c->n_out; i++) {
+        if (*s == ARIL_OK && large && c->out[i].kind == ONNX_TENSOR)
+            aril_keep(c->out[i].tensor);
+        else
+            c->out[i] = (onnx_value){ 0 };
+    }
+    return ends;
+}
+
 /* Runs the rule, on concrete values if all are known. */
 static aril_status convert(onnx_call *c)
 {
@@ -155,10 +181,11 @@ static aril_status convert(onnx_call *c)
     bool takes, shapes, open = meets_open_sizes(c, &takes, &shapes);
     if (!takes) return ARIL__ONNX_DYNAMIC;
     bool known = !shapes && !(rule->flags & (ONNX_RANDOM | ONNX_BODIES)) && (sizes || all_known(c));
-    c->host = known;
     aril__pause pause = { 0 };
-    if (known && c->run->tracing) pause = aril__trace_pause();
     aril_status s;
+    if (known && c->run->types && stays_recorded(c, &s)) return s;
+    c->host = known;
+    if (known && c->run->tracing) pause = aril__trace_pause();
     {
         ARIL_SCOPE;
         s = moves_texts(c) ? aril__onnx_move_texts(c) : rule->convert(c);
@@ -191,6 +218,7 @@ static aril_status run_node(onnx_run *run, const onnx_node *n)
     if (n->n_in + n->n_out > 16 && !(v = aril__calloc((n->n_in + n->n_out) * sizeof *v)))
         return aril__fail(ARIL_ERR_MEMORY, "onnx: out of memory");
     bool was_ok = aril_ok();
+    const aril__error *before_it = aril__self()->last_error;
     onnx_call c = { .run = run,
                     .node = n,
                     .version = n->version,
@@ -215,6 +243,8 @@ static aril_status run_node(onnx_run *run, const onnx_node *n)
         if (n->rule && c.out[i].kind == ONNX_TENSOR) aril_release(c.out[i].tensor);
     }
     if (s == ARIL__ONNX_DYNAMIC && run->whole) s = refuse_dynamic(&c);
+    if (s < 0 && aril__self()->last_error == before_it) /* a failure is never without an error */
+        aril__fail(s, "failed: %s", aril_status_text(s));
     for (size_t i = 0; i < n->n_last; i++) clear(&run->slot[n->last[i]]);
     if (v != few) free(v);
     return s < 0 ? blame(run, n, s, was_ok) : s;
@@ -339,8 +369,8 @@ static aril_status check_sizes(const onnx_model *m, const onnx_port *port,
     bool fits = !aril__message_has(type, "shape") || n == (size_t)got.ndim, batch = fits;
     for (size_t i = 0; i < n && fits && aril__message_has(type, "shape"); i++) {
         const aril__message *dim = aril__message_sub_at(shape, "dim", i);
-        int64_t want = aril__message_int(dim, "dim_value");
-        bool one = !aril__message_has(dim, "dim_value") || got.dim[i] < 0 || want == got.dim[i];
+        int64_t want;
+        bool one = !aril__onnx_declared_size(dim, &want) || got.dim[i] < 0 || want == got.dim[i];
         batch = batch && (one || i == 0); /* all but the first */
         fits = one || (i == 0 && m->batch && want == m->batch);
     }
@@ -348,9 +378,10 @@ static aril_status check_sizes(const onnx_model *m, const onnx_port *port,
     aril__bytes want = { 0 }, have = { 0 };
     for (size_t i = 0; i < n; i++) {
         const aril__message *dim = aril__message_sub_at(shape, "dim", i);
+        int64_t size;
         aril__bytes_print(&want, "%s", i ? "," : "");
-        if (aril__message_has(dim, "dim_value"))
-            aril__bytes_print(&want, "%" PRId64, aril__message_int(dim, "dim_value"));
+        if (aril__onnx_declared_size(dim, &size))
+            aril__bytes_print(&want, "%" PRId64, size);
         else
             aril__bytes_print(&want, "%s",
                               *aril__message_text(dim, "dim_param")

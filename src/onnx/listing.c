@@ -53,8 +53,9 @@ static void put_dtype(const listing *l, int64_t number)
 
 static void put_dim(const listing *l, const aril__message *dim)
 {
-    if (aril__message_has(dim, "dim_value"))
-        fprintf(l->out, "%" PRId64, aril__message_int(dim, "dim_value"));
+    int64_t size;
+    if (aril__onnx_declared_size(dim, &size))
+        fprintf(l->out, "%" PRId64, size);
     else if (*aril__message_text(dim, "dim_param"))
         put(l, aril__message_text(dim, "dim_param"));
     else

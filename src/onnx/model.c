@@ -515,8 +515,10 @@ static bool outline(const loading *l, const aril__message *t, onnx_value *v)
     aril_dtype dtype;
     size_t n = aril__message_count(t, "dims");
     int64_t all = 1;
+    bool sparse = t->type == &aril__onnx_SparseTensorProto;
+    const aril__message *values = sparse ? aril__message_sub(t, "values") : t;
     if (!l->m->outline || n > ARIL_MAX_DIMS ||
-        !aril__onnx_dtype(aril__message_int(t, "data_type"), &dtype))
+        !aril__onnx_dtype(aril__message_int(values, "data_type"), &dtype))
         return false;
     for (size_t d = 0; d < n; d++) {
         int64_t size = aril__message_int_at(t, "dims", d);
@@ -546,7 +548,7 @@ static aril_status read_initializers(loading *l, names *s, const aril__message *
             if (!slot) return aril__latest_status();
             if (l->m->initial[slot].kind)
                 return malformed(l, t, "two initializers have the name", name);
-            bool large = !sparse && outline(l, t, &v);
+            bool large = outline(l, t, &v);
             aril_status status = large ? aril_tensor_status(v.tensor)
                                  : sparse
                                      ? aril__onnx_sparse(&l->m->arena, t, l->m->folder, &v)
@@ -743,6 +745,12 @@ static onnx_model *new_model(aril__message *file, const char *path, aril_device 
     return NULL;
 }
 
+bool aril__onnx_declared_size(const aril__message *dim, int64_t *size)
+{
+    *size = aril__message_int(dim, "dim_value");
+    return aril__message_has(dim, "dim_value") && *size >= 0;
+}
+
 /* The number of samples that the first input declares; 0: it leaves it open. */
 static int64_t declared_batch(const onnx_model *m)
 {
@@ -750,7 +758,8 @@ static int64_t declared_batch(const onnx_model *m)
         m->n_required ? aril__message_sub(m->in[0].type, "tensor_type") : NULL;
     const aril__message *shape = type ? aril__message_sub(type, "shape") : NULL;
     if (!shape || !aril__message_count(shape, "dim")) return 0;
-    return aril__message_int(aril__message_sub_at(shape, "dim", 0), "dim_value");
+    int64_t size;
+    return aril__onnx_declared_size(aril__message_sub_at(shape, "dim", 0), &size) ? size : 0;
 }
 
 static onnx_model *load(const char *path, aril_load_opts opts, bool parameters, bool outline)

@@ -88,6 +88,7 @@ static const aril_module_class loaded_class = { .type = "Onnx",
                                                 .destroy = destroy,
                                                 .inputs = -1,
                                                 .outputs = -1,
+                                                .inputless = true,
                                                 .fixed_dtype = fixed_dtype };
 
 const onnx_model *aril__onnx_of_module(const aril_module *m)

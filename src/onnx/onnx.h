@@ -165,6 +165,10 @@ typedef struct onnx_node {
     size_t n_last;
 } onnx_node;
 
+/* The size of a dimension of a declared shape; false if it is left open: it has a name, nothing, or
+ * a negative number. */
+bool aril__onnx_declared_size(const aril__message *dim, int64_t *size);
+
 /* An input or output of the model. */
 typedef struct onnx_port {
     const char *name;

@@ -225,8 +225,9 @@ aril_shape aril_program_input_shape(const aril_program *p, int i)
     size_t n = aril__message_count(sizes, "dim");
     for (size_t d = 0; d < n && n <= ARIL_MAX_DIMS; d++) {
         const aril__message *dim = aril__message_sub_at(sizes, "dim", d);
-        bool open = !aril__message_has(dim, "dim_value") || (d == 0 && opens_batch(p, dim));
-        shape.dim[shape.ndim++] = open ? -1 : aril__message_int(dim, "dim_value");
+        int64_t size;
+        bool open = !aril__onnx_declared_size(dim, &size) || (d == 0 && opens_batch(p, dim));
+        shape.dim[shape.ndim++] = open ? -1 : size;
     }
     return shape;
 }

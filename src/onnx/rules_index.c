@@ -40,11 +40,17 @@ static aril_status check_depth(onnx_call *c, int64_t k, int batch, int n)
 static aril_status gather_nd(onnx_call *c)
 {
     aril_tensor *x = in(c, 0), *index = in(c, 1);
-    int batch = (int)aril__onnx_attr_int(c, "batch_dims", 0);
+    int64_t declared = aril__onnx_attr_int(c, "batch_dims", 0);
     aril_shape from = aril_shape_of(x), sizes = aril_shape_of(index);
     int64_t k = sizes.ndim ? sizes.dim[sizes.ndim - 1] : 0, batches = 1, inner = 1;
+    if (declared < 0 || declared >= sizes.ndim || declared >= from.ndim)
+        return aril__onnx_fail(c, ARIL_ERR_ARG,
+                               "batch_dims is %" PRId64 " for data with %d dimensions and indices "
+                               "with %d",
+                               declared, from.ndim, sizes.ndim);
+    int batch = (int)declared;
     aril_status s = check_depth(c, k, batch, from.ndim);
-    if (s < 0 || batch >= sizes.ndim) return s < 0 ? s : ARIL_ERR_SHAPE;
+    if (s < 0) return s;
     for (int i = 0; i < batch; i++) batches *= from.dim[i];
     for (int64_t i = 0; i < k; i++) inner *= from.dim[batch + i];
     aril_shape to = { 0 }, rows = { .ndim = 1, .dim = { batches * inner } };

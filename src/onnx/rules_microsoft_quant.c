@@ -237,10 +237,13 @@ static aril_status matmul_nbits(onnx_call *c)
         return aril__onnx_fail(c, ARIL_ERR_ARG, "K, N, bits or block_size");
     if (given(c, 4))
         return aril__onnx_fail(c, ARIL_ERR_UNSUPPORTED, "an order of the columns (g_idx)");
-    b.per_row = (b.k + b.size - 1) / b.size;
+    b.per_row = (b.k - 1) / b.size + 1;
     aril_tensor *w = in(c, 1), *scale = in(c, 2), *zero = in(c, 3), *a = in(c, 0);
-    if (aril_numel(w) != b.n * b.per_row * b.size * b.bits / 8 ||
-        aril_numel(scale) != b.n * b.per_row)
+    int64_t bits, blocks_of_all;
+    if (__builtin_mul_overflow(b.n, b.per_row, &blocks_of_all) ||
+        __builtin_mul_overflow(blocks_of_all, b.size, &bits) ||
+        __builtin_mul_overflow(bits, b.bits, &bits) || aril_numel(w) != bits / 8 ||
+        aril_numel(scale) != blocks_of_all)
         return aril__onnx_fail(c, ARIL_ERR_SHAPE, "the weight does not fit K, N and block_size");
     bool known = c->in[1].known && c->in[2].known && (!zero || c->in[3].known);
     aril__pause pause = { 0 };
@@ -262,6 +265,9 @@ static aril_status gather_blocks(onnx_call *c)
     if (axis < 0 || along < 0) return ARIL_ERR_ARG;
     if (axis != 0 || along != aril_ndim(data) - 1 || aril_ndim(data) != 2)
         return aril__onnx_fail(c, ARIL_ERR_UNSUPPORTED, "rows of a table [N,K] only");
+    if (size < 1 || (bits != 2 && bits != 4 && bits != 8))
+        return aril__onnx_fail(c, ARIL_ERR_ARG, "bits %" PRId64 " or block_size %" PRId64, bits,
+                               size);
     aril_tensor *at = in(c, 1);
     aril_tensor *f = aril_embedding(at, data, (aril_embedding_opts){ 0 });
     bool bytes = aril_dtype_of(data) == ARIL_U8;

@@ -200,7 +200,9 @@ static aril_status linear_regressor(onnx_call *c)
     if (s != ARIL_OK) return s;
     aril_tensor *x = aril_cast(in(c, 0), ARIL_F32);
     if (aril_ndim(x) == 1) x = aril_unsqueeze(x, 0);
-    if (targets < 1 || aril_ndim(x) != 2 || w.n != targets * aril_size(x, 1) ||
+    int64_t expected;
+    if (targets < 1 || aril_ndim(x) != 2 ||
+        __builtin_mul_overflow(targets, aril_size(x, 1), &expected) || w.n != expected ||
         (b.n > 0 && b.n != targets))
         return aril__onnx_fail(c, ARIL_ERR_SHAPE, "%" PRId64 " coefficients", w.n);
     if (how == ML_PROBIT || how == ML_SOFTMAX_ZERO)
@@ -268,7 +270,9 @@ static aril_status svm_regressor(onnx_call *c)
     if (s == ARIL_OK) s = aril__ml_rows(c, &x, &rows, &features);
     if (s == ARIL_OK) s = read_svm(c, features, &m);
     if (s != ARIL_OK) return s;
-    bool fits = supports > 0 ? m.vectors.n == supports * features && m.coefficients.n == supports
+    int64_t expected;
+    bool fits = supports > 0 ? !__builtin_mul_overflow(supports, features, &expected) &&
+                                   m.vectors.n == expected && m.coefficients.n == supports
                              : m.coefficients.n == features;
     if (!fits) return aril__onnx_fail(c, ARIL_ERR_SHAPE, "the support vectors do not fit");
     double *y = aril__onnx_alloc(&c->run->arena, (size_t)rows, sizeof *y);

@@ -48,9 +48,17 @@ static aril_status read_windows(onnx_call *c, int n, windows *w)
         if (w->before[i] < 0 || w->after[i] < 0)
             return aril__onnx_fail(c, ARIL_ERR_UNSUPPORTED, "negative padding");
     }
-    for (int i = 0; i < n; i++)
+    for (int i = 0; i < n; i++) {
         if (w->stride[i] < 1 || w->dilation[i] < 1)
             return aril__onnx_fail(c, ARIL_ERR_ARG, "strides and dilations must be positive");
+        static const char *const names[] = { "kernel_shape", "strides", "dilations", "pads" };
+        const int64_t largest[] = { w->kernel[i], w->stride[i], w->dilation[i],
+                                    w->before[i] > w->after[i] ? w->before[i] : w->after[i] };
+        for (int k = 0; k < 4; k++)
+            if (largest[k] > INT32_MAX)
+                return aril__onnx_fail(c, ARIL_ERR_ARG, "%s has %" PRId64 ", expected at most %d",
+                                       names[k], largest[k], INT32_MAX);
+    }
     const char *mode = aril__onnx_attr_text(c, "auto_pad", "NOTSET");
     w->mode = strcmp(mode, "SAME_UPPER") == 0   ? ARIL_SAME
               : strcmp(mode, "SAME_LOWER") == 0 ? ARIL_SAME_LOWER
@@ -237,8 +245,12 @@ static aril_status max_pool(onnx_call *c)
     return s < 0 || !wanted(c, 1) ? s : give(c, 1, whole_indices(c, at, x, w.n));
 }
 
+static aril_tensor *(*const average_fn[])(aril_tensor *, aril_pool_opts) = { aril_avg_pool1d,
+                                                                             aril_avg_pool2d,
+                                                                             aril_avg_pool3d };
+
 /* Sums of windows by convolution with ones: for dilated windows. */
-static aril_tensor *window_sums(aril_tensor *x, const windows *w, aril_conv_opts o)
+static aril_tensor *dilated_sums(aril_tensor *x, const windows *w, aril_conv_opts o)
 {
     static aril_tensor *(*const fn[])(aril_tensor *, aril_tensor *, aril_tensor *,
                                       aril_conv_opts) = { aril_conv1d, aril_conv2d, aril_conv3d };
@@ -248,11 +260,26 @@ static aril_tensor *window_sums(aril_tensor *x, const windows *w, aril_conv_opts
     return fn[w->n - 1](x, aril_ones(kernel, aril_dtype_of(x), aril_device_of(x)), NULL, o);
 }
 
-static bool is_dilated(const windows *w)
+/* Whether the windows are dilated and none is larger than the image. Of one that is, a kernel for
+ * convolution could be of any size. */
+static bool is_dilated(const windows *w, const aril_tensor *x)
 {
-    for (int i = 0; i < w->n; i++)
-        if (w->dilation[i] != 1) return true;
-    return false;
+    bool dilated = false;
+    for (int i = 0; i < w->n; i++) {
+        int64_t size = aril_size(x, i + 2);
+        if (size >= 0 && w->kernel[i] > size) return false;
+        dilated |= w->dilation[i] != 1;
+    }
+    return dilated;
+}
+
+static aril_tensor *window_sums(onnx_call *c, aril_tensor *x, const windows *w)
+{
+    if (is_dilated(w, x)) return dilated_sums(x, w, conv_opts(w));
+    aril_pool_opts o = pool_opts(c, w);
+    o.ceil_mode = false; /* the padding has what it adds */
+    o.divisor = 1;
+    return average_fn[w->n - 1](x, o);
 }
 
 /* With ceil_mode, windows may extend past the padded end: they are given that much more padding. */
@@ -280,18 +307,15 @@ static void pad_for_ceil(onnx_call *c, windows *w, const aril_tensor *x, int64_t
 
 static aril_status average_pool(onnx_call *c)
 {
-    static aril_tensor *(*const fn[])(aril_tensor *, aril_pool_opts) = { aril_avg_pool1d,
-                                                                         aril_avg_pool2d,
-                                                                         aril_avg_pool3d };
     aril_tensor *x = in(c, 0);
     windows w;
     aril_status s = read_windows(c, aril_ndim(x) - 2, &w);
     if (s < 0) return s;
     bool count_pad = aril__onnx_attr_int(c, "count_include_pad", 0) != 0;
-    if (!is_dilated(&w)) {
+    if (!is_dilated(&w, x)) {
         aril_pool_opts o = pool_opts(c, &w);
         o.count_exclude_pad = !count_pad;
-        return give(c, 0, fn[w.n - 1](x, o));
+        return give(c, 0, average_fn[w.n - 1](x, o));
     }
     int64_t beyond[3];
     pad_for_ceil(c, &w, x, beyond);
@@ -314,8 +338,8 @@ static aril_status average_pool(onnx_call *c)
     memset(w.before, 0, sizeof w.before);
     memset(w.after, 0, sizeof w.after);
     aril_conv_opts o = conv_opts(&w);
-    aril_tensor *sum = window_sums(aril_pad(x, pads, (aril_pad_opts){ 0 }), &w, o);
-    return give(c, 0, aril_div(sum, window_sums(ones, &w, o)));
+    aril_tensor *sum = dilated_sums(aril_pad(x, pads, (aril_pad_opts){ 0 }), &w, o);
+    return give(c, 0, aril_div(sum, dilated_sums(ones, &w, o)));
 }
 
 static aril_status lp_pool(onnx_call *c)
@@ -330,7 +354,7 @@ static aril_status lp_pool(onnx_call *c)
     pad_for_ceil(c, &w, x, beyond);
     for (int i = 0; i < w.n; i++) w.after[i] += beyond[i];
     aril_tensor *powers = p == 1 ? aril_abs(x) : aril_pow_scalar(aril_abs(x), p);
-    aril_tensor *sum = window_sums(powers, &w, conv_opts(&w));
+    aril_tensor *sum = window_sums(c, powers, &w);
     return give(c, 0, p == 1 ? sum : aril_pow_scalar(sum, 1 / p));
 }
 
@@ -368,15 +392,22 @@ static aril_status max_unpool(onnx_call *c)
     if (s == ARIL_OK) s = aril__onnx_ints(c, 2, &sizes);
     if (s != ARIL_OK) return s;
     aril_shape inferred = aril_shape_of(x), to;
-    for (int i = 0; i < w.n; i++)
-        inferred.dim[i + 2] =
-            (inferred.dim[i + 2] - 1) * w.stride[i] - w.before[i] - w.after[i] + w.kernel[i];
-    /* Indices are those of the inferred sizes, also if others are asked for. */
-    int64_t total = 1, plane = 1;
-    for (int i = 0; i < inferred.ndim; i++) total *= inferred.dim[i];
-    for (int i = 0; i < w.n; i++) plane *= inferred.dim[i + 2];
+    bool fits = true;
+    for (int i = 0; i < w.n && fits; i++) {
+        int64_t *d = &inferred.dim[i + 2];
+        fits = !__builtin_mul_overflow(*d - 1, w.stride[i], d) &&
+               !__builtin_sub_overflow(*d, w.before[i], d) &&
+               !__builtin_sub_overflow(*d, w.after[i], d) &&
+               !__builtin_add_overflow(*d, w.kernel[i], d);
+    }
+    if (!fits) return aril__onnx_fail(c, ARIL_ERR_SHAPE, "the windows are too large");
     if (sizes.n >= 0 && (s = aril__onnx_shape(c, sizes, &to)) < 0) return s;
     if (sizes.n < 0) to = inferred;
+    if ((s = aril__check_shape("inferred sizes", inferred, false)) < 0) return s;
+    if ((s = aril__check_shape("output_shape", to, false)) < 0) return s;
+    /* Indices are those of the inferred sizes, also if others are asked for. */
+    int64_t total = 1;
+    for (int i = 0; i < inferred.ndim; i++) total *= inferred.dim[i];
     if (to.ndim != inferred.ndim)
         return aril__onnx_fail(c, ARIL_ERR_SHAPE, "output_shape has another number of dimensions");
     int64_t n = aril_numel(x), all = 1;

@@ -131,10 +131,20 @@ static aril_status give_shaped(onnx_call *c, aril_shape to)
     onnx_text *t = aril__onnx_alloc(&c->run->arena, 1, sizeof *t);
     if (!t) return ARIL_ERR_MEMORY;
     *t = *c->in[0].text;
-    int64_t known = 1;
-    for (int i = 0; i < to.ndim; i++) known *= to.dim[i] < 0 ? 1 : to.dim[i];
-    for (int i = 0; i < to.ndim; i++)
-        if (to.dim[i] < 0) to.dim[i] = known ? (int64_t)t->n / known : 0;
+    int64_t known = 1, n = (int64_t)t->n;
+    int inferred = -1;
+    bool fits = true;
+    for (int i = 0; i < to.ndim && fits; i++) {
+        fits = to.dim[i] >= 0 ? !__builtin_mul_overflow(known, to.dim[i], &known)
+                              : to.dim[i] == -1 && inferred < 0;
+        if (to.dim[i] < 0) inferred = i;
+    }
+    if (fits && inferred >= 0 && known > 0) to.dim[inferred] = n / known;
+    if (!fits || (inferred >= 0 ? known == 0 || n % known : known != n)) {
+        char text[ARIL__SHAPE_TEXT];
+        return aril__onnx_fail(c, ARIL_ERR_SHAPE, "%zu strings cannot have the sizes %s", t->n,
+                               aril__shape_text(text, to.ndim, to.dim));
+    }
     t->shape = to;
     return give_value(c, 0, (onnx_value){ .kind = ONNX_TEXT, .text = t });
 }
@@ -447,12 +457,27 @@ static aril_status center_crop_pad(onnx_call *c)
 
 /* ---- blocks ---- */
 
+static aril_status check_block(const onnx_call *c, const aril_tensor *x, int64_t b)
+{
+    if (aril_ndim(x) != 4)
+        return aril__onnx_fail(c, ARIL_ERR_SHAPE, "expected [N,C,H,W], got %d dimensions",
+                               aril_ndim(x));
+    if (b >= 1 && b <= INT32_MAX) return ARIL_OK; /* the square has a number too */
+    return aril__onnx_fail(c, ARIL_ERR_ARG, "blocksize %" PRId64 ", expected 1 to %d", b,
+                           INT32_MAX);
+}
+
 static aril_status depth_to_space(onnx_call *c)
 {
     aril_tensor *x = in(c, 0);
     int64_t b = aril__onnx_attr_int(c, "blocksize", 1);
-    if (aril_ndim(x) != 4 || b < 1)
-        return aril__onnx_fail(c, ARIL_ERR_SHAPE, "expected [N,C,H,W] and a block size");
+    aril_status s = check_block(c, x, b);
+    if (s < 0) return s;
+    if (aril_size(x, 1) >= 0 && aril_size(x, 1) % (b * b))
+        return aril__onnx_fail(c, ARIL_ERR_SHAPE,
+                               "the square of blocksize %" PRId64
+                               " does not divide the number of channels, %" PRId64,
+                               b, aril_size(x, 1));
     int64_t n = aril_size(x, 0), ch = aril_size(x, 1) / (b * b), h = aril_size(x, 2),
             w = aril_size(x, 3);
     bool crd = attr_is(c, "mode", "DCR", "CRD");
@@ -470,8 +495,14 @@ static aril_status space_to_depth(onnx_call *c)
 {
     aril_tensor *x = in(c, 0);
     int64_t b = aril__onnx_attr_int(c, "blocksize", 1);
-    if (aril_ndim(x) != 4 || b < 1)
-        return aril__onnx_fail(c, ARIL_ERR_SHAPE, "expected [N,C,H,W] and a block size");
+    aril_status s = check_block(c, x, b);
+    if (s < 0) return s;
+    for (int i = 2; i < 4; i++)
+        if (aril_size(x, i) >= 0 && aril_size(x, i) % b)
+            return aril__onnx_fail(c, ARIL_ERR_SHAPE,
+                                   "blocksize %" PRId64 " does not divide size %" PRId64
+                                   " of dimension %d",
+                                   b, aril_size(x, i), i);
     int64_t n = aril_size(x, 0), ch = aril_size(x, 1), h = aril_size(x, 2) / b,
             w = aril_size(x, 3) / b;
     bool crd = attr_is(c, "mode", "DCR", "CRD");

@@ -242,7 +242,10 @@ static void count_grams(const grams *g, const items *x, int64_t from, int64_t n,
         if (start < 0 || end > g->pool.n || end < start) return;
         for (int64_t gram = start; gram + length <= end; gram += length, entry++) {
             if (length < g->shortest || length > g->longest || entry >= g->indexes.n) continue;
-            for (int64_t step = 1; step <= (length == 1 ? 1 : g->skips + 1); step++)
+            /* From the last step on, the items of a gram lie beyond the end of the row. */
+            int64_t steps = length == 1 ? 1 : (n - 1) / (length - 1);
+            if (length > 1 && steps - 1 > g->skips) steps = g->skips + 1;
+            for (int64_t step = 1; step <= steps; step++)
                 for (int64_t i = 0; i + (length - 1) * step < n; i++) {
                     bool same = true;
                     for (int64_t k = 0; k < length && same; k++)
@@ -295,7 +298,7 @@ static aril_status tf_idf(onnx_call *c)
             return aril__onnx_fail(c, ARIL_ERR_ARG, "an index is out of range");
         if (g.indexes.at[i] >= width) width = g.indexes.at[i] + 1;
     }
-    double *y = aril__onnx_alloc(&c->run->arena, (size_t)(rows * width), sizeof *y);
+    double *y = aril__onnx_alloc(&c->run->arena, (size_t)rows, (size_t)width * sizeof *y);
     if (!y) return ARIL_ERR_MEMORY;
     const char *mode = aril__onnx_attr_text(c, "mode", "TF");
     onnx_floats weights = aril__onnx_attr_floats(c, "weights");

@@ -225,8 +225,13 @@ static aril_status roi_align(onnx_call *c)
                   .half_pixel = c->version >= 16 && attr_is(c, "coordinate_transformation_mode",
                                                             "half_pixel", "half_pixel"),
                   .max = attr_is(c, "mode", "avg", "max") };
-    if (aril_ndim(x) != 4 || aril_ndim(rois) != 2 || p.h < 1 || p.w < 1)
+    if (aril_ndim(x) != 4 || aril_ndim(rois) != 2)
         return aril__onnx_fail(c, ARIL_ERR_SHAPE, "expected [N,C,H,W] and regions [R,4]");
+    if (p.h < 1 || p.w < 1 || p.h > INT32_MAX || p.w > INT32_MAX || ratio > INT32_MAX)
+        return aril__onnx_fail(c, ARIL_ERR_ARG,
+                               "output_height %" PRId64 ", output_width %" PRId64
+                               " or sampling_ratio %" PRId64,
+                               p.h, p.w, ratio);
     aril_status s = images_of(c, x, 2, &images);
     if (s != ARIL_OK) return s;
     if (ratio > 0) return give(c, 0, pooled(c, images, rois, &p));
@@ -395,17 +400,22 @@ static aril_status col2im(onnx_call *c)
         return aril__onnx_fail(c, ARIL_ERR_SHAPE,
                                "expected [N,C*block,L] and sizes of image and block");
     int64_t inner = 1, blocks = 1, whole = 1, count[6], padded[6];
-    for (int i = 0; i < d; i++) {
-        int64_t span = list_entry(dilations, i, 1) * (block.at[i] - 1) + 1,
-                stride = list_entry(strides, i, 1);
-        padded[i] = image.at[i] + list_entry(pads, i, 0) + list_entry(pads, d + i, 0);
-        count[i] = stride > 0 ? (padded[i] - span) / stride + 1 : 0;
-        if (block.at[i] < 1 || count[i] < 1)
-            return aril__onnx_fail(c, ARIL_ERR_SHAPE, "the blocks do not fit the image");
-        inner *= block.at[i];
-        blocks *= count[i];
-        whole *= padded[i];
+    bool fits = true;
+    for (int i = 0; i < d && fits; i++) {
+        int64_t dilation = list_entry(dilations, i, 1), stride = list_entry(strides, i, 1), span;
+        fits = dilation > 0 && stride > 0 && block.at[i] > 0 && image.at[i] >= 0 &&
+               list_entry(pads, i, 0) >= 0 && list_entry(pads, d + i, 0) >= 0 &&
+               !__builtin_mul_overflow(dilation, block.at[i] - 1, &span) &&
+               !__builtin_add_overflow(image.at[i], list_entry(pads, i, 0), &padded[i]) &&
+               !__builtin_add_overflow(padded[i], list_entry(pads, d + i, 0), &padded[i]) &&
+               span < padded[i];
+        if (!fits) break;
+        count[i] = (padded[i] - span - 1) / stride + 1;
+        fits = !__builtin_mul_overflow(inner, block.at[i], &inner) &&
+               !__builtin_mul_overflow(blocks, count[i], &blocks) &&
+               !__builtin_mul_overflow(whole, padded[i], &whole) && whole < INT64_MAX / 16;
     }
+    if (!fits) return aril__onnx_fail(c, ARIL_ERR_SHAPE, "the blocks do not fit the image");
     int64_t n = aril_size(x, 0), ch = aril_size(x, 1) / inner;
     if (aril_size(x, 2) != blocks || aril_size(x, 1) % inner)
         return aril__onnx_fail(c, ARIL_ERR_SHAPE, "the columns do not fit the image");

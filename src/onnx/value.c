@@ -3,6 +3,8 @@
 #include "formats/schemas.h"
 #include "onnx/onnx.h"
 
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -146,6 +148,7 @@ aril_status aril__onnx_malformed(const aril__message *tensor, const char *what)
 static aril_status read_shape(const aril__message *m, aril_shape *shape, int64_t *n)
 {
     size_t ndim = aril__message_count(m, "dims");
+    bool empty = false;
     *n = 1;
     if (ndim > ARIL_MAX_DIMS)
         return aril__fail(ARIL_ERR_UNSUPPORTED,
@@ -155,9 +158,12 @@ static aril_status read_shape(const aril__message *m, aril_shape *shape, int64_t
     for (size_t i = 0; i < ndim; i++) {
         shape->dim[i] = aril__message_int_at(m, "dims", i);
         if (shape->dim[i] < 0) return aril__onnx_malformed(m, "a size is negative");
-        if (__builtin_mul_overflow(*n, shape->dim[i], n) || *n > INT64_MAX / 16)
+        if (shape->dim[i] == 0) /* the others are not too large either */
+            empty = true;
+        else if (__builtin_mul_overflow(*n, shape->dim[i], n) || *n > INT64_MAX / 16)
             return aril__onnx_malformed(m, "its sizes are too large");
     }
+    if (empty) *n = 0;
     return ARIL_OK;
 }
 
@@ -284,6 +290,10 @@ static aril_status read_positions(const aril__message *sparse, aril_tensor *indi
     return ARIL_OK;
 }
 
+/* A few bytes of a file must not take all memory: dense tensors may have FREELY bytes, or EXPANSION
+ * times those of the file. */
+enum { FREELY = 256 << 20, EXPANSION = 4096 };
+
 aril_status aril__onnx_sparse(onnx_arena *a, const aril__message *sparse, const char *folder,
                               onnx_value *out)
 {
@@ -298,6 +308,18 @@ aril_status aril__onnx_sparse(onnx_arena *a, const aril__message *sparse, const 
     if (values.kind != ONNX_TENSOR || indices.kind != ONNX_TENSOR || aril_ndim(values.tensor) != 1)
         return aril__onnx_malformed(sparse, "a sparse tensor needs numbers in one dimension");
     int64_t n = aril_size(values.tensor, 0);
+    size_t stored =
+               (size_t)n * (sizeof(int64_t) + aril__dtype_bytes(aril_dtype_of(values.tensor), 1)),
+           bytes = aril__dtype_bytes(aril_dtype_of(values.tensor), elements);
+    if (bytes > FREELY && bytes / EXPANSION > stored) {
+        char why[160];
+        snprintf(why, sizeof why,
+                 "it would take %zu bytes for %" PRId64
+                 " values, more than %d times what they take "
+                 "in the file",
+                 bytes, n, EXPANSION);
+        return aril__onnx_malformed(sparse, why);
+    }
     if (!(at = aril__malloc((size_t)(n + 1) * sizeof *at)))
         return aril__fail(ARIL_ERR_MEMORY, "onnx: out of memory");
     s = read_positions(sparse, indices.tensor, shape, n, elements, at);

@@ -53,6 +53,26 @@ TEST(op_on_a_released_tensor_is_an_error)
     CHECK(aril_tensor_status(aril_cat(ARIL_LIST(y, x), 0)) == ARIL_ERR_STATE && met("used after"));
 }
 
+static void twice(void *ctx, aril_tensor *const *in, aril_tensor **out)
+{
+    (void)ctx;
+    out[0] = aril_add(in[0], in[0]);
+}
+
+/* What the name of a program, which may be a path, leaves of the message. */
+TEST(a_released_input_of_a_program_with_a_long_name)
+{
+    static const char name[] = "a_folder_with_a_long_name/another_one_below_it/and_the_model.onnx";
+    number(0);
+    NEEDS_MARKS;
+    ARIL_SCOPE;
+    aril_tensor *y = forgotten_escape(number(3)), *z;
+    aril_program *p = aril_jit(twice, NULL, (aril_jit_opts){ .name = name });
+    CHECK_INT(aril_program_run(p, ARIL_LIST(y), &z), ARIL_ERR_STATE);
+    CHECK(met("and_the_model.onnx: the tensor was used after its scope ended"));
+    aril_program_free(p);
+}
+
 TEST(query_of_a_released_tensor_is_an_error)
 {
     number(0);

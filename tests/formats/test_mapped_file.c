@@ -1,4 +1,5 @@
 /* Mapped files that change under their reader. */
+#include "core/parallel.h"
 #include "formats/atomic_file.h"
 #include "formats/mapped_file.h"
 #include "formats/schemas.h"
@@ -8,6 +9,7 @@
 #include <aril/aril.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -26,6 +28,8 @@ static const char *make_file(const char *name)
     if (aril__file_replace(path, ones, SIZE) != ARIL_OK) test_fail(__FILE__, __LINE__, "no file");
     return path;
 }
+
+static atomic_int not_zero; /* bytes that read_pages found */
 
 static long sum_of(const aril__mapped *f)
 {
@@ -81,6 +85,35 @@ TEST(a_file_that_shrinks)
         aril_clear_error();
         aril__mapped_close(f);
     }
+}
+
+/* Reads a byte of each page, from the last to the first: each is beyond the end of the file. */
+static void read_pages(void *ctx, int64_t begin, int64_t end)
+{
+    const aril__mapped *f = ctx;
+    const volatile unsigned char *p = aril__mapped_data(f);
+    for (int64_t i = begin; i < end; i++)
+        if (p[aril__mapped_size(f) - 1 - (size_t)i * 4096] != 0) atomic_fetch_add(&not_zero, 1);
+}
+
+/* The workers run into the end of the file too, several at the same time. */
+TEST(a_file_that_shrinks_under_several_threads)
+{
+    enum { PAGES = SIZE / 4096 - 1, ROUNDS = 100 };
+    int threads = aril_threads();
+    aril_set_threads(8);
+    atomic_store(&not_zero, 0);
+    for (int i = 0; i < ROUNDS; i++) {
+        const char *path = make_file("x");
+        aril__mapped *f = aril__mapped_open("test", path);
+        CHECK_MSG(f, "%s", aril_error());
+        CHECK(truncate(path, 0) == 0);
+        aril__parallel_for(PAGES, 1, read_pages, f);
+        check_error(f, "was truncated while it was in use");
+        aril__mapped_close(f);
+    }
+    CHECK_INT(atomic_load(&not_zero), 0);
+    aril_set_threads(threads);
 }
 
 TEST(a_file_that_is_written_to)

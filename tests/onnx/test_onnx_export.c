@@ -593,6 +593,54 @@ TEST(wrong_arguments)
     aril_module_release(net);
 }
 
+/* What would be an invalid file, or something else than was asked for, replaces none. */
+TEST(options_that_make_no_valid_file)
+{
+    ARIL_SCOPE;
+    aril_module *net = small_net();
+    aril_tensor *x = normal(ARIL_SHAPE(5, 4)), *y;
+    static const char *const empty[] = { "" }, *const latin[] = { "caf\xe9" },
+                             *const twice[] = { "k", "k" }, *const null[] = { NULL };
+    const aril_metadata repeated = { 2, twice, twice }, other = { 1, latin, latin },
+                        negative = { -3, NULL, NULL }, no_key = { 1, null, twice },
+                        no_value = { 1, twice, latin };
+    const aril_shape open[] = { ARIL_SHAPE(-2, 4) };
+    const struct {
+        aril_export_opts opts;
+        const char *why;
+    } wrong[] = {
+        { { .inputs = empty }, "the name of input 0 is empty" },
+        { { .outputs = empty }, "the name of output 0 is empty" },
+        { { .name = "" }, "the name of the graph is empty" },
+        { { .inputs = latin }, "is not UTF-8" },
+        { { .outputs = latin }, "is not UTF-8" },
+        { { .name = "caf\xe9" }, "is not UTF-8" },
+        { { .sizes = open, .n_sizes = 1, .size_names = latin, .n_size_names = 1 }, "is not UTF-8" },
+        { { .metadata = &repeated }, "the metadata have two entries \"k\"" },
+        { { .metadata = &other }, "is not UTF-8" },
+        { { .metadata = &no_value }, "is not UTF-8" },
+        { { .metadata = &negative }, "-3 entries of metadata" },
+        { { .metadata = &no_key }, "key 0 of the metadata is NULL" },
+        { { .batch = true, .sizes = open, .n_sizes = 1 }, "leave out .sizes" },
+        { { .n_sizes = 1 }, "n_sizes is 1, and sizes are NULL" },
+        { { .sizes = open, .n_sizes = -1 }, "n_sizes is -1, and sizes are given" },
+        { { .sizes = open, .n_sizes = 1, .n_size_names = 1 },
+          "n_size_names is 1, and size_names are NULL" },
+    };
+    char path[512]; /* temp_path has few buffers */
+    snprintf(path, sizeof path, "%s", temp_path("net.onnx"));
+    CHECK_INT(aril_module_export(net, ARIL_LIST(x), path, (aril_export_opts){ 0 }), ARIL_OK);
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        CHECK_INT(aril_module_export(net, ARIL_LIST(x), path, wrong[i].opts), ARIL_ERR_ARG);
+        CHECK_MSG(strstr(aril_error(), wrong[i].why), "%zu: %s", i, aril_error());
+        aril_clear_error();
+        CHECK_STR(files_in(temp_path("")), "net.onnx ");
+    }
+    run_model(path, ARIL_LIST(x), &y);
+    check_equal("the old file", y, aril_forward(net, x), 1e-5);
+    aril_module_release(net);
+}
+
 /* A file that cannot be written leaves the old one as it was, and nothing else. */
 TEST(failed_writes_leave_nothing)
 {

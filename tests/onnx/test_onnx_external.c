@@ -155,6 +155,30 @@ TEST(files_that_are_truncated)
     for (int ran = 0; ran < 2; ran++) check_change(ran, cut, "was truncated");
 }
 
+/* The kernels of a run read the weights on several threads. */
+TEST(files_that_are_truncated_under_several_threads)
+{
+    enum { WIDE = 1024, ROUNDS = 10 };
+    int threads = aril_threads();
+    aril_set_threads(8);
+    for (int i = 0; i < ROUNDS; i++) {
+        ARIL_SCOPE;
+        aril_tensor *x = aril_ones(ARIL_SHAPE(2, WIDE), ARIL_F32, aril_cpu());
+        aril_module *net = aril_nn_linear(WIDE, WIDE);
+        const char *path = temp_path("net.onnx"), *data = temp_path("net.onnx.data");
+        unlink(data);
+        CHECK_INT(aril_module_export(net, ARIL_LIST(x), path,
+                                     (aril_export_opts){ .external_data = true }),
+                  ARIL_OK);
+        aril_module_release(net);
+        aril_program *p = load(path);
+        CHECK_INT(truncate(data, WIDE * WIDE), 0);
+        check_refused(p, x, "was truncated");
+        aril_program_free(p);
+    }
+    aril_set_threads(threads);
+}
+
 TEST(files_that_grow)
 {
     for (int ran = 0; ran < 2; ran++) check_change(ran, lengthen, "has grown");
@@ -211,4 +235,34 @@ TEST(data_of_a_model_that_is_replaced)
     aril_program_free(q);
     aril_program_free(p);
     unlink(path);
+}
+
+static void write_plain(aril_tensor *x)
+{
+    aril_module *net = aril_nn_linear(WIDTH, WIDTH);
+    CHECK_INT(aril_module_export(net, ARIL_LIST(x), temp_path("net.onnx"), (aril_export_opts){ 0 }),
+              ARIL_OK);
+    aril_module_release(net);
+}
+
+/* What the model that was replaced referred to goes with it; a file of that name stays if it is not
+ * the model's. */
+TEST(data_that_are_not_used_any_more)
+{
+    ARIL_SCOPE;
+    aril_tensor *x = aril_randn(ARIL_SHAPE(4, WIDTH), ARIL_F32, aril_cpu()), *want;
+    const char *path = write_model(x, &want);
+    aril_program *p = load(path);
+    write_plain(x);
+    CHECK(access(temp_path("net.onnx.data"), F_OK) != 0);
+    check_run(p, x, want);
+    aril_program_free(p);
+    FILE *f = fopen(temp_path("net.onnx.data"), "wb");
+    CHECK(f && fputs("another's", f) >= 0 && fclose(f) == 0);
+    write_plain(x);
+    CHECK(access(temp_path("net.onnx.data"), F_OK) == 0);
+    write_over(7, x, &want);
+    CHECK(access(temp_path("net.onnx.data"), F_OK) == 0);
+    CHECK(access(temp_path("net.onnx.data1"), F_OK) == 0);
+    unlink(temp_path("net.onnx"));
 }

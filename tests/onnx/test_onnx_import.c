@@ -106,6 +106,27 @@ TEST(initializers_that_are_inputs_are_optional)
 }
 
 /* A model is traced once for each signature, and sizes that it computes are constants. */
+/* Others write a negative number for a size that is open. */
+TEST(negative_sizes_are_open)
+{
+    ARIL_SCOPE;
+    aril_program *p =
+        load_text(OPSET(13), "node { op_type: \"Relu\" input: \"x\" output: \"y\" } input " FLOATS(
+                                 "x", DIM(-1) DIM(3)) "output " FLOATS("y", DIM(-7) DIM(3)));
+    CHECK_MSG(p, "%s", aril_error());
+    CHECK_INT(aril_program_input_shape(p, 0).dim[0], -1);
+    for (int n = 1; n < 4; n++) {
+        aril_tensor *x = aril_ones(ARIL_SHAPE(n, 3), ARIL_F32, aril_cpu()), *y;
+        CHECK_MSG(aril_program_run(p, ARIL_LIST(x), &y) == ARIL_OK, "%s", aril_error());
+        CHECK_INT(aril_size(y, 0), n);
+    }
+    aril_program_free(p);
+    p = aril_program_load(temp_path("model.onnx"), (aril_load_opts){ .open_batch = true });
+    aril_tensor *x = aril_ones(ARIL_SHAPE(2, 3), ARIL_F32, aril_cpu()), *y;
+    CHECK_MSG(p && aril_program_run(p, ARIL_LIST(x), &y) == ARIL_OK, "%s", aril_error());
+    aril_program_free(p);
+}
+
 TEST(sizes_that_are_computed)
 {
     ARIL_SCOPE;
@@ -447,6 +468,50 @@ TEST(same_lower)
 
 /* ---- what is refused ---- */
 
+/* What lies in the padding, or past the end of a row, takes no time. */
+TEST(windows_much_larger_than_the_image)
+{
+    static const struct {
+        const char *op;
+        float want;
+    } pools[] = { { "MaxPool", 1 }, { "AveragePool", 1 }, { "LpPool", 64 } };
+    ARIL_SCOPE;
+    aril_tensor *line = aril_ones(ARIL_SHAPE(1, 3, 64), ARIL_F32, aril_cpu()),
+                *image = aril_ones(ARIL_SHAPE(1, 3, 64, 64), ARIL_F32, aril_cpu());
+    for (int i = 0; i < 6; i++) {
+        char graph[600];
+        snprintf(
+            graph, sizeof graph,
+            "node { op_type: \"%s\" input: \"x\" output: \"y\" attribute { name: "
+            "\"kernel_shape\" ints: [%s2147483647] type: INTS } attribute { name: \"auto_pad\" "
+            "s: \"SAME_LOWER\" type: STRING } %s } input %s output %s",
+            pools[i / 2].op, i % 2 ? "1, " : "",
+            i / 2 == 2 ? "attribute { name: \"p\" i: 1 type: INT }" : "", ANY("x"), ANY("y"));
+        aril_tensor *y = run(OPSET(18), graph, ARIL_LIST(i % 2 ? image : line));
+        CHECK(y != NULL && aril_size(y, -1) == 64);
+        CHECK_NEAR(aril_item(aril_amax(y, ARIL_ALL)), pools[i / 2].want, 1e-3);
+        CHECK_NEAR(aril_item(aril_amin(y, ARIL_ALL)), pools[i / 2].want, 1e-3);
+    }
+}
+
+TEST(grams_with_any_number_of_skips)
+{
+    ARIL_SCOPE;
+    aril_tensor *x = aril_from((int32_t[]){ 7, 1, 7, 7 }, ARIL_SHAPE(4), ARIL_I32, aril_cpu());
+    aril_tensor *y = run(
+        OPSET(13),
+        "node { op_type: \"TfIdfVectorizer\" input: \"x\" output: \"y\" attribute { name: \"mode\" "
+        "s: "
+        "\"TF\" type: STRING } attribute { name: \"min_gram_length\" i: 3 type: INT } attribute { "
+        "name: \"max_gram_length\" i: 3 type: INT } attribute { name: \"max_skip_count\" i: "
+        "9223372036854775807 type: INT } attribute { name: \"ngram_counts\" ints: [0, 0, 0] type: "
+        "INTS } attribute { name: \"ngram_indexes\" ints: 0 type: INTS } attribute { name: "
+        "\"pool_int64s\" ints: [1, 7, 7] type: INTS } } input " TYPED("x", 6) "output " ANY("y"),
+        ARIL_LIST(x));
+    CHECK(y != NULL);
+    CHECK_NEAR(aril_item(y), 1, 0);
+}
+
 TEST(all_missing_operators_are_listed)
 {
     refuses(OPSET(13),
@@ -544,6 +609,22 @@ TEST(sparse_tensors)
             "tensor w at byte ");
     refuses(OPSET(13), SPARSE("dims: 2 data_type: 7 int64_data: [0, 1]", "4611686018427387904, 4"),
             "its sizes are too large");
+    refuses(OPSET(13), SPARSE("dims: 2 data_type: 7 int64_data: [0, 1]", "4000000000"),
+            "it would take 16000000000 bytes for 2 values");
+}
+
+/* The axis that has no elements decides, before the others are copied. */
+TEST(a_tile_without_elements)
+{
+    ARIL_SCOPE;
+    aril_tensor *x = aril_ones(ARIL_SHAPE(2, 3, 4), ARIL_F32, aril_cpu()), *y;
+    aril_memory_reset_peak(aril_cpu());
+    int64_t before = aril_memory(aril_cpu()).peak;
+    y = aril_tile(x, ARIL_SHAPE(0, 1000, 100000));
+    CHECK_MSG(aril_ndim(y) == 3 && aril_size(y, 0) == 0 && aril_size(y, 1) == 3000 &&
+                  aril_size(y, 2) == 400000,
+              "%s", aril_error());
+    CHECK(aril_memory(aril_cpu()).peak - before < 1 << 20);
 }
 
 TEST(errors_of_a_run_name_the_node)

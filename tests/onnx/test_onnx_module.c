@@ -237,3 +237,27 @@ TEST(a_model_for_one_sample_takes_a_batch)
     CHECK_MSG(aril_ok() && aril_grad(aril_module_tensor(m, "w")), "%s", aril_error());
     aril_module_release(m);
 }
+
+TEST(a_model_without_inputs)
+{
+    ARIL_SCOPE;
+    static const char graph[] =
+        OPSET(13) "graph { node { op_type: \"Neg\" input: \"w\" output: \"y\" } initializer { "
+                  "name: \"w\" dims: 2 data_type: 1 float_data: [1, 2] } output " ANY("y") "}";
+    aril_module *m = aril_module_load(save_model(graph), (aril_load_opts){ 0 });
+    CHECK_MSG(m, "%s", aril_error());
+    aril_tensor *y = aril_forward_n(m, (aril_list){ 0 });
+    CHECK_MSG(aril_tensor_status(y) == ARIL_OK, "%s", aril_error());
+    CHECK_NEAR(aril_item(aril_select(y, 0, 1)), -2, 0);
+    aril_module_release(m);
+    m = aril_module_load(save_model(
+                             OPSET(13) "graph { node { op_type: \"Neg\" input: \"x\" output: "
+                                       "\"y\" } input " ANY("x") "output " ANY("y") "}"),
+                         (aril_load_opts){ 0 });
+    CHECK_MSG(m, "%s", aril_error());
+    aril_forward_n(m, (aril_list){ 0 });
+    CHECK_MSG(strstr(aril_error(), "got 0 inputs, expected 1: the next one is x"), "%s",
+              aril_error());
+    aril_clear_error();
+    aril_module_release(m);
+}

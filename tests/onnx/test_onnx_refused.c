@@ -3,6 +3,7 @@
 #include "onnx/onnx_text.h"
 
 #include <stdio.h>
+#include <unistd.h>
 
 /* A graph with the input x, an initializer w of ones with the sizes `dims`, and the output y. */
 static aril_program *load(const char *head, const char *dims, int n, const char *nodes)
@@ -89,6 +90,167 @@ TEST(regions_of_an_image_before_the_first)
                                        "node { op_type: \"RoiAlign\" input: [\"x\", \"w\", \"b\"] "
                                        "output: \"y\" " INT("sampling_ratio", "1") "} "),
           x, "");
+}
+
+TEST(blocks_that_do_not_divide_the_image)
+{
+    ARIL_SCOPE;
+    aril_tensor *x = ones(ARIL_SHAPE(1, 4, 2, 2));
+#define BLOCKS(op, size) \
+    "node { op_type: \"" op "\" input: \"x\" output: \"y\" " INT("blocksize", size) "} "
+    /* The square of 4294967296 is 0 in 64 bits. */
+    static const char *const large[] = { "4294967296", "4611686018427387904", "3037000500", "0",
+                                         "-2" };
+    for (size_t i = 0; i < sizeof large / sizeof *large; i++) {
+        char nodes[200], text[80];
+        snprintf(text, sizeof text, "blocksize %s, expected 1 to 2147483647", large[i]);
+        snprintf(nodes, sizeof nodes, BLOCKS("DepthToSpace", "%s"), large[i]);
+        fails(load(OPSET(13), "1", 1, nodes), x, text);
+        snprintf(nodes, sizeof nodes, BLOCKS("SpaceToDepth", "%s"), large[i]);
+        fails(load(OPSET(13), "1", 1, nodes), x, text);
+    }
+    fails(load(OPSET(13), "1", 1, BLOCKS("DepthToSpace", "3")), x,
+          "node DepthToSpace: the square of blocksize 3 does not divide the number of channels, 4");
+    fails(load(OPSET(13), "1", 1, BLOCKS("SpaceToDepth", "3")), x,
+          "node SpaceToDepth: blocksize 3 does not divide size 2 of dimension 2");
+}
+
+TEST(products_of_attributes_that_overflow)
+{
+    ARIL_SCOPE;
+    aril_tensor *x = ones(ARIL_SHAPE(1, 4, 2, 2)), *row = ones(ARIL_SHAPE(1, 4));
+#define POSITIONS                                                                      \
+    "initializer { name: \"i\" dims: [1, 4, 2, 2] data_type: 7 int64_data: [0, 0, 0, " \
+    "0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0] } "
+    fails(load(OPSET(13), "1", 1,
+               POSITIONS "node { op_type: \"MaxUnpool\" input: [\"x\", \"i\"] output: \"y\" " INTS(
+                   "kernel_shape", "2, 2") INTS("strides", "9223372036854775807, 2") "} "),
+          x, "node MaxUnpool: strides has 9223372036854775807, expected at most 2147483647");
+    fails(load(OPSET(13), "1", 1,
+               POSITIONS "initializer { name: \"s\" dims: 4 data_type: 7 int64_data: [1, 4, "
+                         "4294967296, 4294967296] } node { op_type: \"MaxUnpool\" input: [\"x\", "
+                         "\"i\", \"s\"] output: \"y\" " INTS("kernel_shape", "2, 2") "} "),
+          x, "node MaxUnpool: output_shape: too many elements");
+    fails(
+        load(OPSET(18), "1", 1,
+             "initializer { name: \"n\" dims: 2 data_type: 7 int64_data: [4294967296, "
+             "4294967296] } initializer { name: \"b\" dims: 2 data_type: 7 int64_data: [1, 1] } "
+             "node { op_type: \"Squeeze\" input: \"x\" output: \"v\" } node { op_type: \"Col2Im\" "
+             "input: [\"v\", \"n\", \"b\"] output: \"y\" } "),
+        x, "node Col2Im: the blocks do not fit the image");
+    fails(load("ir_version: 8 opset_import { version: 18 } opset_import { domain: \"ai.onnx.ml\" "
+               "version: 3 } ",
+               "1", 1,
+               "node { op_type: \"LinearRegressor\" domain: \"ai.onnx.ml\" input: \"x\" output: "
+               "\"y\" " INT("targets", "4611686018427387904") "attribute { name: \"coefficients\" "
+                                                              "type: FLOATS } } "),
+          row, "node LinearRegressor: 0 coefficients");
+}
+
+/* The number of strings was not compared with the sizes, and what is beyond them was read. */
+TEST(strings_in_a_shape_of_another_size)
+{
+    static const char *const shapes[] = { "2, 2", "-1, 2", "-1, -1", "4294967296, 4294967296",
+                                          "0, -1" };
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+        char graph[1000];
+        snprintf(graph, sizeof graph,
+                 "initializer { name: \"t\" dims: 3 data_type: 8 string_data: [\"a\", \"b\", "
+                 "\"c\"] } initializer { name: \"s\" dims: 2 data_type: 7 int64_data: [%s] } "
+                 "node { op_type: \"Reshape\" input: [\"t\", \"s\"] output: \"r\" attribute { "
+                 "name: \"allowzero\" i: 1 type: INT } } node { op_type: \"StringConcat\" input: "
+                 "[\"r\", \"r\"] output: \"y\" } output { name: \"y\" type { tensor_type { "
+                 "elem_type: 8 } } } ",
+                 shapes[i]);
+        aril_program *p = load_text(OPSET(20), graph);
+        aril_value *y;
+        CHECK_MSG(p, "%s", aril_error());
+        CHECK_INT(aril_program_run_values(p, (aril_values){ 0 }, &y), ARIL_ERR_SHAPE);
+        CHECK_MSG(strstr(aril_error(), "node Reshape: 3 strings cannot have the sizes"), "%s",
+                  aril_error());
+        aril_clear_error();
+        aril_program_free(p);
+    }
+    /* No strings, and more rows than memory has bytes. */
+    aril_program *p = load_text(
+        OPSET(13),
+        "initializer { name: \"t\" dims: [4611686018427387904, 0] data_type: 8 } node { "
+        "op_type: \"TfIdfVectorizer\" input: \"t\" output: \"y\" " INT("min_gram_length", "1")
+            INT("max_gram_length", "1") INT("max_skip_count", "0") INTS("ngram_counts", "0")
+                INTS("ngram_indexes", "3") "attribute { name: \"mode\" s: \"IDF\" type: STRING } "
+                                           "attribute { name: \"pool_strings\" strings: [\"a\"] "
+                                           "type: STRINGS } } output " ANY("y"));
+    aril_tensor *y;
+    CHECK(!p || aril_program_run(p, (aril_list){ 0 }, &y) < 0);
+    CHECK(!aril_ok());
+    aril_clear_error();
+    aril_program_free(p);
+}
+
+TEST(bits_of_blocks)
+{
+    ARIL_SCOPE;
+    aril_tensor *x = aril_zeros(ARIL_SHAPE(1), ARIL_I64, aril_cpu());
+    static const char *const bits[] = { "0", "1", "-1", "3", "64" };
+    for (size_t i = 0; i < sizeof bits / sizeof *bits; i++) {
+        char graph[1000];
+        snprintf(
+            graph, sizeof graph,
+            "initializer { name: \"t\" dims: [1, 2] data_type: 2 int32_data: [1, 2] } "
+            "initializer { name: \"s\" dims: [1, 1] data_type: 1 float_data: 1 } node { "
+            "op_type: \"GatherBlockQuantized\" domain: \"com.microsoft\" input: [\"t\", \"x\", "
+            "\"s\"] output: \"y\" " INT("bits", "%s") "} input " TYPED("x", 7) "output " ANY("y"),
+            bits[i]);
+        fails(load_text("ir_version: 8 opset_import { version: 18 } opset_import { domain: "
+                        "\"com.microsoft\" version: 1 } ",
+                        graph),
+              x, "node GatherBlockQuantized: bits ");
+    }
+}
+
+/* ---- batches of indices ---- */
+
+TEST(batches_beyond_the_indices)
+{
+    ARIL_SCOPE;
+    aril_tensor *x = ones(ARIL_SHAPE(2, 2, 2));
+    static const char *const wrong[] = { "2", "3", "-1", "4294967296", "4294967297" };
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        char nodes[400], text[80];
+        snprintf(nodes, sizeof nodes,
+                 "initializer { name: \"i\" dims: [2, 1] data_type: 7 int64_data: [0, 1] } node { "
+                 "op_type: \"GatherND\" input: [\"x\", \"i\"] output: \"y\" " INT("batch_dims",
+                                                                                  "%s") "} ",
+                 wrong[i]);
+        snprintf(text, sizeof text, "node GatherND: batch_dims is %s for data with 3 dimensions",
+                 wrong[i]);
+        fails(load(OPSET(13), "1", 1, nodes), x, text);
+    }
+}
+
+/* ---- numbers of inputs ---- */
+
+TEST(too_few_or_too_many_inputs)
+{
+    ARIL_SCOPE;
+    aril_tensor *x = ones(ARIL_SHAPE(2)), *y;
+    const aril_list lists[] = { { 0 }, ARIL_LIST(x, x) };
+    for (int i = 0; i < 2; i++) {
+        char text[80];
+        snprintf(text, sizeof text, "model.onnx: got %d inputs, expected 1", lists[i].n);
+        aril_program *p =
+            load(OPSET(13), "1", 1, "node { op_type: \"Neg\" input: \"x\" output: \"y\" } ");
+        CHECK_MSG(p, "%s", aril_error());
+        CHECK_INT(aril_program_run(p, lists[i], &y), ARIL_ERR_ARG);
+        CHECK_MSG(strstr(aril_error(), text), "%s", aril_error());
+        aril_clear_error();
+        CHECK_INT(aril_program_export(p, lists[i], temp_path("copy.onnx"), (aril_export_opts){ 0 }),
+                  ARIL_ERR_ARG);
+        CHECK_MSG(strstr(aril_error(), text), "%s", aril_error());
+        aril_clear_error();
+        CHECK(access(temp_path("copy.onnx"), F_OK) != 0);
+        aril_program_free(p);
+    }
 }
 
 /* ---- trees ---- */

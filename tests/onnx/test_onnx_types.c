@@ -310,3 +310,36 @@ TEST(listing_of_a_model)
               "  return %w\n"
               "}\n");
 }
+
+/* A file of a few bytes takes little memory: large values are not computed for their types. */
+TEST(listing_of_large_constants)
+{
+#define LENGTH "initializer { name: \"n\" dims: 1 data_type: 7 int64_data: 1000000000 } "
+#define LISTED(nodes)                                                                             \
+    "ir_version: 8 opset_import { version: 18 } graph { " LENGTH nodes                            \
+    "initializer { name: \"i\" dims: 1 data_type: 7 int64_data: 0 } initializer { name: \"one\" " \
+    "data_type: 7 int64_data: 1 } initializer { name: \"zero\" data_type: 7 int64_data: 0 } "     \
+    "initializer { name: \"end\" data_type: 7 int64_data: 1000000000 } output " ANY("y") "}"
+    static const char *const large[] = {
+        LISTED("node { op_type: \"ConstantOfShape\" input: \"n\" output: \"z\" } node { op_type: "
+               "\"Neg\" input: \"z\" output: \"y\" } "),
+        LISTED(
+            "node { op_type: \"Range\" input: [\"zero\", \"end\", \"one\"] output: \"z\" } node { "
+            "op_type: \"Neg\" input: \"z\" output: \"y\" } "),
+        LISTED("node { op_type: \"Tile\" input: [\"i\", \"n\"] output: \"z\" } node { op_type: "
+               "\"Neg\" input: \"z\" output: \"y\" } "),
+        LISTED("sparse_initializer { dims: 1000000000 values { name: \"z\" dims: 1 data_type: 7 "
+               "int64_data: 1 } indices { dims: 1 data_type: 7 int64_data: 5 } } node { op_type: "
+               "\"Neg\" input: \"z\" output: \"y\" } "),
+    };
+    for (size_t i = 0; i < sizeof large / sizeof *large; i++) {
+        aril_memory_reset_peak(aril_cpu());
+        int64_t before = aril_memory(aril_cpu()).peak;
+        list(large[i]);
+        CHECK_MSG(strstr(text,
+                         i ? "%y[INT64, 1000000000] = Neg(%z)" : "%y[FLOAT, 1000000000] = Neg(%z)"),
+                  "%s", text);
+        int64_t more = aril_memory(aril_cpu()).peak - before;
+        CHECK_MSG(more < 1 << 20, "%lld bytes", (long long)more);
+    }
+}

@@ -99,6 +99,7 @@ static const char *take_window(pool_plan *p, int i, const struct pool_attrs *a, 
     }
     aril__slide w = aril__pool_window(a, i, in);
     if (w.dilation != 1) return "dilation";
+    if (is_max(p) && w.kernel > in) return "a window larger than the image, most of it padding";
     p->kernel[i] = w.kernel;
     p->stride[i] = w.stride;
     p->begin[i] = w.begin;

@@ -502,9 +502,11 @@ static aril_tensor *repeat_all(const char *what, aril_tensor *x, aril_shape time
     while (x->ndim < times.ndim && !aril__is_poison(x)) x = aril_unsqueeze(x, 0);
     int lead = x->ndim - times.ndim;
     bool copied = false;
-    for (int d = times.ndim - 1; d >= 0; d--) { /* small copies first */
+    for (int d = times.ndim - 1; d >= 0; d--) /* without elements first, */
+        if (times.dim[d] == 0) x = repeat(x, d + lead, 0, false);
+    for (int d = times.ndim - 1; d >= 0; d--) { /* then small copies */
         copied |= times.dim[d] != 1;
-        x = repeat(x, d + lead, times.dim[d], false);
+        if (times.dim[d] != 0) x = repeat(x, d + lead, times.dim[d], false);
     }
     return aril_escape(copied ? x : aril_copy(x));
 }

@@ -89,6 +89,17 @@ static int64_t lanes_of(const aril__slide *w, int64_t k, int64_t in, int64_t out
     return from + *begin * w->stride;
 }
 
+/* The taps [*begin, *end) that are inside x at one of the positions [from, from + n) at least: a
+ * kernel may be much larger than x. */
+static void taps_inside(const aril__slide *w, int64_t in, int64_t from, int64_t n, int64_t *begin,
+                        int64_t *end)
+{
+    int64_t first = from * w->stride - w->begin, last = first + (n - 1) * w->stride;
+    *begin = last < 0 ? (-last + w->dilation - 1) / w->dilation : 0;
+    *end = in > first ? (in - first + w->dilation - 1) / w->dilation : 0;
+    if (*end > w->kernel) *end = w->kernel;
+}
+
 /* The taps of one position: the offset of each from the first element of its channel, and its
  * index. */
 typedef struct tap_list {
