@@ -10,6 +10,8 @@
 #define START  60e3    /* starting a piece of any size */
 #define PREFER 1.03    /* how much more cuts by rows may cost than cuts by channels */
 #define NEAR   32768.0 /* elements that fit in the per-core cache */
+#define LATE   0.3     /* of many threads, the last one is late by this part of a piece */
+#define MANY   5       /* threads */
 
 /* Partial weight gradients take at most 128 MB in total. */
 #define MAX_PARTIALS 33554432.0
@@ -109,7 +111,8 @@ static double cost_of(const aril__conv_job *j, const aril__conv_split *s)
     double cost = START + work + READ * (weights + image);
     if (cut) cost += STAGE * (result + (grouped ? image : 0));
     if (j->activates && result > NEAR) cost += FAR * result;
-    cost *= (double)part(pieces, j->threads);
+    bool many = j->threads >= MANY && j->role != ARIL__CONV_W && pieces > 1;
+    cost *= (double)part(pieces, j->threads) + (many ? LATE : 0);
     double partials = (double)(s->batch * s->rows);
     if (j->role == ARIL__CONV_W && partials > 1)
         cost += ADD * partials * aril__conv_weights(d) / (double)j->threads;
@@ -152,7 +155,8 @@ static void offer_channels(found *f, const aril__conv_job *j, int64_t batch, int
 int aril__conv_splits(const aril__conv_job *j, aril__conv_split *to, int max)
 {
     found f = { to, 0, max - 1 };
-    int64_t samples = j->d->batch, rows = min(aril__conv_rows(j), j->threads);
+    int64_t each = j->threads >= MANY ? 4 : 1; /* more pieces than threads even out their speeds */
+    int64_t samples = j->d->batch, rows = min(aril__conv_rows(j), each * j->threads);
     for (int64_t n = 1; n <= min(samples, j->threads); n++) offer_channels(&f, j, n, 1);
     if (samples > j->threads) offer_channels(&f, j, samples, 1);
     for (int64_t n = 2; n <= rows && samples * n <= 4 * j->threads; n++)

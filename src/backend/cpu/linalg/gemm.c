@@ -11,7 +11,7 @@
 
 enum {
     MIN_WORK = 160 * 1024, /* multiplications that make a second thread worthwhile */
-    LARGE = 16 << 20,      /* from here on, pieces are small enough to balance the load */
+    LARGE = 8 << 20,       /* for each thread: from here on, small pieces balance the load */
     PER_THREAD = 4,        /* pieces per thread of a large product */
     UNIT_M = 4,            /* tile sizes are multiples: full registers on any machine */
     UNIT_N = 32,
@@ -271,7 +271,7 @@ static void run_product(const aril__product *p, aril__gemm_fn *fn, bool own, boo
     double work = (double)p->m * (double)p->n * (double)(p->k > 0 ? p->k : 1);
     double total = work * (double)p->batch;
     int64_t threads = total < 2 * MIN_WORK || aril__parallel_is_serial() ? 1 : aril_threads();
-    int64_t wanted = total >= LARGE ? PER_THREAD * threads : threads,
+    int64_t wanted = total >= LARGE * (double)threads ? PER_THREAD * threads : threads,
             max = (int64_t)(total / MIN_WORK);
     if (wanted > max) wanted = max > 1 ? max : 1;
     if (own && threads == 1) {
@@ -280,7 +280,7 @@ static void run_product(const aril__product *p, aril__gemm_fn *fn, bool own, boo
     }
     if (!own) { /* a library's bits may depend on the cut, so that must not depend on threads */
         threads = total < 2 * MIN_WORK ? 1 : PER_THREAD;
-        wanted = total >= LARGE ? PER_THREAD * PER_THREAD : threads;
+        wanted = total >= 2.0 * LARGE ? PER_THREAD * PER_THREAD : threads;
     }
     if (p->batch < wanted) choose_tiles(&t, threads, pieces_of(wanted, p->batch));
     int64_t count = p->batch * t.rows * t.cols;
