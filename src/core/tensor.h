@@ -37,7 +37,8 @@ enum {
     ARIL__STATE = 1024,   /* changes between calls: learning rate, step count, loss scale */
     ARIL__KEY = 2048,     /* the u64[2] key of a random op, a new one for each call */
     ARIL__NUMBER = ARIL__CONSTANT | ARIL__STATE | ARIL__KEY,
-    ARIL__HELD = 4096, /* a graph holds a reference too, which aril_release must not drop */
+    ARIL__HELD = 4096,    /* a graph holds a reference too, which aril_release must not drop */
+    ARIL__TRAINED = 8192, /* in a program that runs: it is likely to change before the next run */
 };
 
 typedef struct aril__derived aril__derived; /* core/derived.h */

@@ -184,6 +184,7 @@ static uint32_t add_source(planner *p, uint8_t kind, uint32_t index, uint32_t sl
         if (n->sources[i].kind == kind && n->sources[i].index == index) return n->sources[i].header;
     if (!GROW(p, sources, n_sources, cap_sources)) return 0;
     uint32_t h = 0;
+    bool written = is_written(p, kind, index);
     if (kind == ARIL__FROM_KEY) {
         h = add_key(p);
     } else {
@@ -198,10 +199,10 @@ static uint32_t add_source(planner *p, uint8_t kind, uint32_t index, uint32_t sl
         own->storage = t->storage;
         own->offset = t->offset;
         own->flags = t->flags & ARIL__SOURCE_FLAGS;
+        if (written || (t->node && !p->r->th->mode.no_grad)) own->flags |= ARIL__TRAINED;
         if (t->flags & ARIL__SHAPE_ONLY) own->u.device = t->u.device;
         aril__place_of(p, h)->source = 1 + n->n_sources;
     }
-    bool written = is_written(p, kind, index);
     n->sources[n->n_sources++] = (aril__source){
         .kind = kind, .written = written, .index = index, .header = h, .slot = slot
     };

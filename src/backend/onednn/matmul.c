@@ -163,8 +163,8 @@ static packing *make_packing(const matmul_plan *p)
 static bool is_steady(const aril_tensor *w)
 {
     const aril__mode *mode = &aril__self()->mode;
-    return (mode->no_grad || mode->inference || !w->node) && !w->storage->deleter &&
-           !atomic_load_explicit(&w->storage->lent, memory_order_relaxed);
+    return (mode->no_grad || mode->inference || !w->node) && !(w->flags & ARIL__TRAINED) &&
+           !w->storage->deleter && !atomic_load_explicit(&w->storage->lent, memory_order_relaxed);
 }
 
 /* ---- the plan ---- */
