@@ -691,6 +691,7 @@ aril__tracing *aril__tracing_new(const char *name, bool defines)
         t->tracer.set = aril__trace_set;
         t->tracer.freed = aril__trace_freed;
         t->tracer.leaf = aril__trace_leaf;
+        t->tracer.reached = aril__trace_reached;
         t->tracer.watch = aril__trace_watched;
         t->tracer.depend = aril__trace_depends;
         t->tracer.name = aril__trace_named;
@@ -710,6 +711,12 @@ static aril_status body_leaf(aril__tracer *self, struct aril__node *leaf)
                       "backward: a branch or the body of a loop cannot use the .grad of a tensor "
                       "from outside it; return gradients that aril_gradients computes, or call "
                       "aril_backward after the branch or loop");
+}
+
+static aril_status body_reached(aril__tracer *self, struct aril__node *leaf)
+{
+    aril__tracing *outer = ((aril__tracing *)self)->outer;
+    return outer->tracer.reached ? outer->tracer.reached(&outer->tracer, leaf) : ARIL_OK;
 }
 
 /* Draws count as those of the outermost trace; a loop would repeat them. */
@@ -771,6 +778,7 @@ aril__tracing *aril__tracing_body(aril__tracing *outer, const char *name)
     t->depth = outer->depth + 1;
     t->g->sizes = outer->g->sizes;
     t->tracer.leaf = body_leaf;
+    t->tracer.reached = body_reached;
     t->tracer.drew = body_drew;
     t->tracer.set = body_set;
     t->tracer.freed = NULL;

@@ -172,6 +172,46 @@ aril_status aril__trace_finish_leaves(aril__tracing *t, aril_status s)
     return s;
 }
 
+/* What users call a leaf. */
+static void describe_leaf(const aril__tracing *t, const aril__node *leaf, char *text, size_t size)
+{
+    char shape[ARIL__SHAPE_TEXT];
+    snprintf(text, size, "an input");
+    for (uint32_t i = 0; i < t->n_met; i++) {
+        if (t->met[i].node != leaf) continue;
+        const char *name = aril__trace_name_of(t, t->met[i].tensor);
+        snprintf(text, size, "%s%s%sa tensor %s from outside%s", name ? "'" : "", name ? name : "",
+                 name ? "', " : "", aril__text(shape, t->met[i].tensor), name ? "," : "");
+    }
+}
+
+aril_status aril__trace_reached(aril__tracer *self, aril__node *n)
+{
+    aril__tracing *t = (aril__tracing *)self;
+    aril__watches *w = &t->watches;
+    char text[256];
+    if (n->extra && n->extra->hooks) {
+        describe_leaf(t, n, text, sizeof text);
+        return aril__fail(ARIL_ERR_STATE,
+                          "backward: a hook (aril_hook) of %s is C code that runs do not call; "
+                          "remove it, or call the function without aril_jit",
+                          text);
+    }
+    for (uint32_t i = 0; i < w->n_unhooked; i++)
+        if (w->unhooked[i] == n) return ARIL_OK;
+    if (!aril__graph_grow(&w->unhooked, w->n_unhooked, &w->cap_unhooked, sizeof *w->unhooked))
+        return ARIL_ERR_MEMORY;
+    w->unhooked[w->n_unhooked++] = aril__node_keep(n);
+    return ARIL_OK;
+}
+
+bool aril__watches_unhooked(const aril__watches *w)
+{
+    for (uint32_t i = 0; i < w->n_unhooked; i++)
+        if (w->unhooked[i]->extra && w->unhooked[i]->extra->hooks) return false;
+    return true;
+}
+
 /* ---- tensors ---- */
 
 bool aril__trace_meet(aril__tracing *t, aril_tensor *x)
@@ -355,6 +395,9 @@ aril_status aril__trace_check_host(const aril__tracing *t)
 
 void aril__watches_free(aril__watches *w)
 {
+    for (uint32_t i = 0; i < w->n_unhooked; i++)
+        aril__node_release(aril__self(), w->unhooked[i]);
+    free(w->unhooked);
     free(w->at);
     free(w->copies);
     *w = (aril__watches){ 0 };

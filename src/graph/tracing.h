@@ -143,6 +143,7 @@ void aril__trace_drew(aril__tracer *self, aril_generator *of, aril_rng_state bef
 void aril__trace_set(aril__tracer *self, aril_generator *of, const uint64_t *seed);
 void aril__trace_freed(aril__tracer *self, aril_generator *of);
 aril_status aril__trace_leaf(aril__tracer *self, aril__node *n);
+aril_status aril__trace_reached(aril__tracer *self, aril__node *n);
 aril_status aril__trace_watched(aril__tracer *self, void *at, size_t bytes);
 aril_status aril__trace_depends(aril__tracer *self, const void *at, size_t bytes);
 void aril__trace_named(aril__tracer *self, const aril_tensor *t, const char *name);

@@ -59,6 +59,8 @@ struct aril__tracer {
     void (*freed)(aril__tracer *self, aril_generator *g);
     /* The gradient of a leaf is about to be read or changed. */
     aril_status (*leaf)(aril__tracer *self, struct aril__node *leaf);
+    /* A backward pass has a gradient for a leaf, whose hooks it would call. */
+    aril_status (*reached)(aril__tracer *self, struct aril__node *leaf);
     /* The traced code depends on these bytes of the host, which a run must find as they are, and
      * may change them: they are as they were when the trace ends. */
     aril_status (*watch)(aril__tracer *self, void *at, size_t bytes);
