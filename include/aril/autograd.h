@@ -39,7 +39,10 @@ ARIL_API aril_status aril_retain_grad(aril_tensor *t);
 ARIL_API aril_tensor *aril_detach(aril_tensor *t);
 
 /* Called with the gradient of `t` as soon as it is computed; the return value replaces the gradient
- * (NULL: unchanged). Returns an id > 0 for aril_remove_hook, or a negative status. */
+ * (NULL: unchanged). Returns an id > 0 for aril_remove_hook, or a negative status. In a function
+ * that is compiled (aril_jit), a hook of a tensor from outside is an error of aril_backward; one
+ * that the function sets on its own values is traced with it: its operations are repeated, and its
+ * C code is not. */
 typedef aril_tensor *aril_grad_hook(aril_tensor *grad, void *ctx);
 ARIL_API int aril_hook(aril_tensor *t, aril_grad_hook *fn, void *ctx);
 ARIL_API aril_status aril_remove_hook(aril_tensor *t, int id);

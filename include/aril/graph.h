@@ -123,8 +123,8 @@ ARIL_API aril_status aril_cond(aril_tensor *pred, aril_fn *then_fn, aril_fn *els
                                aril_list inputs, int n_out, aril_tensor **out);
 
 typedef struct aril_while_opts {
-    int64_t max_trips; /* the loop ends after so many trips; 0: no limit. A loop in a trace can be
-                          differentiated only with a limit */
+    int64_t max_trips; /* the loop ends after so many trips, of any number; 0: no limit. A loop in a
+                          trace can be differentiated only with a limit */
 } aril_while_opts;
 
 /* while (cond(state) != 0) state = body(state). `state` has at least one tensor; the body sets as

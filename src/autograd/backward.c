@@ -201,6 +201,13 @@ static aril_status wait_for_hooks(walk *w, aril__node *leaf, aril_tensor *g)
 static aril_status send(walk *w, aril__node *n, uint32_t out, aril_tensor *g)
 {
     if (n->flags & ARIL__NODE_LEAF) {
+        if (aril__unlikely(w->th->tracer && !w->plain && aril__leaf_is_outside(n))) {
+            aril_status s = w->th->tracer->reached(w->th->tracer, n);
+            if (s < 0) {
+                aril__tensor_release(w->th, g);
+                return s;
+            }
+        }
         if (n->extra && n->extra->hooks && !w->plain) return wait_for_hooks(w, n, g);
         if (w->n_targets) {
             int at = target_of(w, n, out);

@@ -77,6 +77,12 @@ aril_status aril__leaf_touched(aril__node *leaf)
     return aril__unlikely(t && t->leaf) ? t->leaf(t, leaf) : ARIL_OK;
 }
 
+bool aril__leaf_is_outside(const aril__node *leaf)
+{
+    const aril__tracer *t = aril__self()->tracer;
+    return t && t->reached && is_leaf_node(leaf) && !(leaf->flags & ARIL__NODE_TRACED);
+}
+
 /* Where the accumulated gradient of t is stored, or NULL. */
 static aril_tensor **gathered(const aril_tensor *t)
 {
@@ -175,6 +181,17 @@ void aril__hook_entry_free(aril__hook_entry *h)
     free(h);
 }
 
+/* The traced code runs once, and its program would neither set nor remove a hook. */
+static aril_status outside_trace(const char *what, const aril_tensor *t)
+{
+    char text[ARIL__SHAPE_TEXT];
+    if (!t->node || !aril__leaf_is_outside(t->node)) return ARIL_OK;
+    return aril__fail(ARIL_ERR_STATE,
+                      "%s: in a trace, the hooks of a tensor %s from outside the traced function "
+                      "cannot change, since a program would not repeat that; call it before",
+                      what, aril__text(text, t));
+}
+
 static int add_hook(aril_tensor *t, aril_grad_hook *fn, void *ctx, void (*drop)(void *ctx))
 {
     static atomic_int ids;
@@ -183,6 +200,7 @@ static int add_hook(aril_tensor *t, aril_grad_hook *fn, void *ctx, void (*drop)(
     if (!fn || !t->node)
         return aril__fail(fn ? ARIL_ERR_GRAD : ARIL_ERR_ARG, "hook: %s",
                           fn ? "the tensor does not require a gradient" : "the function is NULL");
+    if ((s = outside_trace("hook", t)) < 0) return s;
     aril__node_extra *e = aril__node_extra_of(t->node);
     aril__hook_entry *h = e ? aril__malloc(sizeof *h) : NULL;
     if (!h) return aril__fail(ARIL_ERR_MEMORY, "hook: out of memory");
@@ -210,6 +228,7 @@ int aril__hook_owned(aril_tensor *t, aril_grad_hook *fn, void *ctx, void (*drop)
 aril_status aril_remove_hook(aril_tensor *t, int id)
 {
     aril_status s = look("remove_hook", t);
+    if (s == ARIL_OK) s = outside_trace("remove_hook", t);
     if (s < 0) return s;
     for (aril__hook_entry **at = t->node && t->node->extra ? &t->node->extra->hooks : NULL;
          at && *at; at = &(*at)->next) {

@@ -85,6 +85,9 @@ void aril__hook_entry_free(aril__hook_entry *h);
 /* Tells the tracer, if there is one, that the gradient of a leaf will be read or changed. */
 aril_status aril__leaf_touched(aril__node *leaf);
 
+/* Whether a leaf was made outside the code that is traced now; false outside a trace. */
+bool aril__leaf_is_outside(const aril__node *leaf);
+
 /* The name of the node's op; NULL for a leaf. */
 const char *aril__node_name(const aril__node *n);
 

@@ -8,8 +8,9 @@
 #include <strings.h>
 
 /* 1 or 0, if the variable says yes or no in one of the usual words; `otherwise` if it is not set or
- * empty, and after a warning, the first in each file, if it says anything else. */
-static inline int aril__env_switch(const char *name, int otherwise)
+ * empty, and after a warning, the first in each file, if it says anything else. `also`: what else
+ * is expected, "" or ", ...", which the caller has looked for. */
+static inline int aril__env_switch_or(const char *name, int otherwise, const char *also)
 {
     static const char *const word[2][4] = { { "0", "no", "off", "false" },
                                             { "1", "yes", "on", "true" } };
@@ -20,9 +21,14 @@ static inline int aril__env_switch(const char *name, int otherwise)
         for (int i = 0; i < 4; i++)
             if (strcasecmp(value, word[on][i]) == 0) return on;
     if (!atomic_flag_test_and_set(&warned))
-        fprintf(stderr, "aril: %s=%.32s ignored: expected 1 or 0 (yes or no, on or off)\n", name,
-                value);
+        fprintf(stderr, "aril: %s=%.32s ignored: expected 1 or 0 (yes or no, on or off)%s\n", name,
+                value, also);
     return otherwise;
+}
+
+static inline int aril__env_switch(const char *name, int otherwise)
+{
+    return aril__env_switch_or(name, otherwise, "");
 }
 
 #endif

@@ -211,9 +211,9 @@ void aril__parallel_sync_library(void)
 #else
 
 /* How long a worker looks for work, and a caller for the last worker to finish, before it sleeps.
- * Waking a sleeping thread takes longer than most small loops, on virtual machines longer than large
- * ones: a series of ops should find the workers awake. After SPIN_NS they let other threads go
- * first, so that a program that does something else has its cores. */
+ * Waking a sleeping thread takes longer than most small loops, on virtual machines longer than
+ * large ones: a series of ops should find the workers awake. After SPIN_NS they let other threads
+ * go first, so that a program that does something else has its cores. */
 enum { SPIN_NS = 50000, AWAKE_NS = 1000000 };
 
 /* A thread's chunks are handed out in this many runs: few enough to keep the counter cheap, enough

@@ -2,6 +2,7 @@
 #include "aril/rng.h"
 #include "core/cpu.h"
 #include "core/error.h"
+#include "core/lifetime.h"
 #include "core/memory.h"
 #include "core/tensor.h"
 
@@ -12,11 +13,23 @@
 #include <immintrin.h>
 #endif
 
+/* One that is not a thread's. */
+struct with_life {
+    aril_generator generator; /* first */
+    aril__lifetime_slot life;
+};
+
 aril_generator *aril_generator_new(uint64_t seed)
 {
-    aril_generator *g = aril__malloc(sizeof *g);
-    if (g) aril__rng_put(g, (aril_rng_state){ seed, 0 });
-    return g;
+    struct with_life *g = aril__calloc(sizeof *g);
+    if (!g) return NULL;
+    aril__rng_put(&g->generator, (aril_rng_state){ seed, 0 });
+    return &g->generator;
+}
+
+aril__lifetime_slot *aril__generator_life(aril_generator *g)
+{
+    return &((struct with_life *)g)->life;
 }
 
 void aril_generator_free(aril_generator *g)
@@ -27,6 +40,7 @@ void aril_generator_free(aril_generator *g)
                    "what aril_generator_new returned is freed");
     else {
         if (g && aril__hook.generator_freed) aril__hook.generator_freed(g);
+        if (g) aril__lifetime_end(aril__generator_life(g));
         free(g);
     }
 }

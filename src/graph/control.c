@@ -506,8 +506,6 @@ static aril_status traced_scan(aril__tracing *t, const scan_call *q, aril_tensor
                                .fn = { (intptr_t)q->fn },
                                .ctx = { (intptr_t)q->ctx } };
     int n_out = q->n_state + q->n_ys;
-    if (n_out < 1)
-        return aril__fail(ARIL_ERR_ARG, "%s: expected at least one result in a trace", q->what);
     note_draws(&a, 0);
     aril_status s = trace_body(q->what, t, q->fn, q->ctx, q->in, q->n_state, n_out, &b);
     a.draws[0] = q->of ? q->of->draws : draws_since(&a, 0);
@@ -532,6 +530,7 @@ typedef struct saving_call {
     aril_fn *fn;
     void *ctx;
     int n_state, n_out;
+    aril_fn *condition; /* of a loop that ends by one */
 } saving_call;
 
 static void saving_fn(void *ctx, aril_tensor *const *in, aril_tensor **out)
@@ -555,7 +554,7 @@ static aril_status saving_scan(aril__tracing *t, const scan_call *q, aril_tensor
     aril_tensor *all[ARIL__MAX_OUT];
     if (!aril__tracing_own(t, saving))
         return aril__fail(ARIL_ERR_MEMORY, "%s: out of memory", q->what);
-    *saving = (saving_call){ q->fn, q->ctx, q->n_state, n_out };
+    *saving = (saving_call){ q->fn, q->ctx, q->n_state, n_out, NULL };
     scan_call with = *q;
     with.fn = saving_fn;
     with.ctx = saving;
@@ -586,6 +585,8 @@ static aril_status check_scan(const char *what, aril_fn *fn, aril_list state, ar
                           "%s: %d states, %d sequences and %d results: state and sequences, and "
                           "state and results, may be %d tensors together",
                           what, state.n, xs.n, n_ys, MAX_ARGS);
+    if (state.n == 0 && n_ys == 0)
+        return aril__fail(ARIL_ERR_ARG, "%s: expected at least one result", what);
     return ARIL_OK;
 }
 
@@ -660,10 +661,11 @@ static void scan_back(void *ctx, aril_tensor *const *in, aril_tensor **out)
 /* The function without what saving_fn adds. */
 static const saving_call *saved_in(const struct control_attrs *a)
 {
-    return (aril_fn *)(intptr_t)a->fn[0] == saving_fn ? (saving_call *)(intptr_t)a->ctx[0] : NULL;
+    intptr_t trip = (intptr_t)a->fn[a->kind[0] == ARIL__WHILE];
+    return (aril_fn *)trip == saving_fn ? (saving_call *)(intptr_t)a->ctx[0] : NULL;
 }
 
-static aril_status try_scan_backward(aril__grad *c)
+static aril_status try_loop_backward(const char *what, aril__grad *c)
 {
     const struct control_attrs *a = c->attrs;
     const saving_call *saved = saved_in(a);
@@ -671,16 +673,18 @@ static aril_status try_scan_backward(aril__grad *c)
     aril__tracing *t = aril__tracing_now(c->n_in, c->x);
     if (!t || !saved)
         return aril__fail(ARIL_ERR_UNSUPPORTED,
-                          "scan: the gradient of a scan in a trace keeps its state: %d states and "
-                          "%d results are more than %d tensors then",
-                          n_state, (int)a->n_ys[0], ARIL__MAX_OUT);
+                          "%s: the gradient of a loop in a trace keeps its state: %d states and %d "
+                          "results are more than %d tensors then",
+                          what, n_state, (int)a->n_ys[0], ARIL__MAX_OUT);
     aril__body_gradient *q = aril__body_gradient_new(t, a, saved->n_out, c->x + n_args,
                                                      c->wants + n_args, c->n_in - n_args);
     back_call *b = q ? aril__calloc(sizeof *b) : NULL;
-    if (!b || !aril__tracing_own(t, b)) return aril__fail(ARIL_ERR_MEMORY, "scan: out of memory");
+    if (!b || !aril__tracing_own(t, b))
+        return aril__fail(ARIL_ERR_MEMORY, "%s: out of memory", what);
     *b = (back_call){ .q = q, .n_state = n_state, .n_xs = n_xs };
     q->fn[0] = saved->fn;
     q->ctx = saved->ctx;
+    q->rng[0].calls += (uint64_t)a->condition_draws[0];
     aril_tensor *in[MAX_ARGS], *out[ARIL__MAX_OUT];
     int n = 0, n_ys = 0, n_in = 0, k = 0, n_carry = n_state + q->n_captured;
     for (int i = 0; i < n_args; i++)
@@ -690,12 +694,12 @@ static aril_status try_scan_backward(aril__grad *c)
     for (int i = 0; i < c->n_out; i++) n_in += i >= n_state && c->g[i];
     if (n_carry + n_ys > ARIL__MAX_OUT)
         return aril__fail(ARIL_ERR_UNSUPPORTED,
-                          "scan: gradients of %d tensors in a trace, expected at most %d",
+                          "%s: gradients of %d tensors in a trace, expected at most %d", what,
                           n_carry + n_ys, ARIL__MAX_OUT);
     if (n_carry + n_args + n_in > MAX_ARGS)
         return aril__fail(ARIL_ERR_UNSUPPORTED,
-                          "scan: a gradient in a trace depends on %d tensors, expected at most %d",
-                          n_carry + n_args + n_in, MAX_ARGS);
+                          "%s: a gradient in a trace depends on %d tensors, expected at most %d",
+                          what, n_carry + n_args + n_in, MAX_ARGS);
     for (int i = 0; i < n_state; i++) in[n++] = c->g[i] ? c->g[i] : aril_zeros_like(c->x[i]);
     for (int i = 0; i < q->n_captured; i++) in[n++] = aril_zeros_like(q->captured[i]);
     for (int i = 0; i < n_xs; i++) in[n++] = c->x[n_state + i];
@@ -706,14 +710,14 @@ static aril_status try_scan_backward(aril__grad *c)
         b->used[i] = c->g[saved->n_out + i] != NULL;
         if (b->used[i]) in[n++] = c->g[saved->n_out + i];
     }
-    scan_call back = { .what = "scan",
+    scan_call back = { .what = what,
                        .fn = scan_back,
                        .ctx = b,
                        .in = { n, in },
                        .n_state = n_carry,
                        .n_ys = n_ys,
                        .reverse = !a->reverse[0],
-                       .trips = c->x[n_state]->dim[0],
+                       .trips = n_xs ? c->x[n_state]->dim[0] : c->y[saved->n_out]->dim[0],
                        .of = q };
     aril_status s = saving_scan(t, &back, out);
     if (s < 0) return s;
@@ -736,7 +740,7 @@ static void scan_backward(aril__grad *c)
     if (a->loop_draws[0])
         s = aril__fail(ARIL_ERR_GRAD, "scan: a loop in a trace is not differentiated if a loop "
                                       "within it draws random numbers; draw them before");
-    if (s < 0 || try_scan_backward(c) < 0) poison_wanted(c);
+    if (s < 0 || try_loop_backward("scan", c) < 0) poison_wanted(c);
 }
 
 static void scan_vjp(aril__grad *c)
@@ -746,39 +750,114 @@ static void scan_vjp(aril__grad *c)
 
 /* ---- while ---- */
 
-static void while_vjp(aril__grad *c)
+static aril_status try_while_backward(aril__grad *c)
 {
-    aril__fail(ARIL_ERR_GRAD, "while: a loop in a trace is differentiated only if it has "
-                              "max_trips, which bounds what has to be kept");
-    poison_wanted(c);
+    const struct control_attrs *a = c->attrs;
+    if (a->loop_draws[0])
+        return aril__fail(ARIL_ERR_GRAD, "while: a loop in a trace is not differentiated if a loop "
+                                         "within it draws random numbers; draw them before");
+    if (!a->max_trips[0])
+        return aril__fail(ARIL_ERR_GRAD, "while: a loop in a trace is differentiated only if it "
+                                         "has max_trips, which bounds what has to be kept");
+    return try_loop_backward("while", c);
 }
 
-/* After the state, the body sets n_ys results, of which out[] receives those of all trips. */
-static aril_status traced_while(aril__tracing *t, aril_fn *const fn[2], void *ctx, aril_list in,
-                                int n_ys, aril_tensor **out)
+static void while_backward(aril__grad *c)
 {
+    if (try_while_backward(c) < 0) poison_wanted(c);
+}
+
+static void while_vjp(aril__grad *c)
+{
+    backward_with_draws(c, while_backward);
+}
+
+/* A loop. */
+typedef struct while_call {
+    aril_fn *fn[2]; /* the condition and the body */
+    void *ctx;
+    aril_list in;
+    int n_ys;          /* after the state, the body sets so many results: of all trips */
+    int64_t max_trips; /* 0: no limit */
+} while_call;
+
+static aril_status trace_while(aril__tracing *t, const while_call *q, struct control_attrs *a,
+                               body *b)
+{
+    note_draws(a, 0);
+    aril_status s = trace_body("while", t, q->fn[0], q->ctx, q->in, q->in.n, 1, &b[0]);
+    a->condition_draws[0] = draws_since(a, 0);
+    if (s == ARIL_OK)
+        s = trace_body("while", t, q->fn[1], q->ctx, q->in, q->in.n, q->in.n + q->n_ys, &b[1]);
+    a->draws[0] = draws_since(a, 0);
+    return s;
+}
+
+/* Whether the gradient of a loop may be asked for: its body depends on what requires one. */
+static bool may_be_differentiated(const while_call *q, const body *trip)
+{
+    aril_tensor *const *captured;
+    int n = aril__tracing_captures(trip->t, &captured);
+    bool wants = false;
+    if (q->max_trips == 0 || !wants_gradient(q->in)) return false;
+    for (int i = 0; i < q->in.n && !wants; i++) wants = aril_requires_grad(q->in.at[i]);
+    for (int i = 0; i < n && !wants; i++) wants = aril_requires_grad(captured[i]);
+    return wants;
+}
+
+static void saved_condition(void *ctx, aril_tensor *const *in, aril_tensor **out)
+{
+    const saving_call *q = ctx;
+    q->condition(q->ctx, in, out);
+}
+
+/* Traces the bodies again with the states before each trip among the results. They draw the numbers
+ * that they have drawn. */
+static aril_status save_states(aril__tracing *t, while_call *q, struct control_attrs *a, body *b)
+{
+    aril__thread *th = aril__self();
+    saving_call *saving = aril__malloc(sizeof *saving);
+    if (!aril__tracing_own(t, saving)) return aril__fail(ARIL_ERR_MEMORY, "while: out of memory");
+    *saving = (saving_call){ q->fn[1], q->ctx, q->in.n, q->in.n, q->fn[0] };
+    q->fn[0] = saved_condition;
+    q->fn[1] = saving_fn;
+    q->ctx = saving;
+    q->n_ys = q->in.n;
+    for (int i = 0; i < 2; i++) {
+        free_body(&b[i]);
+        b[i] = (body){ 0 };
+    }
+    aril__rng_put(&th->generator, (aril_rng_state){ (uint64_t)a->seed[0], (uint64_t)a->calls[0] });
+    return trace_while(t, q, a, b);
+}
+
+static aril_status traced_while(aril__tracing *t, const while_call *of, aril_tensor **out)
+{
+    while_call q = *of;
     body b[2] = { { 0 }, { 0 } };
     aril__meta meta[ARIL__MAX_OUT];
+    aril_tensor *all[ARIL__MAX_OUT];
     struct control_attrs a = { .kind = { ARIL__WHILE },
-                               .n_args = { in.n },
-                               .n_state = { in.n },
-                               .n_ys = { n_ys },
-                               .fn = { (intptr_t)fn[0], (intptr_t)fn[1] },
-                               .ctx = { (intptr_t)ctx } };
-    int n_out = in.n + n_ys;
-    note_draws(&a, 0);
-    aril_status s = trace_body("while", t, fn[0], ctx, in, in.n, 1, &b[0]);
-    a.condition_draws[0] = draws_since(&a, 0);
-    if (s == ARIL_OK) s = trace_body("while", t, fn[1], ctx, in, in.n, n_out, &b[1]);
-    a.draws[0] = draws_since(&a, 0);
+                               .n_args = { q.in.n },
+                               .n_state = { q.in.n },
+                               .max_trips = { q.max_trips } };
+    aril_status s = trace_while(t, &q, &a, b);
+    if (s == ARIL_OK && may_be_differentiated(&q, &b[1]) && 2 * q.in.n <= ARIL__MAX_OUT)
+        s = save_states(t, &q, &a, b);
+    int n_out = q.in.n + q.n_ys;
+    a.n_ys[0] = q.n_ys;
+    a.fn[0] = (intptr_t)q.fn[0];
+    a.fn[1] = (intptr_t)q.fn[1];
+    a.ctx[0] = (intptr_t)q.ctx;
     a.kept[0] = a.draws[0] && !aril__tracing_defines(t);
     a.loop_draws[0] = loops_draw(&b[0]) || loops_draw(&b[1]);
     for (int i = 0; i < n_out && s == ARIL_OK; i++) {
         meta[i] = b[1].out[i];
-        s = i < in.n ? same_state("while", i, in.at[i], &b[1].out[i])
-                     : stacked_meta("while", i - in.n, -1, &meta[i]);
+        s = i < q.in.n ? same_state("while", i, q.in.at[i], &b[1].out[i])
+                       : stacked_meta("while", i - q.in.n, -1, &meta[i]);
     }
-    if (s == ARIL_OK) s = add_node(t, &a, NULL, in, 2, b, n_out, meta, out);
+    if (s == ARIL_OK) s = add_node(t, &a, NULL, q.in, 2, b, n_out, meta, all);
+    for (int i = 0; i < q.in.n + of->n_ys && s == ARIL_OK; i++) out[i] = all[i];
     free_body(&b[0]);
     free_body(&b[1]);
     return s;
@@ -793,58 +872,11 @@ aril_status aril__while_stacked(aril_fn *cond, aril_fn *fn, void *ctx, aril_list
         s = aril__fail(ARIL_ERR_UNSUPPORTED, "while: %d results in a trace, expected at most %d",
                        state.n + n_ys, ARIL__MAX_OUT);
     if (s == ARIL_OK && !t) s = aril__fail(ARIL_ERR_STATE, "while: there is no trace");
-    if (s == ARIL_OK) s = traced_while(t, (aril_fn *const[]){ cond, fn }, ctx, state, n_ys, out);
+    if (s == ARIL_OK)
+        s = traced_while(t,
+                         &(while_call){ .fn = { cond, fn }, .ctx = ctx, .in = state, .n_ys = n_ys },
+                         out);
     return s;
-}
-
-/* With a bound: a scan over so many trips, of which each runs the body only if the condition
- * holds. */
-typedef struct bounded {
-    aril_fn *fn[2];
-    void *ctx;
-    int n;
-} bounded;
-
-static void same_fn(void *ctx, aril_tensor *const *in, aril_tensor **out)
-{
-    const bounded *q = ctx;
-    for (int i = 0; i < q->n; i++) out[i] = aril_copy(in[i]);
-}
-
-static void body_fn(void *ctx, aril_tensor *const *in, aril_tensor **out)
-{
-    const bounded *q = ctx;
-    if (aril__control_call("while", q->fn[1], q->ctx, in, q->n, out) < 0 ||
-        aril__control_same("while", q->n, in, out) < 0)
-        aril__poison_all(q->n, out);
-}
-
-static void trip_fn(void *ctx, aril_tensor *const *in, aril_tensor **out)
-{
-    const bounded *q = ctx;
-    aril_tensor *go[1] = { NULL };
-    if (aril__control_call("while", q->fn[0], q->ctx, in, 1, go) < 0) return;
-    aril_cond(go[0], body_fn, same_fn, ctx, (aril_list){ q->n, (aril_tensor **)(uintptr_t)in },
-              q->n, out);
-}
-
-static aril_status bounded_while(aril__tracing *t, aril_fn *const fn[2], void *ctx, aril_list in,
-                                 int64_t trips, aril_tensor **out)
-{
-    bounded *q = aril__malloc(sizeof *q);
-    if (!aril__tracing_own(t, q)) return aril__fail(ARIL_ERR_MEMORY, "while: out of memory");
-    *q = (bounded){ { fn[0], fn[1] }, ctx, in.n };
-    aril_tensor *all[MAX_ARGS];
-    for (int i = 0; i < in.n; i++) all[i] = in.at[i];
-    all[in.n] = aril_zeros(ARIL_SHAPE(trips), ARIL_U8, aril_cpu());
-    if (aril_tensor_status(all[in.n]) < 0) return aril_tensor_status(all[in.n]);
-    scan_call loop = { .what = "while",
-                       .fn = trip_fn,
-                       .ctx = q,
-                       .in = { in.n + 1, all },
-                       .n_state = in.n,
-                       .trips = trips };
-    return scan(&loop, out);
 }
 
 aril_status aril_while(aril_fn *cond, aril_fn *fn, void *ctx, aril_list state, aril_while_opts opts,
@@ -861,9 +893,12 @@ aril_status aril_while(aril_fn *cond, aril_fn *fn, void *ctx, aril_list state, a
     aril__tracing *t = aril__tracing_now(state.n, state.at);
     if (!t || !(aril__self()->tracer || any_symbolic(state)))
         s = aril__eager_while(both, ctx, state, opts.max_trips, out);
-    else if (opts.max_trips > 0)
-        s = bounded_while(t, both, ctx, state, opts.max_trips, out);
     else
-        s = traced_while(t, both, ctx, state, 0, out);
+        s = traced_while(t,
+                         &(while_call){ .fn = { cond, fn },
+                                        .ctx = ctx,
+                                        .in = state,
+                                        .max_trips = opts.max_trips },
+                         out);
     return s < 0 ? fail_all(s, state.n, out) : ARIL_OK;
 }

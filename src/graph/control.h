@@ -27,6 +27,7 @@ struct control_attrs {
     int64_t keys[1];       /* of a defined graph, before those that it draws */
     int64_t repeats[1];    /* the draws are those of an earlier loop, whose gradient it is */
     int64_t loop_draws[1]; /* a loop in the body draws numbers */
+    int64_t max_trips[1];  /* of a while, at most; 0: no limit */
     int64_t kept[1];       /* runs draw as many numbers as the function did: never dead code */
 };
 

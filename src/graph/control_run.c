@@ -136,7 +136,8 @@ static aril_status run_while(const aril__graph *g, const aril__graph_node *n,
     memcpy(arg, in, n->n_in * sizeof *arg);
     for (int i = 0; i < n_state; i++) aril__tensor_keep(arg[i]);
     aril_status s = ARIL_OK;
-    for (bool yes = true; s == ARIL_OK;) {
+    bool yes = true;
+    for (int64_t k = 0; s == ARIL_OK && (!a->max_trips[0] || k < a->max_trips[0]); k++) {
         ARIL_SCOPE;
         aril__drawing inside = { d->known, d->shift + shift, 0 };
         s = shift_keys(n->n_in - n_state, in + n_state, shift, arg + n_state);

@@ -1,5 +1,5 @@
-/* Scalar weights that nobody changes become numbers of the graph: passes see their values (the scale
- * of attention, the bounds of a clamp), and kernels get them as immediates. */
+/* Scalar weights that nobody changes become numbers of the graph: passes see their values (the
+ * scale of attention, the bounds of a clamp), and kernels get them as immediates. */
 #include "graph/passes.h"
 
 #include "aril/create.h"

@@ -392,7 +392,7 @@ bool aril__sizes_are(const int64_t *dim, aril_list in)
 
 aril_status aril__sizes_fit(const char *name, int n, const aril_shape *sizes, aril_list in)
 {
-    if (in.n < n)
+    if (n && in.n != n)
         return aril__fail(ARIL_ERR_ARG, "%s: got %d inputs, expected %d, as .sizes declares", name,
                           in.n, n);
     for (int i = 0; i < n; i++) {

@@ -260,6 +260,8 @@ static trace *make_trace(const aril_program *p, aril_list in, bool recorded, con
     if (s == ARIL_OK) s = guard_states(p, t, in);
     if (s == ARIL_OK) s = make_exec(p, t, in);
     *status = s;
+    t->frozen =
+        s == ARIL_OK && p->freeze && t->g->n_effects + t->g->n_epilogues + t->g->n_draws == 0;
     if (s == ARIL_OK) return t;
     release_trace(t);
     return NULL;
@@ -282,6 +284,39 @@ static void forget_trace(aril_program *p, trace *t)
 }
 
 /* ---- finding ---- */
+
+/* An error if the function has read an object that does not exist any more, since it cannot be
+ * called again then. With `alive`, the function reads what there is now: traces of what was there
+ * before are forgotten. */
+static aril_status check_ended(aril_program *p, bool alive)
+{
+    trace *dropped = NULL;
+    aril_status s = ARIL_OK;
+    pthread_mutex_lock(&p->lock);
+    for (trace **at = &p->traces; *at && s == ARIL_OK;) {
+        trace *t = *at;
+        const char *what = aril__watches_ended(&t->watches);
+        if (what && !alive)
+            s = aril__fail(ARIL_ERR_STATE,
+                           "%s: the traced function uses a %s that was released since; keep it as "
+                           "long as the program, or make another program with aril_jit",
+                           p->name, what);
+        if (!what || !alive) {
+            at = &t->next;
+            continue;
+        }
+        *at = t->next;
+        p->n_traces--;
+        t->next = dropped;
+        dropped = t;
+    }
+    pthread_mutex_unlock(&p->lock);
+    for (trace *next; dropped; dropped = next) {
+        next = dropped->next;
+        release_trace(dropped);
+    }
+    return s;
+}
 
 static trace *find_trace(aril_program *p, aril_list in, const int64_t *word, size_t n,
                          const char **why)
@@ -451,6 +486,10 @@ static aril_status run_function(aril_program *p, aril_list in, bool recorded, ar
     aril__describe_call(p, in, recorded, word);
     const char *why;
     trace *t = find_trace(p, in, word, n, &why);
+    if (!t && (s = check_ended(p, untraced || p->kind)) < 0) {
+        if (word != few) free(word);
+        return s;
+    }
     if (t) {
         if (!is_right(p, in, recorded, t, word, &s, n_out, untraced)) t = NULL;
     } else {
@@ -582,12 +621,16 @@ aril_program *aril_jit(aril_fn *fn, void *ctx, aril_jit_opts opts)
                    (long long)opts.max_memory);
         return NULL;
     }
-    if (opts.n_sizes < 0 || opts.max_results > MOST_RESULTS) {
-        if (opts.n_sizes < 0)
-            aril__fail(ARIL_ERR_ARG, "jit: n_sizes is %d, expected 0 or more", opts.n_sizes);
-        else
-            aril__fail(ARIL_ERR_ARG, "jit: max_results is %d, expected at most %d",
-                       opts.max_results, MOST_RESULTS);
+    const char *const what[] = { "n_sizes", "max_traces", "max_results" };
+    const int given[] = { opts.n_sizes, opts.max_traces, opts.max_results };
+    for (int i = 0; i < 3; i++) {
+        if (given[i] >= 0) continue;
+        aril__fail(ARIL_ERR_ARG, "jit: %s is %d, expected 0 or more", what[i], given[i]);
+        return NULL;
+    }
+    if (opts.max_results > MOST_RESULTS) {
+        aril__fail(ARIL_ERR_ARG, "jit: max_results is %d, expected at most %d", opts.max_results,
+                   MOST_RESULTS);
         return NULL;
     }
     if (!fn || (opts.n_sizes && !opts.sizes)) {

@@ -40,6 +40,7 @@ typedef struct trace {
     int *joined; /* for each input: the first state with the same storage, or -1 */
     bool *whole; /* for each input: whether a run gets its whole memory */
     int n_in, n_out;
+    bool frozen; /* it reads nothing but its inputs */
     /* C code asked for unknown sizes: what it does with them is checked for the sizes of the first
      * run, which these are, and once more for others, since a condition may hold for some only. */
     int64_t *asked; /* NULL: it did not */

@@ -287,7 +287,7 @@ static int setting(void)
 {
     const char *given = getenv("ARIL_CUDA_GRAPHS");
     if (given && strcmp(given, "serial") == 0) return 1;
-    return aril__env_switch("ARIL_CUDA_GRAPHS", 2);
+    return aril__env_switch_or("ARIL_CUDA_GRAPHS", 2, ", or serial");
 }
 
 aril__replay *aril__replay_new(const aril__graph *g)

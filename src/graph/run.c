@@ -517,14 +517,21 @@ static aril_tensor *take_result(aril__exec_state *r, uint32_t slot)
     return t;
 }
 
+/* Whether a slot has the memory of a result. */
+static bool is_result(const aril__exec_state *r, uint32_t slot)
+{
+    uint32_t h = r->n->slot[slot];
+    const aril__place *p = h ? &r->n->places[r->n->headers[h].place] : NULL;
+    return p && p->kind == ARIL__IN_RESULT && whole_of(r->n, p) == r->n->headers[h].t;
+}
+
 /* A tensor that nobody else has, with the value of a slot: takes it out if it can. What the plan
  * has put into memory of its own is taken once; effects still read it there. */
 static aril_tensor *own_value(aril__exec_state *r, uint32_t slot, bool again)
 {
     uint32_t h = r->n->slot[slot];
-    const aril__place *p = h ? &r->n->places[r->n->headers[h].place] : NULL;
     aril_tensor *t = value_of(r, slot);
-    if (p && p->kind == ARIL__IN_RESULT && whole_of(r->n, p) == t) return take_result(r, slot);
+    if (is_result(r, slot)) return take_result(r, slot);
     if (!h && !again && is_ours(t) && aril__is_packed(t)) {
         r->n->loose[slot] = NULL;
         t->flags &= (uint16_t) ~(ARIL__INFERENCE | ARIL__LOOSE_VIEW | ARIL__WEAK | ARIL__NUMBER);
@@ -547,10 +554,22 @@ static bool is_wanted_again(const aril__exec *x, uint32_t i, uint32_t slot)
     return false;
 }
 
+/* Before the first action changes anything: tensors for the results whose memory is planned. */
+static aril_status take_headers(aril__exec_state *r, aril_tensor **got)
+{
+    const aril__exec *x = r->x;
+    for (uint32_t i = 0; i < x->n_outputs; i++) {
+        if (!is_result(r, x->outputs[i])) continue;
+        if (!(got[i] = take_result(r, x->outputs[i]))) return aril__latest_status();
+    }
+    return aril__own_reserve(r->th, x->n_outputs + 2) ? ARIL_OK : ARIL_ERR_MEMORY;
+}
+
 static aril_status take_outputs(aril__exec_state *r, aril_tensor **got)
 {
     const aril__exec *x = r->x;
     for (uint32_t i = 0; i < x->n_outputs; i++) {
+        if (got[i]) continue;
         got[i] = own_value(r, x->outputs[i], is_wanted_again(x, i, x->outputs[i]));
         if (!got[i]) return aril__latest_status();
         if (got[i]->flags & ARIL__POISON) return aril_tensor_status(got[i]);
@@ -665,6 +684,7 @@ aril_status aril__instance_run(aril__exec_state *r, aril_tensor **got)
     aril_status s = bind_sources(r);
     if (s == ARIL_OK) s = aril__instance_take(n);
     if (s == ARIL_OK) s = take_results_memory(r);
+    if (s == ARIL_OK) s = take_headers(r, got);
     if (s == ARIL_OK) s = run_actions(r);
     if (s == ARIL_OK && aril__unlikely(n->met)) s = check_late(r);
     if (s == ARIL_OK) s = take_outputs(r, got);

@@ -134,5 +134,7 @@ const char *aril__other_than(const trace *t, aril_list in, const int64_t *word, 
     if (!states_hold(t)) return "dtype, device, sizes or memory of a parameter or state";
     if (!grads_hold(t->g)) return "which parameters hold a gradient";
     if (!inputs_hold(t, in)) return "which inputs share memory with state";
+    if (t->frozen && aril__watches_ended(&t->watches)) return NULL; /* nobody can change it */
+    if (!aril__watches_unhooked(&t->watches)) return "hooks of parameters";
     return aril__watches_hold(&t->watches) ? NULL : "options or counters on the host";
 }

@@ -19,8 +19,7 @@ static aril__cold aril_status no_memory(void)
 
 static aril__cell *root_of(aril__cell *c)
 {
-    while (c->base) c = c->base;
-    return c;
+    return c->root ? c->root : c;
 }
 
 static aril__cell *view_cell(aril__tracing *t, aril__cell *base, aril__node_id node)
@@ -28,6 +27,7 @@ static aril__cell *view_cell(aril__tracing *t, aril__cell *base, aril__node_id n
     aril__cell *c = aril__cell_new(t, t->g->nodes[node].out);
     if (!c) return NULL;
     c->base = base;
+    c->root = root_of(base);
     c->view = node;
     c->symbol.writes = &root_of(base)->version;
     c->seen = root_of(base)->version;
@@ -134,12 +134,17 @@ static bool view_again(aril__tracing *t, aril__cell *c)
 static aril__value_id value_of(aril__tracing *t, aril__cell *c)
 {
     unsigned version = root_of(c)->version;
-    while (c->base && c->seen != version) {
-        aril__cell *stale = c; /* the one nearest to the base */
-        while (stale->base->base && stale->base->seen != version) stale = stale->base;
-        if (!view_again(t, stale)) return 0;
-    }
-    return c->value;
+    if (!c->base || c->seen == version) return c->value;
+    size_t n = 0;
+    for (const aril__cell *v = c; v->base && v->seen != version; v = v->base) n++;
+    aril__cell **stale = aril__malloc(n * sizeof *stale);
+    if (!stale) return no_memory() == ARIL_OK;
+    for (size_t i = n; i-- > 0; c = c->base) stale[i] = c;
+    bool fits = true;
+    for (size_t i = 0; i < n && fits; i++) fits = view_again(t, stale[i]); /* from the base on */
+    aril__value_id value = fits ? stale[n - 1]->value : 0;
+    free(stale);
+    return value;
 }
 
 /* ---- writes ---- */
@@ -324,9 +329,17 @@ static aril__cell *cell_of(aril__tracing *t, aril_tensor *x)
 
 /* ---- operands ---- */
 
+/* Whether only the trace keeps a symbolic tensor: its scope has ended. */
+static bool has_ended(const aril__tracing *t, const aril_tensor *x)
+{
+    return !t->defines && x->flags & ARIL__HELD && x->flags & ARIL__SYMBOLIC &&
+           atomic_load_explicit(&x->refs, memory_order_relaxed) == 1;
+}
+
 aril__value_id aril__tracing_value(aril__tracing *t, aril_tensor *x)
 {
     if (!x) return 0;
+    if (aril__unlikely(has_ended(t, x))) return aril__fail_ended(NULL, -1, x) == ARIL_OK;
     if (x->flags & ARIL__SHAPE_ONLY ||
         (x->flags & ARIL__CONSTANT && !aril__map_find(&t->tensors, x)))
         return aril__graph_constant(t->g, x);
@@ -453,12 +466,14 @@ static bool changes_outside(const aril__tracing *t, const aril__call *c)
     return false;
 }
 
-static aril_status body_write(const aril__op *op)
+static aril_status body_write(const aril__op *op, bool in_place)
 {
-    return aril__fail(ARIL_ERR_STATE,
-                      "%s: a branch or the body of a loop cannot change a tensor from outside it; "
-                      "return the new value",
-                      op->name);
+    bool fills = in_place && strcmp(op->name, "full_like") == 0; /* aril_fill_ and aril_zero_ */
+    return aril__fail(
+        ARIL_ERR_STATE,
+        "%s%s: a branch or the body of a loop cannot change a tensor from outside it; "
+        "return the new value",
+        fills ? "fill" : op->name, in_place ? "_" : "");
 }
 
 /* An error if a call must not change what it would: a graph that is defined changes nothing, and a
@@ -470,7 +485,7 @@ static aril_status check_changes(const aril__tracing *t, const aril__call *c,
     if (t->defines && changes_outside(t, c)) return defined_write(c->op, "");
     if (!t->outer) return ARIL_OK;
     bool changes = dest && (!is_inner(t, dest) || is_outside(dest));
-    return changes || changes_outside(t, c) ? body_write(c->op) : ARIL_OK;
+    return changes || changes_outside(t, c) ? body_write(c->op, dest != NULL) : ARIL_OK;
 }
 
 /* Results and writes of node `id`. out[] gets references. */
@@ -511,14 +526,13 @@ static aril_status finish_call(aril__tracing *t, const aril__call *c, aril_tenso
     return s;
 }
 
-static aril_status apply(aril__tracer *self, const aril__call *c, aril_tensor *dest,
-                         aril_tensor **out)
+static aril_status add_call(aril__tracer *self, const aril__call *c, aril_tensor *dest,
+                            aril_tensor **out)
 {
     aril__tracing *t = (aril__tracing *)self;
     enum { FEW = 32 };
     aril__value_id few[FEW], *in = few;
     aril_status s = ARIL_OK;
-    for (int i = 0; i < c->op->n_out; i++) out[i] = NULL;
     if ((s = check_changes(t, c, dest)) < 0) return s;
     if (c->n_in > FEW && !(in = aril__malloc((size_t)c->n_in * sizeof *in))) return no_memory();
     for (int i = 0; i < c->n_in && s == ARIL_OK; i++) {
@@ -531,6 +545,19 @@ static aril_status apply(aril__tracer *self, const aril__call *c, aril_tensor *d
     for (int i = 0; i < c->op->n_out && s < 0; i++)
         if (out[i]) aril__tensor_release(aril__self(), out[i]);
     if (in != few) free(in);
+    return s;
+}
+
+/* Once memory is out, a trace is of no use: its function is to end soon. */
+static aril_status apply(aril__tracer *self, const aril__call *c, aril_tensor *dest,
+                         aril_tensor **out)
+{
+    aril__tracing *t = (aril__tracing *)self, *whole = t;
+    while (whole->outer) whole = whole->outer;
+    for (int i = 0; i < c->op->n_out; i++) out[i] = NULL;
+    if (aril__unlikely(whole->no_memory)) return ARIL_ERR_MEMORY;
+    aril_status s = add_call(self, c, dest, out);
+    if (s == ARIL_ERR_MEMORY && !whole->defines) whole->no_memory = true;
     return s;
 }
 
@@ -691,8 +718,10 @@ aril__tracing *aril__tracing_new(const char *name, bool defines)
         t->tracer.set = aril__trace_set;
         t->tracer.freed = aril__trace_freed;
         t->tracer.leaf = aril__trace_leaf;
+        t->tracer.reached = aril__trace_reached;
         t->tracer.watch = aril__trace_watched;
         t->tracer.depend = aril__trace_depends;
+        t->tracer.reads = aril__trace_reads_object;
         t->tracer.name = aril__trace_named;
         t->tracer.after = aril__trace_epilogue;
     }
@@ -710,6 +739,12 @@ static aril_status body_leaf(aril__tracer *self, struct aril__node *leaf)
                       "backward: a branch or the body of a loop cannot use the .grad of a tensor "
                       "from outside it; return gradients that aril_gradients computes, or call "
                       "aril_backward after the branch or loop");
+}
+
+static aril_status body_reached(aril__tracer *self, struct aril__node *leaf)
+{
+    aril__tracing *outer = ((aril__tracing *)self)->outer;
+    return outer->tracer.reached ? outer->tracer.reached(&outer->tracer, leaf) : ARIL_OK;
 }
 
 /* Draws count as those of the outermost trace; a loop would repeat them. */
@@ -746,6 +781,12 @@ static aril_status body_depend(aril__tracer *self, const void *at, size_t bytes)
     return outer->tracer.depend ? outer->tracer.depend(&outer->tracer, at, bytes) : ARIL_OK;
 }
 
+static aril_status body_reads(aril__tracer *self, aril__lifetime *of)
+{
+    aril__tracing *outer = ((aril__tracing *)self)->outer;
+    return outer->tracer.reads ? outer->tracer.reads(&outer->tracer, of) : ARIL_OK;
+}
+
 static aril_status body_after(aril__tracer *self, void (*fn)(void *ctx, const void *data),
                               void *ctx, const void *data, size_t bytes)
 {
@@ -771,11 +812,13 @@ aril__tracing *aril__tracing_body(aril__tracing *outer, const char *name)
     t->depth = outer->depth + 1;
     t->g->sizes = outer->g->sizes;
     t->tracer.leaf = body_leaf;
+    t->tracer.reached = body_reached;
     t->tracer.drew = body_drew;
     t->tracer.set = body_set;
     t->tracer.freed = NULL;
     t->tracer.watch = body_watch;
     t->tracer.depend = body_depend;
+    t->tracer.reads = body_reads;
     t->tracer.after = body_after;
     return t;
 }
@@ -900,7 +943,7 @@ aril_status aril__tracing_end(aril__tracing *t, aril__traced_call *c, aril_statu
     }
     s = aril__trace_finish_leaves(t, s);
     aril__trace_restore_nodes(t);
-    if (!t->outer) aril__trace_finish_generators(t);
+    if (!t->outer) s = aril__trace_finish_generators(t, s);
     if (s == ARIL_OK) s = aril__trace_check_host(t);
     aril__trace_restore_host(t);
     aril__trace(c->before);

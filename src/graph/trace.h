@@ -21,7 +21,12 @@ typedef struct aril__watched {
     bool fixed;  /* the traced code must not change them */
 } aril__watched;
 
+struct aril__node;
 typedef struct aril__watches {
+    struct aril__node **unhooked; /* leaves whose hooks a backward pass would have called: none */
+    uint32_t n_unhooked, cap_unhooked;
+    aril__lifetime **lives; /* of objects that are read or changed: references */
+    uint32_t n_lives, cap_lives;
     aril__watched *at;
     uint32_t n, cap;
     char *copies;
@@ -30,6 +35,10 @@ typedef struct aril__watches {
 
 /* Whether all have the contents that they had when the trace began. */
 bool aril__watches_hold(const aril__watches *w);
+/* What one of the objects was called that do not exist any more; NULL: all exist. */
+const char *aril__watches_ended(const aril__watches *w);
+/* Whether the leaves have no hooks, as when they were traced. */
+bool aril__watches_unhooked(const aril__watches *w);
 void aril__watches_free(aril__watches *w);
 
 /* A trace into a new graph. `defines`: of a graph that the program defines by calls on its symbolic

@@ -16,11 +16,13 @@ static aril__cold aril_status no_memory(void)
 static aril__value_id key_value(aril__tracing *t, aril_tensor *key, uint32_t draws, uint64_t offset)
 {
     aril__graph *g = t->g;
-    for (uint32_t i = g->n_keys; i-- > 0;)
+    aril__draw_start *of = &t->starts[draws];
+    for (uint32_t i = offset < of->next ? g->n_keys : 0; i-- > 0;)
         if (g->keys[i].generator == draws && g->keys[i].offset == offset) return g->keys[i].value;
     if (!ARIL__GROW(g, keys)) return 0;
     aril__value_id v = aril__graph_value(g, ARIL__FROM_KEY, g->n_keys, key);
     if (v) g->keys[g->n_keys++] = (aril__key){ draws, offset, v };
+    if (v && offset >= of->next) of->next = offset + 1;
     return v;
 }
 
@@ -170,6 +172,46 @@ aril_status aril__trace_finish_leaves(aril__tracing *t, aril_status s)
         }
     }
     return s;
+}
+
+/* What users call a leaf. */
+static void describe_leaf(const aril__tracing *t, const aril__node *leaf, char *text, size_t size)
+{
+    char shape[ARIL__SHAPE_TEXT];
+    snprintf(text, size, "an input");
+    for (uint32_t i = 0; i < t->n_met; i++) {
+        if (t->met[i].node != leaf) continue;
+        const char *name = aril__trace_name_of(t, t->met[i].tensor);
+        snprintf(text, size, "%s%s%sa tensor %s from outside%s", name ? "'" : "", name ? name : "",
+                 name ? "', " : "", aril__text(shape, t->met[i].tensor), name ? "," : "");
+    }
+}
+
+aril_status aril__trace_reached(aril__tracer *self, aril__node *n)
+{
+    aril__tracing *t = (aril__tracing *)self;
+    aril__watches *w = &t->watches;
+    char text[256];
+    if (n->extra && n->extra->hooks) {
+        describe_leaf(t, n, text, sizeof text);
+        return aril__fail(ARIL_ERR_STATE,
+                          "backward: a hook (aril_hook) of %s is C code that runs do not call; "
+                          "remove it, or call the function without aril_jit",
+                          text);
+    }
+    for (uint32_t i = 0; i < w->n_unhooked; i++)
+        if (w->unhooked[i] == n) return ARIL_OK;
+    if (!aril__graph_grow(&w->unhooked, w->n_unhooked, &w->cap_unhooked, sizeof *w->unhooked))
+        return ARIL_ERR_MEMORY;
+    w->unhooked[w->n_unhooked++] = aril__node_keep(n);
+    return ARIL_OK;
+}
+
+bool aril__watches_unhooked(const aril__watches *w)
+{
+    for (uint32_t i = 0; i < w->n_unhooked; i++)
+        if (w->unhooked[i]->extra && w->unhooked[i]->extra->hooks) return false;
+    return true;
 }
 
 /* ---- tensors ---- */
@@ -334,8 +376,28 @@ static bool holds(const aril__watches *w, const aril__watched *of)
     return memcmp(of->at, w->copies + of->copy, of->bytes) == 0;
 }
 
+aril_status aril__trace_reads_object(aril__tracer *self, aril__lifetime *of)
+{
+    aril__watches *w = &((aril__tracing *)self)->watches;
+    for (uint32_t i = 0; i < w->n_lives; i++)
+        if (w->lives[i] == of) return ARIL_OK;
+    if (!aril__graph_grow(&w->lives, w->n_lives, &w->cap_lives, sizeof *w->lives))
+        return ARIL_ERR_MEMORY;
+    atomic_fetch_add(&of->refs, 1);
+    w->lives[w->n_lives++] = of;
+    return ARIL_OK;
+}
+
+const char *aril__watches_ended(const aril__watches *w)
+{
+    for (uint32_t i = 0; i < w->n_lives; i++)
+        if (atomic_load(&w->lives[i]->ended)) return w->lives[i]->what;
+    return NULL;
+}
+
 bool aril__watches_hold(const aril__watches *w)
 {
+    if (aril__watches_ended(w)) return false; /* the memory may be gone */
     for (uint32_t i = 0; i < w->n; i++)
         if (!holds(w, &w->at[i])) return false;
     return true;
@@ -355,6 +417,10 @@ aril_status aril__trace_check_host(const aril__tracing *t)
 
 void aril__watches_free(aril__watches *w)
 {
+    for (uint32_t i = 0; i < w->n_unhooked; i++) aril__node_release(aril__self(), w->unhooked[i]);
+    for (uint32_t i = 0; i < w->n_lives; i++) aril__lifetime_release(w->lives[i]);
+    free(w->unhooked);
+    free(w->lives);
     free(w->at);
     free(w->copies);
     *w = (aril__watches){ 0 };
@@ -416,7 +482,7 @@ const char *aril__trace_label(const char *label)
 /* ---- generators ---- */
 
 /* Notes what a run leaves in generators, and puts them back to where the trace began. */
-void aril__trace_finish_generators(aril__tracing *t)
+aril_status aril__trace_finish_generators(aril__tracing *t, aril_status s)
 {
     aril__graph *g = t->g;
     for (uint32_t i = 0; i < g->n_draws && !t->defines; i++) {
@@ -431,7 +497,10 @@ void aril__trace_finish_generators(aril__tracing *t)
         d->start = from.calls;
         d->traced = true;
         if (!t->tracer.drawn_outside) aril__rng_put(of, from);
+        if (d->generator && s == ARIL_OK)
+            s = aril__trace_reads(aril__generator_life(of), "generator");
     }
+    return s;
 }
 
 /* Keys of generators that the traced code created and freed are constants. */

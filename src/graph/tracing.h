@@ -19,6 +19,7 @@ typedef struct aril__cell {
     aril__value_id value;
     aril__value_id initial;  /* of a cell from outside */
     struct aril__cell *base; /* NULL: not a view */
+    struct aril__cell *root; /* the last of its bases; NULL: not a view */
     aril__node_id view;      /* the node that computed it from its base */
     unsigned version;        /* counts writes to a cell without a base, */
     unsigned seen;           /* and for which of them the value of a view is valid */
@@ -52,6 +53,7 @@ typedef struct aril__leaf_entry {
 
 typedef struct aril__draw_start {
     aril_rng_state state; /* of a generator when the trace first drew from it or changed it */
+    uint64_t next;        /* greater than the offsets of all its keys */
     bool seeded;          /* the traced code seeded it with */
     uint64_t seed;
     bool freed;
@@ -90,6 +92,7 @@ struct aril__tracing {
     aril__graph *g;
     void *owner;
     bool defines;
+    bool no_memory; /* it has failed: calls fail at once */
     aril__cells *cells;
     aril__map tensors;  /* concrete tensors -> cells */
     aril__map storages; /* storages -> the cell that covers them */
@@ -143,8 +146,10 @@ void aril__trace_drew(aril__tracer *self, aril_generator *of, aril_rng_state bef
 void aril__trace_set(aril__tracer *self, aril_generator *of, const uint64_t *seed);
 void aril__trace_freed(aril__tracer *self, aril_generator *of);
 aril_status aril__trace_leaf(aril__tracer *self, aril__node *n);
+aril_status aril__trace_reached(aril__tracer *self, aril__node *n);
 aril_status aril__trace_watched(aril__tracer *self, void *at, size_t bytes);
 aril_status aril__trace_depends(aril__tracer *self, const void *at, size_t bytes);
+aril_status aril__trace_reads_object(aril__tracer *self, aril__lifetime *of);
 void aril__trace_named(aril__tracer *self, const aril_tensor *t, const char *name);
 aril_status aril__trace_epilogue(aril__tracer *self, void (*fn)(void *ctx, const void *data),
                                  void *ctx, const void *data, size_t bytes);
@@ -164,7 +169,7 @@ aril__value_id aril__trace_defined_key(aril__tracing *t, aril_tensor *key);
 
 /* At the end of a trace: lists what it left behind and puts all back as it was. */
 aril_status aril__trace_finish_leaves(aril__tracing *t, aril_status so_far);
-void aril__trace_finish_generators(aril__tracing *t);
+aril_status aril__trace_finish_generators(aril__tracing *t, aril_status so_far);
 aril_status aril__trace_fix_keys(aril__tracing *t);
 /* An error if the traced code changed what it must not. */
 aril_status aril__trace_check_host(const aril__tracing *t);

@@ -126,6 +126,7 @@ aril_module *aril_module_keep(aril_module *m)
 void aril_module_release(aril_module *m)
 {
     if (!m || atomic_fetch_sub_explicit(&m->refs, 1, memory_order_acq_rel) != 1) return;
+    aril__lifetime_end(&m->life);
     aril__module_program_free(m);
     if (m->type->destroy) m->type->destroy(m);
     aril__hooks_free(m);
@@ -567,7 +568,9 @@ static aril__cold aril_status note_in_trace(aril_module *m)
         snprintf(name, sizeof name, "%s%s%s", path, *path ? "." : "", m->own[i].name);
         aril__trace_name(m->own[i].tensor, name);
     }
-    aril_status s = aril__trace_depend(&m->training, sizeof m->training);
+    snprintf(name, sizeof name, "module %s", m->type->type);
+    aril_status s = aril__trace_reads(&m->life, name);
+    if (s == ARIL_OK) s = aril__trace_depend(&m->training, sizeof m->training);
     if (s == ARIL_OK) s = aril__trace_depend(&m->own, sizeof m->own); /* before what it points to */
     if (s == ARIL_OK && m->n_own) s = aril__trace_depend(m->own, (size_t)m->n_own * sizeof *m->own);
     if (s == ARIL_OK && !m->layer && m->type->size) s = aril__trace_depend(m->data, m->type->size);

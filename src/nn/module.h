@@ -4,6 +4,7 @@
 
 #include "aril/module.h"
 #include "aril/nn.h"
+#include "core/lifetime.h"
 #include "core/tensor.h"
 
 #include <stdatomic.h>
@@ -87,6 +88,7 @@ struct aril_module {
     } fn;                   /* set by aril_module_new */
     aril_module_class made; /* likewise: its class */
     aril__named_list list[3];
+    aril__lifetime_slot life; /* for programs that read it */
     max_align_t data[];
 };
 

@@ -135,7 +135,10 @@ static aril_status write_while(export_call *c, const struct control_attrs *a)
     for (int i = 0; i < n; i++) add_output(c, &g, arg[i], trip->outputs[i]);
     for (int i = n; i < c->n_out; i++) /* of all trips */
         add_output(c, &g, g.value[trip->outputs[i]], trip->outputs[i]);
-    export_value *all[2 + ARIL__MAX_OUT] = { NULL, first };
+    const int64_t reached = (int64_t)1 << 53; /* by no run */
+    bool limited = a->max_trips[0] > 0 && a->max_trips[0] < reached;
+    export_value *most = limited ? aril__export_number(c, (double)a->max_trips[0], ARIL_I64) : NULL;
+    export_value *all[2 + ARIL__MAX_OUT] = { most, first };
     for (int i = 0; i < n; i++) all[2 + i] = in[i];
     aril__export_node(c->graph, "Loop", (export_values){ 2 + n, all },
                       ATTRIBUTES(attr_body("body", b)), c->n_out, c->out);

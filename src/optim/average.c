@@ -5,6 +5,7 @@
 #include "aril/autograd.h"
 #include "aril/create.h"
 #include "aril/math.h"
+#include "core/lifetime.h"
 #include "core/memory.h"
 #include "ops/table/apply.h"
 
@@ -12,6 +13,7 @@
 #include <stdlib.h>
 
 struct aril_average {
+    aril__lifetime_slot life; /* for programs that read it */
     aril_average_opts opts;
     int n;
     aril_tensor **params, **means; /* hold references; the means have the parameters' dtypes */
@@ -84,6 +86,7 @@ aril_average *aril_average_new(const aril_named *params, aril_average_opts opts)
 void aril_average_free(aril_average *a)
 {
     if (!a) return;
+    aril__lifetime_end(&a->life);
     for (int i = 0; i < a->n; i++) {
         aril_release(a->params[i]);
         aril_release(a->means[i]);
@@ -121,6 +124,7 @@ static aril_status follow(aril_average *a)
     aril__pause pause = aril__trace_pause();
     aril_status s = move_means(a);
     aril__trace_resume(pause);
+    if (s == ARIL_OK) s = aril__trace_reads(&a->life, "average of weights");
     if (s == ARIL_OK) s = aril__trace_depend(a->means, (size_t)a->n * sizeof *a->means);
     if (s == ARIL_OK) s = aril__trace_watch(&a->swapped, sizeof a->swapped);
     if (s < 0 || !aril__self()->tracer) return s;

@@ -202,6 +202,7 @@ aril_optim *aril_optim_new(const char *name, const aril_named *params, aril_opti
 void aril_optim_free(aril_optim *opt)
 {
     if (!opt) return;
+    aril__lifetime_end(&opt->life);
     drop_params(opt, 0);
     drop_groups(opt, 0);
     for (int i = 0; i < opt->n_schedules; i++) aril_schedule_free(opt->schedules[i]);

@@ -4,6 +4,7 @@
 
 #include "aril/optim.h"
 #include "aril/schedule.h"
+#include "core/lifetime.h"
 #include "ops/update/update.h"
 
 /* ---- kinds ---- */
@@ -109,6 +110,7 @@ typedef struct aril__param_lookup {
 typedef struct aril__lbfgs aril__lbfgs;
 
 struct aril_optim {
+    aril__lifetime_slot life; /* for programs that step it */
     const aril__optim_kind *kind;
     aril_optim_opts opts; /* of the first group and of the optimizer */
     aril__optim_group *groups;

@@ -597,7 +597,8 @@ static aril_status record_host(aril_optim *opt)
 static aril_status watch_host(aril_optim *opt)
 {
     /* The lists come before their elements: others may have been allocated since. */
-    aril_status s = aril__trace_depend(&opt->groups, sizeof opt->groups);
+    aril_status s = aril__trace_reads(&opt->life, "optimizer");
+    if (s == ARIL_OK) s = aril__trace_depend(&opt->groups, sizeof opt->groups);
     if (s == ARIL_OK) s = aril__trace_depend(&opt->n_groups, sizeof opt->n_groups);
     if (s == ARIL_OK) s = aril__trace_depend(&opt->params, sizeof opt->params);
     if (s == ARIL_OK) s = aril__trace_depend(&opt->n_params, sizeof opt->n_params);

@@ -254,6 +254,7 @@ aril_metric *aril_metric_make(const aril_metric_class *type, aril_metric_opts op
 void aril_metric_free(aril_metric *m)
 {
     if (m == NULL) return;
+    aril__lifetime_end(&m->life);
     if (m->type->destroy != NULL) m->type->destroy(m);
     aril__states_clear(&m->states);
     free(m->data);
@@ -455,7 +456,8 @@ static aril_status update(aril_metric *m, aril_tensor *output, aril_tensor *targ
                           aril_tensor *weight)
 {
     bool traced = aril__self()->tracer != NULL;
-    aril_status status = traced ? watch_data(m) : ARIL_OK;
+    aril_status status = traced ? aril__trace_reads(&m->life, "metric") : ARIL_OK;
+    if (status >= 0 && traced) status = watch_data(m);
     if (status >= 0) status = m->type->update(m, output, target, weight);
     return status >= 0 && traced ? watch_states(m) : status;
 }

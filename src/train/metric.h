@@ -3,6 +3,7 @@
 #define ARIL_TRAIN_METRIC_H
 
 #include "aril/metrics.h"
+#include "core/lifetime.h"
 #include "train/states.h"
 
 /* A metric with a name: a row of metrics.def, where the fields are explained. */
@@ -28,6 +29,7 @@ typedef enum aril__metric_task {
 const aril__metric_row *aril__metric_rows(int *n);
 
 struct aril_metric {
+    aril__lifetime_slot life; /* for programs that read it */
     const aril_metric_class *type;
     const aril__metric_row *row; /* NULL: a custom metric */
     aril_metric_opts opts;

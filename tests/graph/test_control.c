@@ -392,6 +392,172 @@ TEST(a_loop_ends_by_its_condition)
     aril_release(w.w1);
 }
 
+static int64_t most_trips;
+
+static void below_limit(void *ctx, aril_tensor *const *in, aril_tensor **out)
+{
+    (void)ctx;
+    out[0] = aril_lt(in[1], aril_full(ARIL_SHAPE(), 5, ARIL_F32, aril_cpu()));
+}
+
+static void noisy_trip(void *ctx, aril_tensor *const *in, aril_tensor **out)
+{
+    aril_tensor *w = ctx, *x = aril_dropout(in[0], 0.5, (aril_dropout_opts){ 0 });
+    out[0] = aril_add(aril_tanh(aril_mul(x, w)), in[0]);
+    out[1] = aril_add_scalar(in[1], 1);
+}
+
+static void limited(void *ctx, aril_tensor *const *in, aril_tensor **out)
+{
+    aril_tensor *x = aril_detach(in[0]), *end[2];
+    aril_set_requires_grad(x, true);
+    aril_while(below_limit, noisy_trip, ctx, ARIL_LIST(x, in[1]),
+               (aril_while_opts){ .max_trips = most_trips }, end);
+    out[0] = end[0];
+    out[1] = aril_rand(ARIL_SHAPE(2), ARIL_F32, aril_cpu()); /* goes on after the last trip */
+    aril_gradients(aril_sum(end[0], ARIL_ALL), ARIL_LIST(x, (aril_tensor *)ctx), out + 2,
+                   (aril_grad_opts){ .allow_unused = true });
+}
+
+TEST(a_limit_of_trips_may_be_any_number)
+{
+    ARIL_SCOPE;
+    aril_tensor *w = aril_parameter(aril_full(ARIL_SHAPE(4), 0.7, ARIL_F32, aril_cpu()));
+    const int64_t limits[] = { 2, 5, 1000, 1000000000000, INT64_MAX };
+    for (int i = 0; i < 5 && !test_failed(); i++) {
+        aril_program *p = aril_jit(limited, w, (aril_jit_opts){ 0 });
+        most_trips = limits[i];
+        for (int first = 0; first < 8; first += 3) { /* 5 trips, 2, none: or at most the limit */
+            aril_tensor *x = numbers(ARIL_SHAPE(4), 3), *got[4], *want[4];
+            aril_tensor *in[] = { x, aril_full(ARIL_SHAPE(), first, ARIL_F32, aril_cpu()) };
+            aril_seed(7);
+            CHECK_INT(aril_program_run(p, (aril_list){ 2, in }, got), ARIL_OK);
+            aril_seed(7);
+            limited(w, in, want);
+            CHECK_MSG(aril_ok(), "%s", aril_error());
+            for (int k = 0; k < 4; k++) check_near(got[k], want[k], "a result");
+        }
+        CHECK_INT(aril_program_traces(p), 1);
+        aril_program_free(p);
+    }
+    aril_release(w);
+}
+
+static void same_value(void *ctx, aril_tensor *const *in, aril_tensor **out)
+{
+    out[0] = ctx ? ctx : in[0];
+}
+
+static void never(void *ctx, aril_tensor *const *in, aril_tensor **out)
+{
+    (void)ctx, (void)in;
+    out[0] = aril_zeros(ARIL_SHAPE(), ARIL_BOOL, aril_cpu());
+}
+
+static int alias_kind;
+
+static void writes_to_result(void *ctx, aril_tensor *const *in, aril_tensor **out)
+{
+    aril_tensor *y = NULL, *yes = aril_ones(ARIL_SHAPE(), ARIL_BOOL, aril_cpu());
+    if (alias_kind == 0)
+        aril_while(never, same_value, ctx, ARIL_LIST(in[0]), (aril_while_opts){ 0 }, &y);
+    else if (alias_kind == 1)
+        aril_cond(yes, same_value, same_value, ctx, ARIL_LIST(in[0]), 1, &y);
+    else
+        aril_scan(same_value, ctx, ARIL_LIST(in[0]), ARIL_LIST(in[0]), 0, &y, NULL);
+    aril_fill_(y, 9);
+    out[0] = y;
+    out[1] = aril_mul_scalar(in[0], 1);
+    if (ctx) out[2] = aril_mul_scalar(ctx, 1);
+}
+
+TEST(results_are_no_other_names_of_arguments)
+{
+    ARIL_SCOPE;
+    aril_tensor *outside = aril_full(ARIL_SHAPE(2), 3, ARIL_F32, aril_cpu());
+    for (int i = 0; i < 6; i++) {
+        alias_kind = i % 3;
+        aril_tensor *x = aril_ones(ARIL_SHAPE(2), ARIL_F32, aril_cpu()),
+                    *ctx = i < 3 ? NULL : outside;
+        aril_program *p = NULL;
+        check_program(writes_to_result, ctx, ARIL_LIST(x), ctx ? 3 : 2, NULL, &p);
+        CHECK(aril_item(aril_select(x, 0, 0)) == 1);
+        CHECK(aril_item(aril_select(outside, 0, 0)) == 3);
+        aril_program_free(p);
+    }
+}
+
+static void shifted(void *ctx, aril_tensor *const *in, aril_tensor **out)
+{
+    (void)ctx;
+    out[0] = out[1] = aril_add(in[0], in[1]);
+}
+
+TEST(a_long_scan_is_differentiated)
+{
+    ARIL_SCOPE;
+    enum { N = 70000 };
+    aril_tensor *x = aril_parameter(aril_ones(ARIL_SHAPE(N), ARIL_F32, aril_cpu())), *y, *ys, *g;
+    aril_tensor *zero = aril_zeros(ARIL_SHAPE(), ARIL_F32, aril_cpu());
+    aril_scan(shifted, NULL, ARIL_LIST(zero), ARIL_LIST(x), 1, &y, &ys);
+    CHECK_MSG(aril_ok(), "%s", aril_error());
+    CHECK_INT(aril_size(ys, 0), N);
+    CHECK(aril_item(aril_select(ys, 0, -1)) == N && aril_item(aril_select(ys, 0, 32768)) == 32769);
+    aril_gradients(aril_sum(ys, ARIL_ALL), ARIL_LIST(x), &g, (aril_grad_opts){ 0 });
+    CHECK(aril_item(aril_select(g, 0, 0)) == N && aril_item(aril_select(g, 0, -1)) == 1);
+    aril_release(x);
+}
+
+static int trips_run;
+
+static void fails_quietly(void *ctx, aril_tensor *const *in, aril_tensor **out)
+{
+    (void)ctx;
+    trips_run++;
+    aril_add(in[0], aril_ones(ARIL_SHAPE(7), ARIL_F32, aril_cpu())); /* wrong, and not used */
+    out[0] = aril_add_scalar(in[0], 1);
+}
+
+static void always(void *ctx, aril_tensor *const *in, aril_tensor **out)
+{
+    (void)ctx, (void)in;
+    out[0] = aril_ones(ARIL_SHAPE(), ARIL_BOOL, aril_cpu());
+}
+
+TEST(a_loop_stops_at_the_first_error)
+{
+    ARIL_SCOPE;
+    aril_tensor *x = aril_ones(ARIL_SHAPE(2), ARIL_F32, aril_cpu()), *y;
+    trips_run = 0;
+    CHECK(aril_while(always, fails_quietly, NULL, ARIL_LIST(x), (aril_while_opts){ .max_trips = 9 },
+                     &y) < 0);
+    CHECK_INT(trips_run, 1);
+    CHECK(aril_tensor_status(y) < 0);
+    aril_clear_error();
+}
+
+static void map_nothing(void *ctx, aril_tensor *const *in, aril_tensor **out)
+{
+    aril_map(same_value, ctx, ARIL_LIST(in[0]), 0, NULL);
+    out[0] = in[0];
+}
+
+TEST(a_map_without_results_is_an_error)
+{
+    ARIL_SCOPE;
+    aril_tensor *x = aril_ones(ARIL_SHAPE(2), ARIL_F32, aril_cpu()), *y;
+    aril_program *p = aril_jit(map_nothing, NULL, (aril_jit_opts){ 0 });
+    for (int traced = 0; traced < 2; traced++) {
+        if (traced)
+            aril_program_run(p, ARIL_LIST(x), &y);
+        else
+            map_nothing(NULL, &x, &y);
+        CHECK_MSG(strstr(aril_error(), "map: expected at least one result"), "%s", aril_error());
+        aril_clear_error();
+    }
+    aril_program_free(p);
+}
+
 /* ---- nested, and errors ---- */
 
 static void inner(void *ctx, aril_tensor *const *in, aril_tensor **out)
@@ -463,12 +629,6 @@ static void choose_many(void *ctx, aril_tensor *const *in, aril_tensor **out)
               MANY, out);
 }
 
-static void endless(void *ctx, aril_tensor *const *in, aril_tensor **out)
-{
-    aril_while(below_sum, drop_branch, ctx, ARIL_LIST(in[0]),
-               (aril_while_opts){ .max_trips = INT64_MAX }, out);
-}
-
 static void negative(void *ctx, aril_tensor *const *in, aril_tensor **out)
 {
     aril_while(below_sum, drop_branch, ctx, ARIL_LIST(in[0]), (aril_while_opts){ .max_trips = -1 },
@@ -499,7 +659,6 @@ TEST(wrong_bodies_are_refused)
         { clashing, "cond: result 0 is f32 [2,3] in one branch and f32 [2] in the other" },
         { writing, "cannot change a tensor from outside it" },
         { choose_many, "cond: 33 results in a trace, expected at most 32" },
-        { endless, "" },
         { growing, "while: state 0 is f32 [2,3], but the body makes it f32 [4,3]" },
         { negative, "while: max_trips must be at least 0, got -1" },
     };

@@ -65,10 +65,44 @@ static void scan_without_results(void *ctx, aril_tensor *const *in, aril_tensor 
     out[0] = in[0];
 }
 
-TEST(loops_without_results_are_refused_in_traces)
+TEST(loops_without_results_are_refused)
 {
-    check_refused(map_without_results, NULL, "map: expected at least one result in a trace");
-    check_refused(scan_without_results, NULL, "scan: expected at least one result in a trace");
+    ARIL_SCOPE;
+    aril_tensor *x = full(ARIL_SHAPE(3), 1), *out[1];
+    scan_without_results(NULL, &x, out);
+    check_error("scan: expected at least one result");
+    check_refused(map_without_results, NULL, "map: expected at least one result");
+    check_refused(scan_without_results, NULL, "scan: expected at least one result");
+}
+
+static void zeroes_outside(void *ctx, aril_tensor *const *in, aril_tensor **out)
+{
+    aril_zero_(ctx);
+    out[0] = in[0];
+}
+
+static void scales_outside(void *ctx, aril_tensor *const *in, aril_tensor **out)
+{
+    aril_mul_scalar_(ctx, 2);
+    out[0] = in[0];
+}
+
+static aril_fn *writing_branch;
+
+static void branch_that_writes(void *ctx, aril_tensor *const *in, aril_tensor **out)
+{
+    aril_tensor *yes = aril_gt_scalar(aril_sum(in[0], ARIL_ALL), 0);
+    aril_cond(yes, writing_branch, same, ctx, ARIL_LIST(in[0]), 1, out);
+}
+
+TEST(a_write_in_a_branch_is_named_as_a_write)
+{
+    ARIL_SCOPE;
+    aril_tensor *outside = full(ARIL_SHAPE(3), 1);
+    writing_branch = zeroes_outside;
+    check_refused(branch_that_writes, outside, "fill_: a branch or the body of a loop");
+    writing_branch = scales_outside;
+    check_refused(branch_that_writes, outside, "mul_: a branch or the body of a loop");
 }
 
 /* Ends in eager mode, but a trace takes both branches. */

@@ -2,6 +2,7 @@
 #ifndef ARIL_OPS_APPLY_H
 #define ARIL_OPS_APPLY_H
 
+#include "core/lifetime.h"
 #include "core/sizes.h"
 #include "ops/table/op.h"
 #include "ops/table/require.h"
@@ -59,11 +60,15 @@ struct aril__tracer {
     void (*freed)(aril__tracer *self, aril_generator *g);
     /* The gradient of a leaf is about to be read or changed. */
     aril_status (*leaf)(aril__tracer *self, struct aril__node *leaf);
+    /* A backward pass has a gradient for a leaf, whose hooks it would call. */
+    aril_status (*reached)(aril__tracer *self, struct aril__node *leaf);
     /* The traced code depends on these bytes of the host, which a run must find as they are, and
      * may change them: they are as they were when the trace ends. */
     aril_status (*watch)(aril__tracer *self, void *at, size_t bytes);
     /* The same for bytes that the traced code must not change: a trace that does so fails. */
     aril_status (*depend)(aril__tracer *self, const void *at, size_t bytes);
+    /* The traced code reads an object, or changes it in each run, as long as that exists. */
+    aril_status (*reads)(aril__tracer *self, aril__lifetime *of);
     /* What a tensor from outside is called in printed graphs. */
     void (*name)(aril__tracer *self, const aril_tensor *t, const char *name);
     /* After each run, fn(ctx, data) is called, with a copy of `data`. */
@@ -94,6 +99,9 @@ void aril__trace_resume(aril__pause p);
 /* The same as the functions of the thread's tracer; nothing outside a trace. */
 aril_status aril__trace_watch(void *at, size_t bytes);
 aril_status aril__trace_depend(const void *at, size_t bytes);
+/* `of`: where the object has its lifetime, `what` it is called in errors. Before the above, if they
+ * are about memory of the object. */
+aril_status aril__trace_reads(aril__lifetime_slot *of, const char *what);
 void aril__trace_name(const aril_tensor *t, const char *name);
 aril_status aril__trace_after(void (*fn)(void *ctx, const void *data), void *ctx, const void *data,
                               size_t bytes);
