@@ -605,7 +605,7 @@ static bool add_kernel(planner *p, const call *q, const aril__kernel *k, aril__r
     a->run.out = operand + q->n_in;
     a->run.type = aril__asked_type(k, r);
     a->run.prepared = k->plan ? k->plan->prepared : NULL;
-    a->run.alike = aril__call_is_alike(q->op, q->n_in, a->run.in);
+    a->run.alike = aril__call_is_alike(q->op, q->n_in, a->run.in, a->run.out[0]);
     a->kernel = *k;
     a->choice = choice;
     use_operands(p, q, k->plan, in, out);
