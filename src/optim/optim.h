@@ -214,8 +214,8 @@ typedef struct aril__writes {
     } at[];
 } aril__writes;
 
-/* A number of a step that the host knows; or, in a trace and where only the parameter's device knows
- * it, a tensor there. */
+/* A number of a step that the host knows; or, in a trace and where only the parameter's device
+ * knows it, a tensor there. */
 typedef struct aril__step_number {
     double known;       /* unless */
     aril_tensor *there; /* [] f64; NULL: it is known */
