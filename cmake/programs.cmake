@@ -158,7 +158,8 @@ endif()
 set(strict_programs test_ops test_ops_grad test_define test_jit_host test_patterns test_each_row test_late_errors test_narrow_casts test_thread_streams
     test_autograd
     test_grad_edges test_graph_ops test_views test_nn test_nn_layers test_nn_loss test_loss test_optim test_optim_state
-    test_optim_schedule test_optim_master test_numbers test_everyday test_several test_scope test_metrics
+    test_optim_schedule test_optim_master test_optim_compiled test_jit_strided test_numbers test_everyday
+    test_several test_scope test_metrics
     test_checkpoint test_checkpoint_files test_resume test_train test_train_device test_train_autocast
     test_train_misuse test_train_outputs test_train_watch test_data test_splits test_tables test_transform
     test_thread_loader test_npy test_formats test_images test_draw test_tensorboard test_hostile_files)

@@ -93,7 +93,7 @@ ARIL_API aril_status aril_program_costs(const aril_program *p, aril_list inputs,
  * Inputs, parameters and other tensors outside the program are not part of it. */
 typedef struct aril_memory_plan {
     int64_t arena;   /* values inside the program, and scratch memory of kernels */
-    int64_t results; /* results, which belong to the caller, and gradients that it leaves */
+    int64_t results; /* results, which belong to the caller and may be copies, and gradients */
     int64_t peak;    /* the most that is allocated at once: the sum of both */
     int unplanned;   /* operations whose memory only the run knows; 0: `peak` is exact */
 } aril_memory_plan;

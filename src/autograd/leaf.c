@@ -357,15 +357,20 @@ static aril_status gradients(aril_list outputs, aril_list inputs, aril_tensor **
     size_t n = (size_t)inputs.n, m = (size_t)outputs.n;
     aril__target *target = aril__calloc(n * sizeof *target);
     aril_tensor **captured = aril__calloc(n * sizeof *captured);
-    aril_tensor **start = aril__calloc(m * sizeof *start);
+    aril_tensor **start = aril__calloc(2 * m * sizeof *start), **root = start ? start + m : NULL;
+    int n_roots = 0;
     aril_status s = target && captured && start
                         ? ARIL_OK
                         : aril__fail(ARIL_ERR_MEMORY, "gradients: out of memory");
     {
         ARIL_SCOPE;
-        for (size_t i = 0; i < m && s == ARIL_OK; i++)
-            s = start_from("gradients", outputs.at[i],
-                           opts.grad_outputs.n ? opts.grad_outputs.at[i] : NULL, scalar, &start[i]);
+        for (size_t i = 0; i < m && s == ARIL_OK; i++) {
+            aril_tensor *grad = opts.grad_outputs.n ? opts.grad_outputs.at[i] : NULL;
+            s = look("gradients", outputs.at[i]);
+            if (s < 0 || (opts.allow_unused && !outputs.at[i]->node)) continue;
+            root[n_roots] = outputs.at[i];
+            s = start_from("gradients", outputs.at[i], grad, scalar, &start[n_roots++]);
+        }
         for (size_t i = 0; i < n && s == ARIL_OK; i++) {
             s = look("gradients", inputs.at[i]);
             if (s == ARIL_OK && !inputs.at[i]->node && !opts.allow_unused)
@@ -376,8 +381,8 @@ static aril_status gradients(aril_list outputs, aril_list inputs, aril_tensor **
         }
         /* If an input is listed twice, the first captures the gradient, and the loop below shares
          * it. */
-        if (s == ARIL_OK)
-            s = aril__backward(outputs.n, outputs.at, start, inputs.n, target, captured, opts);
+        if (s == ARIL_OK && n_roots)
+            s = aril__backward(n_roots, root, start, inputs.n, target, captured, opts);
     }
     for (size_t i = 0; i < n && s == ARIL_OK; i++) {
         for (size_t k = 0; k < i && !captured[i]; k++)

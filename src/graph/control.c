@@ -261,6 +261,27 @@ static aril_status attach_bodies(aril__tracing *t, const aril_tensor *result, in
     return ARIL_OK;
 }
 
+/* A tensor with the value of x that writes to x do not change, nor those to it x: where gradients
+ * need x as it is. In a defined graph, it is a node. */
+static aril_tensor *apart(aril__tracing *t, aril_tensor *x)
+{
+    bool copied = aril__tracing_defines(t) && x->flags & ARIL__SYMBOLIC;
+    return copied ? aril__op(&aril__op_copy, x) : aril__tracing_snapshot(t, x);
+}
+
+/* What the caller gets of results, if they may have gradients. */
+static aril_status hand_out(aril__tracing *t, int n_out, aril_tensor **out)
+{
+    aril_status s = ARIL_OK;
+    bool recorded = false;
+    for (int i = 0; i < n_out; i++) recorded |= out[i]->node != NULL;
+    for (int i = 0; i < n_out && recorded && s == ARIL_OK; i++) {
+        out[i] = apart(t, out[i]);
+        s = aril_tensor_status(out[i]);
+    }
+    return s;
+}
+
 /* Applies the op to the arguments and the captured tensors. `first`: an input before them. The
  * gradient calls the bodies again with the arguments, so that these must stay as they are now. */
 static aril_status add_node(aril__tracing *t, struct control_attrs *a, aril_tensor *first,
@@ -275,8 +296,8 @@ static aril_status add_node(aril__tracing *t, struct control_attrs *a, aril_tens
     int n_captured = aril__tracing_captures(b[0].t, &captured), n = 0;
     aril_tensor **in = aril__malloc((size_t)(args.n + n_captured + 1) * sizeof *in);
     if (!in) return aril__fail(ARIL_ERR_MEMORY, "graph: out of memory");
-    if (first) in[n++] = aril__tracing_snapshot(t, first);
-    for (int i = 0; i < args.n; i++) in[n++] = aril__tracing_snapshot(t, args.at[i]);
+    if (first) in[n++] = apart(t, first);
+    for (int i = 0; i < args.n; i++) in[n++] = apart(t, args.at[i]);
     for (int i = 0; i < n && s == ARIL_OK; i++) s = aril_tensor_status(in[i]);
     if (s < 0) {
         free(in);
@@ -291,7 +312,8 @@ static aril_status add_node(aril__tracing *t, struct control_attrs *a, aril_tens
     aril__trace(before);
     if (before) aril__self()->sizes = aril__tracing_graph(t)->sizes;
     free(in);
-    return s == ARIL_OK ? attach_bodies(t, out[0], n_bodies, b) : s;
+    if (s == ARIL_OK) s = attach_bodies(t, out[0], n_bodies, b);
+    return s == ARIL_OK ? hand_out(t, n_out, out) : s;
 }
 
 /* ---- cond ---- */

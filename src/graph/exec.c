@@ -65,12 +65,6 @@ static uint32_t slot_for(maker *m, aril__value_id v)
     return s;
 }
 
-static bool is_reshape(const aril__op *op)
-{
-    return op == &aril__op_reshape || strcmp(op->name, "reshape_like") == 0 ||
-           strcmp(op->name, "flatten") == 0;
-}
-
 /* aril__graph_changed for results in order. */
 static int32_t changed_input(const aril__graph_node *n, const aril__value_id *in, uint32_t k,
                              int *next)
@@ -88,7 +82,7 @@ static void add_step(maker *m, aril__node_id id, uint32_t at, uint32_t *n_ids)
     const aril__value_id *in = aril__graph_in(m->g, n);
     aril__step *s = &x->steps[at];
     *s = (aril__step){ .node = id, .in = *n_ids, .out = *n_ids + n->n_in };
-    s->reshapes = ARIL__IS_VIEW(n->op->out[0]) && is_reshape(n->op);
+    s->reshapes = aril__is_reshape(n->op);
     for (int i = 0; i < n->n_in; i++) {
         uint32_t slot = slot_for(m, in[i]);
         x->slots[(*n_ids)++] = slot;

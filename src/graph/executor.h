@@ -77,6 +77,7 @@ typedef struct aril__place {
     uint8_t kind;
     uint8_t arena;        /* the number of the arena that it is in */
     bool plain;           /* something else than a kernel with a form of its own reads it */
+    bool taken;           /* while planning: an output or gradient is the result in it */
     uint32_t first, last; /* actions between which the memory is in use */
     uint32_t live;        /* while planning: slots in it whose values are still used */
     uint32_t header;      /* the first of the headers in it */
@@ -151,6 +152,9 @@ struct aril__instance {
     bool *met;      /* by requirement: whether it was checked with the plan; NULL: all were */
     struct aril__plan_block *memory;
     uint32_t *results; /* places of results */
+    /* Of each output, then of each effect: the header that the caller gets, or that is written to a
+     * tensor; 0: the value of its slot is. */
+    uint32_t *taken;
     aril__arena_part arena[ARIL__MAX_ARENAS];
     uint32_t n_sources, n_headers, n_places, n_actions, n_results, n_unplanned;
     int n_arenas;

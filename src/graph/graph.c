@@ -268,6 +268,13 @@ int aril__graph_changed(const aril__graph *g, const aril__graph_node *n, int k)
     return -1;
 }
 
+bool aril__is_reshape(const aril__op *op)
+{
+    return ARIL__IS_VIEW(op->out[0]) && op->saves[0] == LIKE(0) && !op->index_in &&
+           (strcmp(op->name, "reshape") == 0 || strcmp(op->name, "reshape_like") == 0 ||
+            strcmp(op->name, "flatten") == 0);
+}
+
 bool aril__graph_has_unknown(const aril__op *op, const void *attrs)
 {
     for (int i = 0; i < op->n_attrs; i++) {

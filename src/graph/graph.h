@@ -199,6 +199,9 @@ int aril__graph_outputs_of(const aril__op *op, int n_in, const aril__value_id *i
 /* The input that output k of a node is a new value of; -1: none. */
 int aril__graph_changed(const aril__graph *g, const aril__graph_node *n, int k);
 
+/* Whether an op is a view only if the memory order of its input allows that, and else copies. */
+bool aril__is_reshape(const aril__op *op);
+
 /* Whether attributes contain unknown sizes: values that only a run knows. */
 bool aril__graph_has_unknown(const aril__op *op, const void *attrs);
 

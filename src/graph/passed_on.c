@@ -176,13 +176,23 @@ static bool same_attrs(comparison *c, const aril__graph_node *a, const aril__gra
 
 static bool same_graph(comparison *c, const aril__graph *a, const aril__graph *b);
 
+/* Whether two sums have the same operands in another order. Gradients are added up in the order in
+ * which backward reaches them, and that depends on nodes that only one of the traces has. */
+static bool is_swapped(comparison *c, const aril__graph_node *a, const aril__graph_node *b)
+{
+    const aril__value_id *v = aril__graph_in(c->a, a), *w = aril__graph_in(c->b, b);
+    return a->n_in == 2 && strcmp(a->op->name, "add") == 0 && !same_operand(c, v[0], w[0]) &&
+           same_operand(c, v[0], w[1]) && same_operand(c, v[1], w[0]);
+}
+
 static bool same_node(comparison *c, const aril__graph_node *a, const aril__graph_node *b)
 {
     const aril__graph *ga = c->a, *gb = c->b;
     if (a->op != b->op || a->n_in != b->n_in || a->n_out != b->n_out || a->n_bodies != b->n_bodies)
         return other_node(c, a, b);
+    bool swapped = is_swapped(c, a, b);
     for (int i = 0; i < a->n_in; i++) {
-        aril__value_id v = aril__graph_in(ga, a)[i], w = aril__graph_in(gb, b)[i];
+        aril__value_id v = aril__graph_in(ga, a)[i], w = aril__graph_in(gb, b)[swapped ? 1 - i : i];
         if (same_operand(c, v, w)) continue;
         bool computed = v && ga->values[v].kind == ARIL__FROM_NODE;
         return differ(c, a, computed ? "another input" : "a constant of another value");

@@ -1,7 +1,9 @@
 #include "graph/passes.h"
 
+#include "aril/create.h"
 #include "core/log.h"
 #include "graph/control.h"
+#include "ops/shape/view.h"
 #include "ops/table/apply.h"
 
 #include <stdatomic.h>
@@ -303,6 +305,14 @@ static aril_tensor *known_input(const aril__graph *g, aril__value_id v)
     return aril__give(th, t);
 }
 
+/* The input of a reshape in an order that allows it: `v` is the result. */
+static aril_tensor *reshapable(const aril__graph *g, aril__value_id v, aril_tensor *x)
+{
+    aril__meta o = { .ndim = g->values[v].ndim };
+    memcpy(o.dim, aril__graph_dims(g, v), (size_t)o.ndim * sizeof *o.dim);
+    return !x->storage || aril__view_strides(x, &o) ? x : aril_contiguous(x);
+}
+
 /* Computes a node now; its output becomes a constant. */
 static aril_status fold_node(aril__graph *g, aril__graph_node *n)
 {
@@ -313,6 +323,7 @@ static aril_status fold_node(aril__graph *g, aril__graph_node *n)
         aril__value_id v = aril__graph_in(g, n)[i];
         in[i] = v ? known_input(g, v) : NULL;
     }
+    if (aril__is_reshape(n->op)) in[0] = reshapable(g, n->out, in[0]);
     aril_status s = aril__apply(n->op, n->n_in, in, aril__graph_attrs(g, n), out);
     if (s < 0) return s;
     if (!ARIL__GROW(g, constants)) return ARIL_ERR_MEMORY;

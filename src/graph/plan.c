@@ -245,7 +245,7 @@ bool aril__plan_copy(aril__planner *p, uint32_t from, uint32_t to)
 }
 
 /* A header for a copy; 0 on failure. */
-static uint32_t add_like(planner *p, const aril_tensor *like, aril_dtype dtype, int order)
+static uint32_t add_like(planner *p, const aril_tensor *like, aril_dtype dtype, int order, int kind)
 {
     aril_tensor *t = aril__tensor_header(p->r->th, dtype, like->ndim, like->dim);
     if (!t) return aril__plan_header(p, NULL, 0, 0);
@@ -254,14 +254,19 @@ static uint32_t add_like(planner *p, const aril_tensor *like, aril_dtype dtype, 
         t->flags |= like->flags & ARIL__CHANNELS_LAST;
     }
     aril__set_order(t, order);
-    return aril__plan_value(p, t, ARIL__IN_ARENA, like->storage->device);
+    return aril__plan_value(p, t, kind, like->storage->device);
 }
 
-/* A copy of a value with this dtype and order. */
+/* A copy of a value with this dtype and order, in a place of that kind. */
+static uint32_t copy_to(planner *p, uint32_t h, aril_dtype dtype, int order, int kind)
+{
+    uint32_t to = add_like(p, aril__header_of(p, h), dtype, order, kind);
+    return to && aril__plan_copy(p, h, to) ? to : 0;
+}
+
 static uint32_t copy_as(planner *p, uint32_t h, aril_dtype dtype, int order)
 {
-    uint32_t to = add_like(p, aril__header_of(p, h), dtype, order);
-    return to && aril__plan_copy(p, h, to) ? to : 0;
+    return copy_to(p, h, dtype, order, ARIL__IN_ARENA);
 }
 
 /* A value in the form that a kernel asks for: copied once for all kernels that ask for it. */
@@ -516,9 +521,10 @@ static bool stage_operands(planner *p, const call *q, const aril__kernel *k, con
     for (int i = 0; i < q->op->n_out; i++) {
         aril__asked a = q->out[i] ? aril__asked_out(k, r, i) : (aril__asked){ .as_is = true };
         int from = a.as_is ? -1 : staged_input(q, i);
-        out[i] = a.as_is     ? q->out[i]
-                 : from >= 0 ? in[from]
-                             : add_like(p, aril__header_of(p, q->out[i]), a.dtype, a.order);
+        out[i] = a.as_is ? q->out[i]
+                 : from >= 0
+                     ? in[from]
+                     : add_like(p, aril__header_of(p, q->out[i]), a.dtype, a.order, ARIL__IN_ARENA);
         if (!a.as_is && !out[i]) return false;
     }
     return true;
@@ -578,7 +584,7 @@ static bool add_kernel(planner *p, const call *q, const aril__kernel *k, aril__r
     a->run.out = operand + q->n_in;
     a->run.type = aril__asked_type(k, r);
     a->run.prepared = k->plan ? k->plan->prepared : NULL;
-    a->run.alike = aril__call_is_alike(q->op, q->n_in, a->run.in);
+    a->run.alike = aril__call_is_alike(q->op, q->n_in, a->run.in, a->run.out[0]);
     a->kernel = *k;
     a->choice = choice;
     use_operands(p, q, k->plan, in, out);
@@ -668,18 +674,18 @@ static uint32_t changeable(planner *p, const call *q, int i, uint32_t result)
     return copy;
 }
 
-/* Whether the caller of a run gets the memory of a value: it is one output, or one gradient, and
- * tensors outside get copies. */
+/* Whether the caller of a run gets the memory of a value: it is an output or a gradient. Other
+ * outputs and gradients that it is are copies, as are tensors outside. */
 static bool goes_to_caller(const planner *p, uint32_t slot)
 {
     const aril__exec *x = p->x;
-    int taken = 0;
     if (!slot || !x->wanted[slot]) return false;
-    for (uint32_t i = 0; i < x->n_outputs; i++) taken += x->outputs[i] == slot;
+    for (uint32_t i = 0; i < x->n_outputs; i++)
+        if (x->outputs[i] == slot) return true;
     for (uint32_t i = 0; i < x->n_effects; i++)
-        taken +=
-            x->effect_slot[i] == slot && p->r->g->effects[x->effects[i]].kind == ARIL__WRITE_GRAD;
-    return taken == 1;
+        if (x->effect_slot[i] == slot && p->r->g->effects[x->effects[i]].kind == ARIL__WRITE_GRAD)
+            return true;
+    return false;
 }
 
 /* Whether nothing but the step that computes it knows a value. */
@@ -830,6 +836,55 @@ static bool plan_steps(planner *p)
     return p->status == ARIL_OK;
 }
 
+/* ---- results ---- */
+
+/* The caller gets the memory of a value where it is a result's, for one output or gradient; else a
+ * copy in memory of its own. Values that only the run has are left to it. */
+static bool plan_taken(planner *p, uint32_t slot, uint32_t *taken)
+{
+    uint32_t h = p->n->slot[slot];
+    if (!h || aril__header_of(p, h)->flags & ARIL__SHAPE_ONLY) return true;
+    aril__place *at = aril__place_of(p, h);
+    bool whole = !p->n->headers[h].next;
+    if (at->kind == ARIL__IN_RESULT && whole && !at->taken) {
+        at->taken = true;
+        *taken = h;
+    } else {
+        *taken = copy_to(p, h, (aril_dtype)aril__header_of(p, h)->dtype, ARIL_ORDER_ANY,
+                         ARIL__IN_RESULT);
+    }
+    return *taken != 0;
+}
+
+/* A value that an effect writes to a tensor, but that is in the memory of one that it, or another
+ * effect, changes, is copied first. */
+static bool plan_written(planner *p, uint32_t i, uint32_t *from)
+{
+    uint32_t h = p->n->slot[p->x->effect_slot[i]];
+    if (!h || p->n->stored[i] || aril__place_of(p, h)->kind != ARIL__IN_SOURCE) return true;
+    const aril__source *s = &p->n->sources[aril__place_of(p, h)->source - 1];
+    if (p->x->n_effects == 1 && !s->written) return true;
+    *from = copy_as(p, h, (aril_dtype)aril__header_of(p, h)->dtype, ARIL_ORDER_ANY);
+    use(p, *from, UINT32_MAX);
+    return *from != 0;
+}
+
+/* Copies at the end of a run are part of the plan, as is their memory. */
+static bool plan_results(planner *p)
+{
+    const aril__exec *x = p->x;
+    bool fits = true;
+    p->step = &x->steps[x->n_steps ? x->n_steps - 1 : 0];
+    for (uint32_t i = 0; i < x->n_outputs && fits; i++)
+        fits = plan_taken(p, x->outputs[i], &p->n->taken[i]);
+    for (uint32_t i = 0; i < x->n_effects && fits; i++) {
+        bool gradient = p->r->g->effects[x->effects[i]].kind == ARIL__WRITE_GRAD;
+        uint32_t *to = &p->n->taken[x->n_outputs + i];
+        fits = gradient ? plan_taken(p, x->effect_slot[i], to) : plan_written(p, i, to);
+    }
+    return fits;
+}
+
 static bool plan_sources(planner *p)
 {
     const aril__exec *x = p->x;
@@ -854,8 +909,10 @@ static bool allocate(planner *p)
     n->slot = aril__calloc(((size_t)x->n_slots + 1) * sizeof *n->slot);
     n->stored = aril__malloc((size_t)x->n_effects + 1);
     n->loose = aril__calloc(((size_t)x->n_slots + 1) * sizeof *n->loose);
+    n->taken = aril__calloc(((size_t)x->n_outputs + x->n_effects + 1) * sizeof *n->taken);
     p->ended = aril__calloc((size_t)x->n_slots + 1);
-    if (!n->given || !n->size || !n->slot || !n->stored || !n->loose || !p->ended) return fail(p);
+    if (!n->given || !n->size || !n->slot || !n->stored || !n->loose || !n->taken || !p->ended)
+        return fail(p);
     memcpy(n->given, p->r->size, n->n_sizes * sizeof *n->given);
     memcpy(n->stored, x->stored, x->n_effects);
     n->n_headers = n->n_places = 1; /* 0 is none */
@@ -887,7 +944,7 @@ aril__instance *aril__instance_new(aril__exec_state *r)
     p.n->around = aril__surroundings_now();
     p.n->apart = r->x->apart;
     bool fits = allocate(&p) && check_requirements(&p, false) && plan_sources(&p) &&
-                plan_steps(&p) && check_requirements(&p, true);
+                plan_steps(&p) && plan_results(&p) && check_requirements(&p, true);
     if (fits) aril__mark_small(p.n);
     if (fits && !aril__layout(p.n)) fits = fail(&p);
     if (fits) memcpy(p.n->size, r->size, r->n_sizes * sizeof *r->size);
@@ -918,7 +975,7 @@ void aril__instance_free(aril__instance *n)
         free(n->memory);
     }
     void *const lists[] = { n->given, n->size,   n->sources, n->headers, n->places, n->actions,
-                            n->slot,  n->stored, n->results, n->loose,   n->met };
+                            n->slot,  n->stored, n->results, n->loose,   n->met,    n->taken };
     for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) free(lists[i]);
     free(n);
 }

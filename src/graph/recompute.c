@@ -155,6 +155,13 @@ static void find_costs(work *w)
     }
 }
 
+/* The slot of input k of a step, whose memory that reads; 0: none. */
+static uint32_t read_by(const work *w, uint32_t step, uint32_t k)
+{
+    bool shape_only = k < 31 && node_of(w, step)->op->shape_only >> k & 1;
+    return shape_only ? 0 : w->x->slots[w->x->steps[step].in + k];
+}
+
 /* Whether a value is in memory before a step, or is computed again before it anyway. */
 static bool is_there(const work *w, uint32_t slot, uint32_t step)
 {
@@ -172,11 +179,22 @@ static double cost_of(const work *w, uint32_t slot, uint32_t step, int depth)
     if (depth > MAX_DEPTH || w->cost[at] < 0) return -1;
     double cost = 1 + w->cost[at];
     for (uint32_t k = 0; k < n->n_in; k++) {
-        uint32_t in = w->x->slots[w->x->steps[at].in + k];
+        uint32_t in = read_by(w, at, k);
         if (!in || is_there(w, in, step)) continue;
         double more = cost_of(w, in, step, depth + 1);
         if (more < 0) return -1;
         cost += more;
+    }
+    return cost;
+}
+
+/* The same of a value with its views, which may need other values, too. */
+static double cost_of_family(const work *w, uint32_t root, uint32_t step)
+{
+    double cost = cost_of(w, root, step, 0);
+    for (uint32_t s = w->of[root].views; s && cost >= 0; s = w->next_view[s]) {
+        double more = cost_of(w, s, step, 1);
+        cost = more < 0 ? more : cost + more;
     }
     return cost;
 }
@@ -187,13 +205,19 @@ static void pin_inputs(work *w, uint32_t slot, uint32_t step)
     uint32_t at = w->producer[slot] - 1;
     const aril__graph_node *n = node_of(w, at);
     for (uint32_t k = 0; k < n->n_in; k++) {
-        uint32_t in = w->x->slots[w->x->steps[at].in + k];
+        uint32_t in = read_by(w, at, k);
         if (!in || !w->producer[in] || !w->root[in]) continue;
         if (is_there(w, in, step))
             w->of[w->root[in]].pinned = true;
         else
             pin_inputs(w, in, step);
     }
+}
+
+static void pin_inputs_of_family(work *w, uint32_t root, uint32_t step)
+{
+    pin_inputs(w, root, step);
+    for (uint32_t s = w->of[root].views; s; s = w->next_view[s]) pin_inputs(w, s, step);
 }
 
 static int by_worth(const void *a, const void *b)
@@ -213,15 +237,15 @@ static uint32_t choose(work *w, size_t wanted, candidate *all)
         const family *f = &w->of[s];
         bool idle = w->root[s] == s && f->bytes && f->last != NEVER && f->first < w->most &&
                     f->before < w->most && f->after != NEVER;
-        double cost = idle ? cost_of(w, s, f->after, 0) : -1;
+        double cost = idle ? cost_of_family(w, s, f->after) : -1;
         if (cost >= 0) all[n++] = (candidate){ s, f->bytes, cost };
     }
     qsort(all, n, sizeof *all, by_worth);
     size_t freed = 0;
     for (uint32_t i = 0; i < n && freed < wanted; i++) {
         family *f = &w->of[all[i].root];
-        if (f->pinned || cost_of(w, all[i].root, f->after, 0) < 0) continue;
-        pin_inputs(w, all[i].root, f->after);
+        if (f->pinned || cost_of_family(w, all[i].root, f->after) < 0) continue;
+        pin_inputs_of_family(w, all[i].root, f->after);
         f->again = f->after;
         freed += f->bytes;
         chosen++;
@@ -266,7 +290,7 @@ static bool emit(work *w, uint32_t slot, uint32_t step)
     uint32_t at = w->producer[slot] - 1;
     const aril__graph_node *old = &w->r.old[w->x->steps[at].node];
     for (uint32_t k = 0; k < old->n_in && w->cloned_at[at] != 1 + step; k++) {
-        uint32_t in = w->x->slots[w->x->steps[at].in + k];
+        uint32_t in = read_by(w, at, k);
         if (!in || !w->producer[in]) continue;
         uint32_t from = w->producer[in] - 1;
         bool now = w->root[in] && w->of[w->root[in]].again == step;

@@ -424,15 +424,23 @@ static inline aril_status run_action(aril__exec_state *r, const aril__action *a)
     }
 }
 
-/* Copies are planned where a kernel asks for another order or dtype, or a reshape has no view. */
+/* The node that an action is for; NULL: none, it is a copy for the caller. */
+static const aril__graph_node *node_of(const aril__exec_state *r, const aril__action *a)
+{
+    return r->x->n_steps ? &r->g->nodes[r->x->steps[a->step].node] : NULL;
+}
+
+/* Copies are planned where a kernel asks for another order or dtype, a reshape has no view, or a
+ * result is in memory that is not the caller's. */
 static aril__cold void log_copy(const aril__exec_state *r, const aril__action *a)
 {
     char shape[ARIL__SHAPE_TEXT];
     const aril_tensor *from = a->run.in[0], *to = a->run.out[0];
+    const aril__graph_node *n = node_of(r, a);
     aril__log(ARIL__LOG_DISPATCH, "copy %s %s: to %s %s for %s", aril__dtypes[from->dtype].name,
               aril__text(shape, from), aril__dtypes[to->dtype].name,
               aril__is_dense(to) ? "contiguous" : "in another order",
-              r->g->nodes[r->x->steps[a->step].node].op->name);
+              n ? n->op->name : "the caller");
 }
 
 /* The same while a profile, a log of calls, a meter or anomaly mode is on. */
@@ -463,9 +471,10 @@ static void note_written(const aril__exec_state *r, const aril__action *a, aril_
 static aril__cold void log_failure(const aril__exec_state *r, const aril__action *a)
 {
     char where[256];
-    const aril__graph_node *n = &r->g->nodes[r->x->steps[a->step].node];
-    aril__log(ARIL__LOG_TRACE, "%s, called at %s, failed", n->op->name,
-              aril__graph_where(r->g, n, where, sizeof where));
+    const aril__graph_node *n = node_of(r, a);
+    if (n)
+        aril__log(ARIL__LOG_TRACE, "%s, called at %s, failed", n->op->name,
+                  aril__graph_where(r->g, n, where, sizeof where));
 }
 
 /* Frees prepared values that were used for the last time, if kernels have forms of them now. */
@@ -494,7 +503,7 @@ static aril_status run_actions(aril__exec_state *r)
         if (a->n_written) note_written(r, a, s);
         if (aril__unlikely(s < 0)) {
             if (aril__log_on(ARIL__LOG_TRACE)) log_failure(r, a);
-            uint32_t label = r->g->nodes[r->x->steps[a->step].node].label;
+            uint32_t label = node_of(r, a) ? node_of(r, a)->label : 0;
             return label && was_ok ? aril__fail_about(s, r->g->text + label) : s;
         }
         if (aril__unlikely(aril__plan_poisons)) poison_places(n, i, true);
@@ -505,10 +514,10 @@ static aril_status run_actions(aril__exec_state *r)
 
 /* ---- results ---- */
 
-/* The value of a slot in memory that is the caller's. */
-static aril_tensor *take_result(aril__exec_state *r, uint32_t slot)
+/* A tensor over the memory of a result, which is the caller's. */
+static aril_tensor *take_result(aril__exec_state *r, uint32_t header)
 {
-    const aril_tensor *h = r->n->headers[r->n->slot[slot]].t;
+    const aril_tensor *h = r->n->headers[header].t;
     aril_tensor *t = aril__tensor_header_like(r->th, h, (aril_dtype)h->dtype);
     if (!t) return NULL;
     t->flags = h->flags & ARIL__CHANNELS_LAST;
@@ -517,22 +526,13 @@ static aril_tensor *take_result(aril__exec_state *r, uint32_t slot)
     return t;
 }
 
-/* Whether a slot has the memory of a result. */
-static bool is_result(const aril__exec_state *r, uint32_t slot)
+/* A tensor that nobody else has, with the value of a slot: that of the plan, or what only the run
+ * has, which is taken out if it can be. Effects still read the value there. */
+static aril_tensor *own_value(aril__exec_state *r, uint32_t taken, uint32_t slot, bool again)
 {
-    uint32_t h = r->n->slot[slot];
-    const aril__place *p = h ? &r->n->places[r->n->headers[h].place] : NULL;
-    return p && p->kind == ARIL__IN_RESULT && whole_of(r->n, p) == r->n->headers[h].t;
-}
-
-/* A tensor that nobody else has, with the value of a slot: takes it out if it can. What the plan
- * has put into memory of its own is taken once; effects still read it there. */
-static aril_tensor *own_value(aril__exec_state *r, uint32_t slot, bool again)
-{
-    uint32_t h = r->n->slot[slot];
+    if (r->n->taken[taken]) return take_result(r, r->n->taken[taken]);
     aril_tensor *t = value_of(r, slot);
-    if (is_result(r, slot)) return take_result(r, slot);
-    if (!h && !again && is_ours(t) && aril__is_packed(t)) {
+    if (!r->n->slot[slot] && !again && is_ours(t) && aril__is_packed(t)) {
         r->n->loose[slot] = NULL;
         t->flags &= (uint16_t) ~(ARIL__INFERENCE | ARIL__LOOSE_VIEW | ARIL__WEAK | ARIL__NUMBER);
         return t;
@@ -559,8 +559,8 @@ static aril_status take_headers(aril__exec_state *r, aril_tensor **got)
 {
     const aril__exec *x = r->x;
     for (uint32_t i = 0; i < x->n_outputs; i++) {
-        if (!is_result(r, x->outputs[i])) continue;
-        if (!(got[i] = take_result(r, x->outputs[i]))) return aril__latest_status();
+        if (!r->n->taken[i]) continue;
+        if (!(got[i] = take_result(r, r->n->taken[i]))) return aril__latest_status();
     }
     return aril__own_reserve(r->th, x->n_outputs + 2) ? ARIL_OK : ARIL_ERR_MEMORY;
 }
@@ -570,7 +570,7 @@ static aril_status take_outputs(aril__exec_state *r, aril_tensor **got)
     const aril__exec *x = r->x;
     for (uint32_t i = 0; i < x->n_outputs; i++) {
         if (got[i]) continue;
-        got[i] = own_value(r, x->outputs[i], is_wanted_again(x, i, x->outputs[i]));
+        got[i] = own_value(r, i, x->outputs[i], is_wanted_again(x, i, x->outputs[i]));
         if (!got[i]) return aril__latest_status();
         if (got[i]->flags & ARIL__POISON) return aril_tensor_status(got[i]);
     }
@@ -578,11 +578,13 @@ static aril_status take_outputs(aril__exec_state *r, aril_tensor **got)
 }
 
 /* `copy`: of the value, or NULL. */
-static aril_status set_grad(aril__exec_state *r, const aril__effect *e, uint32_t slot,
-                            aril_tensor *copy)
+static aril_status set_grad(aril__exec_state *r, uint32_t i, aril_tensor *copy)
 {
-    aril__node *leaf = r->g->grads[e->to].leaf;
-    aril_tensor *t = copy ? aril__tensor_keep(copy) : slot ? own_value(r, slot, false) : NULL;
+    aril__node *leaf = r->g->grads[r->g->effects[r->x->effects[i]].to].leaf;
+    uint32_t slot = r->x->effect_slot[i];
+    aril_tensor *t = copy   ? aril__tensor_keep(copy)
+                     : slot ? own_value(r, r->x->n_outputs + i, slot, false)
+                            : NULL;
     if (copy) t->flags &= (uint16_t)~ARIL__INFERENCE;
     if (slot && !t) return aril__latest_status();
     if (t && aril_tensor_status(t) < 0) {
@@ -595,22 +597,27 @@ static aril_status set_grad(aril__exec_state *r, const aril__effect *e, uint32_t
     return ARIL_OK;
 }
 
+/* What an effect writes: a copy of the run, one of the plan, or the value itself. */
+static aril_tensor *written_value(const aril__exec_state *r, uint32_t i, aril_tensor *const *copy)
+{
+    uint32_t h = r->n->taken[r->x->n_outputs + i];
+    return copy[i] ? copy[i] : h ? r->n->headers[h].t : value_of(r, r->x->effect_slot[i]);
+}
+
 /* Effects in order: what is read by one is not yet changed by another, as values are copies or the
  * tensors themselves only where nobody else reads them. */
-static aril_status perform_effects(aril__exec_state *r, aril_tensor *const *value)
+static aril_status perform_effects(aril__exec_state *r, aril_tensor *const *copy)
 {
     const aril__exec *x = r->x;
     aril_status s = ARIL_OK;
     for (uint32_t i = 0; i < x->n_effects && s == ARIL_OK; i++) {
         const aril__effect *e = &r->g->effects[x->effects[i]];
-        uint32_t slot = x->effect_slot[i];
         if (e->kind == ARIL__WRITE_GRAD) {
-            s = set_grad(r, e, slot, value[i]);
+            s = set_grad(r, i, copy[i]);
         } else if (!r->n->stored[i]) {
             ARIL_SCOPE;
             ARIL_INFERENCE;
-            s = aril_tensor_status(
-                aril_copy_(target_of(r, e), value[i] ? value[i] : value_of(r, slot)));
+            s = aril_tensor_status(aril_copy_(target_of(r, e), written_value(r, i, copy)));
         }
     }
     return s;
@@ -619,22 +626,22 @@ static aril_status perform_effects(aril__exec_state *r, aril_tensor *const *valu
 /* Whether the memory of a value is the run's. */
 static bool is_inside(const aril__exec_state *r, uint32_t slot)
 {
-    uint32_t h = r->n->slot[slot];
-    if (!h) return r->n->loose[slot] && is_ours(r->n->loose[slot]);
-    return r->n->places[r->n->headers[h].place].kind != ARIL__IN_SOURCE;
+    const aril_tensor *t = r->n->loose[slot]; /* of a step that is not planned: */
+    return t ? is_ours(t) : r->n->slot[slot] != 0;
 }
 
-/* Values that effects write, but that are the memory of a tensor that another effect changes, are
- * copied first: to value[], for the innermost scope. */
-static aril_status unshare_effects(aril__exec_state *r, aril_tensor **value)
+/* Values that only the run has and effects write, but that are the memory of a tensor that another
+ * effect may change, are copied first: to copy[], for the innermost scope. */
+static aril_status unshare_effects(aril__exec_state *r, aril_tensor **copy)
 {
     const aril__exec *x = r->x;
     for (uint32_t i = 0; i < x->n_effects && x->n_effects > 1; i++) {
         uint32_t slot = x->effect_slot[i];
-        if (!slot || r->n->stored[i] || is_inside(r, slot)) continue;
+        if (!slot || r->n->stored[i] || r->n->taken[x->n_outputs + i] || is_inside(r, slot))
+            continue;
         ARIL_INFERENCE;
-        value[i] = aril_copy(value_of(r, slot));
-        if (aril_tensor_status(value[i]) < 0) return aril_tensor_status(value[i]);
+        copy[i] = aril_copy(value_of(r, slot));
+        if (aril_tensor_status(copy[i]) < 0) return aril_tensor_status(copy[i]);
     }
     return ARIL_OK;
 }
@@ -642,14 +649,14 @@ static aril_status unshare_effects(aril__exec_state *r, aril_tensor **value)
 static aril_status finish_effects(aril__exec_state *r)
 {
     enum { FEW = 64 };
-    aril_tensor *few[FEW] = { NULL }, **value = few;
+    aril_tensor *few[FEW] = { NULL }, **copy = few;
     uint32_t n = r->x->n_effects;
     ARIL_SCOPE;
-    if (n > FEW && !(value = aril__calloc(n * sizeof *value)))
+    if (n > FEW && !(copy = aril__calloc(n * sizeof *copy)))
         return aril__fail(ARIL_ERR_MEMORY, "run: out of memory");
-    aril_status s = unshare_effects(r, value);
-    if (s == ARIL_OK) s = perform_effects(r, value);
-    if (value != few) free(value);
+    aril_status s = unshare_effects(r, copy);
+    if (s == ARIL_OK) s = perform_effects(r, copy);
+    if (copy != few) free(copy);
     return s;
 }
 

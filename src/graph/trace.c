@@ -97,13 +97,6 @@ static aril__value_id add_value(aril__tracing *t, const aril__op *op, int n_in,
 
 /* ---- views ---- */
 
-static bool is_reshape(const aril__op *op)
-{
-    return ARIL__IS_VIEW(op->out[0]) && op->saves[0] == LIKE(0) && !op->index_in &&
-           (strcmp(op->name, "reshape") == 0 || strcmp(op->name, "reshape_like") == 0 ||
-            strcmp(op->name, "flatten") == 0);
-}
-
 static aril_status unknown_order(const aril__op *op)
 {
     return aril__fail(ARIL_ERR_STATE,
@@ -373,7 +366,7 @@ static bool is_loose(aril__tracing *t, const aril__call *c, int i, const aril__v
 /* A reshape copies where the memory order of its input does not allow a view. */
 static bool is_open(const aril__tracing *t, const aril__call *c, const aril__value_id *in)
 {
-    if (!is_reshape(c->op)) return false;
+    if (!aril__is_reshape(c->op)) return false;
     aril__meta o = c->out[0];
     return t->g->values[in[0]].flags & ARIL__VALUE_LOOSE || !aril__view_strides(c->in[0], &o);
 }

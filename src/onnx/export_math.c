@@ -172,6 +172,18 @@ static bool is_f32(const export_call *c)
     return dtype_out(c, 0) == ARIL_F32;
 }
 
+/* Attributes are f32: where f64 needs more, the formula is written. */
+static bool is_not_f64(const export_call *c)
+{
+    return dtype_out(c, 0) != ARIL_F64;
+}
+
+static bool is_exact(const export_call *c)
+{
+    double p = params(c)[0];
+    return is_not_f64(c) || (double)(float)p == p;
+}
+
 static bool is_plain_softplus(const export_call *c)
 {
     return params(c)[0] == 1 && params(c)[1] >= 20;
@@ -199,7 +211,7 @@ static aril_status shrink(export_call *c)
 
 static bool is_thresholded(const export_call *c)
 {
-    return params(c)[1] == 0 && aril__is_float(dtype_out(c, 0));
+    return params(c)[1] == 0 && aril__is_float(dtype_out(c, 0)) && is_exact(c);
 }
 
 static aril_status not_equal(export_call *c)
@@ -582,10 +594,10 @@ const export_rule aril__export_math_rules[] = {
     SAME("relu", 14, "Relu", SIGNED),
     SAME("relu", 13, "Relu", FLOATS),
     WRITE("relu6", 13, "Clip", relu6),
-    WRITE_TYPES("leaky_relu", 13, "LeakyRelu", FLOATS, with_alpha),
+    TAKES("leaky_relu", 13, "LeakyRelu", FLOATS, with_alpha, is_exact),
     TAKES("prelu", 13, "PRelu", FLOATS, plain, slope_fits),
-    WRITE_TYPES("elu", 13, "Elu", FLOATS, with_alpha),
-    WRITE_TYPES("selu", 13, "Selu", FLOATS, plain),
+    TAKES("elu", 13, "Elu", FLOATS, with_alpha, is_exact),
+    TAKES("selu", 13, "Selu", FLOATS, plain, is_not_f64),
     TAKES("celu", 13, "Celu", FLOATS, with_alpha, is_f32),
     WRITE("gelu", 20, "Gelu", gelu),
     WRITE("gelu_tanh", 20, "Gelu", gelu),
@@ -593,10 +605,10 @@ const export_rule aril__export_math_rules[] = {
     TAKES("softplus", 13, "Softplus", FLOATS, plain, is_plain_softplus),
     WRITE_TYPES("softsign", 13, "Softsign", FLOATS, plain),
     WRITE("hardtanh", 13, "Clip", hardtanh),
-    WRITE("hardsigmoid", 13, "HardSigmoid", hardsigmoid),
+    TAKES("hardsigmoid", 13, "HardSigmoid", 0, hardsigmoid, is_not_f64),
     WRITE_TYPES("hardswish", 14, "HardSwish", FLOATS, plain),
-    WRITE("softshrink", 13, "Shrink", shrink),
-    WRITE("hardshrink", 13, "Shrink", shrink),
+    TAKES("softshrink", 13, "Shrink", 0, shrink, is_exact),
+    TAKES("hardshrink", 13, "Shrink", 0, shrink, is_exact),
     TAKES("threshold", 13, "ThresholdedRelu", FLOATS, with_alpha, is_thresholded),
     TAKES("isnan", 13, "IsNaN", FLOATS, plain, is_real),
     LOWER("isnan", isnan_of),

@@ -229,6 +229,7 @@ static aril_status layer_norm_write(export_call *c)
     const int64_t *last = dims_in(c, 0) + ndim_in(c, 0) - n;
     if (!has(c, 1) && !aril__export_known(n, last)) return ARIL__EXPORT_DECLINED;
     aril_dtype dtype = dtype_in(c, 0);
+    if (dtype == ARIL_F64) return ARIL__EXPORT_DECLINED; /* epsilon and statistics are f32 */
     return set_out(c, 0,
                    put(c, "LayerNormalization",
                        VALUES(aril__export_in(c, 0), parameter(c, 1, n, last, 1, dtype),

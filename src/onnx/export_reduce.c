@@ -194,16 +194,25 @@ static int scan_axis(const aril__call *c)
     return mask ? __builtin_ctzll((unsigned long long)mask) : -1;
 }
 
+static bool is_unknown(aril__call *c, aril_tensor **out)
+{
+    int64_t mask = ((const struct scan_attrs *)c->attrs)->mask[0];
+    bool unknown = false;
+    for (int d = 0; d < c->in[0]->ndim; d++) unknown |= mask >> d & 1 && c->in[0]->dim[d] < 0;
+    if (!unknown) return false;
+    aril__fail(ARIL_ERR_UNSUPPORTED, "%s: has no form in ONNX along an axis of unknown size",
+               c->op->name);
+    for (int i = 0; i < c->op->n_out; i++) out[i] = aril__poison();
+    return true;
+}
+
 /* Several axes are not exported; a scalar is its own scan. */
 static bool is_refused(aril__call *c, aril_tensor **out)
 {
     int64_t mask = ((const struct scan_attrs *)c->attrs)->mask[0];
-    int axis = scan_axis(c);
-    bool unknown = axis >= 0 && c->in[0]->dim[axis] < 0;
-    if (unknown)
-        aril__fail(ARIL_ERR_UNSUPPORTED, "%s: has no form in ONNX along an axis of unknown size",
-                   c->op->name);
-    if (!(mask & (mask - 1)) && !unknown) return false;
+    if (is_unknown(c, out)) return true;
+    if (!(mask & (mask - 1))) return false;
+    scan_axis(c);
     for (int i = 0; i < c->op->n_out; i++) out[i] = aril__poison();
     return true;
 }
@@ -264,23 +273,42 @@ static void cumbest_of(aril__call *c, aril_tensor **out)
 }
 
 /* z[k+1] = b[k] + a[k] z[k], by doubling pairs (a, b). */
+static aril_tensor *linear_scan(aril_tensor *a, aril_tensor *b, int axis, bool reverse, double init)
+{
+    a = shifted(a, axis, 1, reverse, 0);
+    b = shifted(b, axis, 1, reverse, init);
+    for (int64_t by = 1; by < a->dim[axis]; by *= 2) {
+        b = aril_add(aril_mul(a, shifted(b, axis, by, reverse, 0)), b);
+        a = aril_mul(a, shifted(a, axis, by, reverse, 1));
+    }
+    return b;
+}
+
+/* Several axes are one line, in the order of their elements: they come last, as one axis. */
 static void linear_scan_of(aril__call *c, aril_tensor **out)
 {
     const struct scan_attrs *s = c->attrs;
-    if (is_refused(c, out)) return;
-    int axis = scan_axis(c);
     aril_tensor *a = c->in[0], *b = c->in[1] ? c->in[1] : aril_zeros_like(a);
-    if (axis < 0) {
-        out[0] = aril_full_like(a, s->init[0]);
+    aril_axes order = { .n = a->ndim }, back = { .n = a->ndim };
+    int n = 0, axis;
+    if (is_unknown(c, out)) return;
+    if (!(s->mask[0] & (s->mask[0] - 1))) {
+        axis = scan_axis(c);
+        out[0] = axis < 0 ? aril_full_like(a, s->init[0])
+                          : linear_scan(a, b, axis, s->reverse[0], s->init[0]);
         return;
     }
-    a = shifted(a, axis, 1, s->reverse[0], 0);
-    b = shifted(b, axis, 1, s->reverse[0], s->init[0]);
-    for (int64_t by = 1; by < a->dim[axis]; by *= 2) {
-        b = aril_add(aril_mul(a, shifted(b, axis, by, s->reverse[0], 0)), b);
-        a = aril_mul(a, shifted(a, axis, by, s->reverse[0], 1));
-    }
-    out[0] = b;
+    for (int d = 0; d < a->ndim; d++)
+        if (!(s->mask[0] >> d & 1)) order.axis[n++] = d;
+    axis = n;
+    for (int d = 0; d < a->ndim; d++)
+        if (s->mask[0] >> d & 1) order.axis[n++] = d;
+    for (int i = 0; i < n; i++) back.axis[order.axis[i]] = i;
+    aril_tensor *lines = aril_permute(a, order);
+    a = aril_flatten(lines, axis, -1);
+    b = aril_flatten(aril_permute(b, order), axis, -1);
+    b = linear_scan(a, b, axis, s->reverse[0], s->init[0]);
+    out[0] = aril_permute(aril__reshape_like(b, lines), back);
 }
 
 /* ---- sorting ---- */

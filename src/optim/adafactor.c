@@ -43,13 +43,15 @@ static aril_tensor *rms(aril_tensor *x)
 static void by_count(const aril_optim_opts *o, const aril__step_values *v, aril_dtype dtype,
                      aril_tensor **rate, aril_tensor **weight)
 {
-    if (!v->t_there) {
-        *weight = aril_scalar(pow(v->t, -o->beta2_decay));
-        *rate = aril_scalar(fmin(v->lr, 1 / sqrt(v->t)));
+    aril_tensor *t = v->t.there, *lr = v->lr.there;
+    if (!t) {
+        *weight = aril_scalar(pow(v->t.known, -o->beta2_decay));
+        *rate = aril_scalar(fmin(v->lr.known, 1 / sqrt(v->t.known)));
         return;
     }
-    *weight = aril_cast(aril_pow_scalar(v->t_there, -o->beta2_decay), dtype);
-    *rate = aril_cast(aril_clamp_max(aril_rsqrt(v->t_there), v->lr), dtype);
+    *weight = aril_cast(aril_pow_scalar(t, -o->beta2_decay), dtype);
+    *rate = lr ? aril_minimum(aril_rsqrt(t), lr) : aril_clamp_max(aril_rsqrt(t), v->lr.known);
+    *rate = aril_cast(*rate, dtype);
 }
 
 static aril_status step(const aril_optim_opts *o, const aril__step_values *v, aril__optim_param *p,
@@ -74,7 +76,8 @@ static aril_status step(const aril_optim_opts *o, const aril__step_values *v, ar
     aril_tensor *u = aril_mul(g, aril_rsqrt(aril_clamp_min(mean, eps * eps)));
     aril_tensor *limit = aril_clamp_min(aril_mul_scalar(rms(u), 1 / o->clip_update), 1);
     aril_tensor *by = aril_mul(aril_div(scale, limit), rate);
-    if (o->weight_decay != 0) x = aril_mul_scalar(x, 1 - v->lr * o->weight_decay);
+    if (o->weight_decay != 0)
+        x = aril_mul(x, aril__method_number(&v->lr, 1, -o->weight_decay, aril_dtype_of(g)));
     x = aril_sub(x, aril_mul(u, by));
     aril_status s = aril_tensor_status(x);
     for (int i = 0; i < ARIL__RULE_SLOTS && s == ARIL_OK; i++)

@@ -36,10 +36,24 @@ aril_status aril__method_store_value(const aril__step_values *v, aril__optim_par
     return s == ARIL_OK ? aril__method_store(v, p->p, value) : s;
 }
 
-/* Whether the host can read the value without waiting for a device. */
+/* Whether the host can read the value without waiting for a device; in a trace, each run has
+ * another one. */
 static bool is_here(const aril_tensor *t)
 {
-    return t->storage->device == aril__cpu_device;
+    return !aril__self()->tracer && t->storage->device == aril__cpu_device;
+}
+
+/* A number of the host, or a tensor, as [] f64 on the device of `like`. */
+static aril_tensor *bring(aril_tensor *t, const aril_tensor *like)
+{
+    if (!aril__self()->tracer) return t; /* is there already */
+    return aril_add(aril_zeros(ARIL_SHAPE(), ARIL_F64, aril_device_of(like)), t);
+}
+
+aril_tensor *aril__method_number(const aril__step_number *n, double a, double b, aril_dtype dtype)
+{
+    if (!n->there) return aril_scalar(a + b * n->known);
+    return aril_cast(aril_add_scalar(aril_mul_scalar(n->there, b), a), dtype);
 }
 
 /* The gradient in the state's dtype, scaled and clipped. Contiguous, so that sums have the same
@@ -52,21 +66,26 @@ static aril_tensor *gradient(const aril_optim_opts *o, const aril__update *u)
     if (u->factor && is_here(u->factor))
         factor *= aril_item(u->factor);
     else if (u->factor)
-        g = aril_mul(g, aril_cast(u->factor, dtype));
+        g = aril_mul(g, aril_cast(bring(u->factor, u->p), dtype));
     if (factor != 1) g = aril_mul_scalar(g, factor);
     return o->clip_value > 0 ? aril_clamp(g, -o->clip_value, o->clip_value) : g;
+}
+
+static aril__step_number number_of(const aril__update *u, aril_tensor *t, double missed)
+{
+    if (is_here(t)) return (aril__step_number){ .known = aril_item(t) - missed };
+    return (aril__step_number){ .there =
+                                    aril_add_scalar(aril_cast(bring(t, u->p), ARIL_F64), -missed) };
 }
 
 static aril__step_values values_of(const aril__optim_group *group, const aril__optim_param *p,
                                    const aril__update *u)
 {
-    aril__step_values v = { .lr = *(double *)aril__ptr(u->lr), .momentum = group->opts.momentum };
-    if (u->momentum) v.momentum = *(double *)aril__ptr(u->momentum);
-    if (is_here(u->step))
-        v.t = aril_item(u->step) - (double)p->missed;
-    else
-        v.t_there = aril_add_scalar(aril_cast(u->step, ARIL_F64), -(double)p->missed);
-    if (u->factor && !is_here(u->factor)) v.skip = aril_lt_scalar(u->factor, 0);
+    aril__step_values v = { .lr = number_of(u, u->lr, 0),
+                            .momentum = { .known = group->opts.momentum },
+                            .t = number_of(u, u->step, (double)p->missed) };
+    if (u->momentum) v.momentum = number_of(u, u->momentum, 0);
+    if (u->factor && !is_here(u->factor)) v.skip = aril_lt_scalar(bring(u->factor, u->p), 0);
     return v;
 }
 
@@ -84,9 +103,6 @@ static aril_status compute(aril_optim *opt, aril__update *u, aril__writes *write
 
 aril_status aril__method_step_all(aril_optim *opt, int n, aril__update *updates)
 {
-    if (aril__self()->tracer)
-        return aril__fail(ARIL_ERR_UNSUPPORTED, "step: %s reads tensor values and cannot be traced",
-                          opt->kind->name);
     aril__writes *w = NULL;
     size_t most = (size_t)n * (ARIL__UPDATE_SLOTS + 1);
     if (!(w = aril__calloc(sizeof *w + most * sizeof w->at[0])))

@@ -216,13 +216,19 @@ typedef struct aril__writes {
     } at[];
 } aril__writes;
 
-/* The values of one step for one parameter. With a loss scale, the number of the step and whether
- * it is skipped are only known on the parameter's device: then they are tensors there, and neither
- * is read by the host. */
+/* A number of a step that the host knows; or, in a trace and where only the parameter's device
+ * knows it, a tensor there. */
+typedef struct aril__step_number {
+    double known;       /* unless */
+    aril_tensor *there; /* [] f64; NULL: it is known */
+} aril__step_number;
+/* a + b * n, [] of a dtype, for ops on the parameter's device. */
+aril_tensor *aril__method_number(const aril__step_number *n, double a, double b, aril_dtype dtype);
+
+/* The values of one step for one parameter. */
 typedef struct aril__step_values {
-    double lr, momentum;
-    double t;             /* the number of the step for this parameter; unless */
-    aril_tensor *t_there; /* [] f64, on the device; NULL: t is known */
+    aril__step_number lr, momentum;
+    aril__step_number t;  /* the number of the step for this parameter */
     aril_tensor *skip;    /* [] bool, on the device: whether nothing changes; NULL: it does */
     aril__writes *writes; /* has room for all slots, the master and the parameter */
 } aril__step_values;

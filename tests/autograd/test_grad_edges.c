@@ -5,6 +5,7 @@
 #include "support/test.h"
 
 #include <math.h>
+#include <string.h>
 
 static aril_tensor *leaf(aril_tensor *t)
 {
@@ -152,6 +153,25 @@ TEST(transposed_convolution_with_activation_propagates_nan)
 
 /* Elements before an infinity keep their share of the sums before it; the infinity takes the whole
  * gradient of the sums from it on, as in the limit. */
+/* All that the loss was computed from is overwritten. */
+TEST(gradients_of_a_result_without_a_graph_are_zeros_if_allowed)
+{
+    ARIL_SCOPE;
+    aril_tensor *x = aril_ones(ARIL_SHAPE(3), ARIL_F32, test_device()), *g[2];
+    aril_set_requires_grad(x, true);
+    aril_tensor *y = aril_tanh(x), *used = aril_sum(aril_square(x), ARIL_ALL);
+    aril_tensor *loss = aril_sum(aril_zero_(y), ARIL_ALL), *both[] = { loss, used };
+    CHECK(aril_gradients(loss, ARIL_LIST(x), g, (aril_grad_opts){ 0 }) < 0);
+    CHECK_MSG(strstr(aril_error(), "was not computed from"), "%s", aril_error());
+    aril_clear_error();
+    aril_grad_opts opts = { .allow_unused = true };
+    CHECK_INT(aril_gradients(loss, ARIL_LIST(x, x), g, opts), ARIL_OK);
+    for (int i = 0; i < 2; i++) CHECK(aril_equal(g[i], aril_zeros_like(aril_detach(x))));
+    CHECK_INT(aril_gradients_n((aril_list){ 2, both }, ARIL_LIST(x), g, opts), ARIL_OK);
+    CHECK(aril_equal(g[0], aril_full_like(aril_detach(x), 2)));
+    CHECK_MSG(aril_ok(), "%s", aril_error());
+}
+
 TEST(gradient_of_logcumsumexp_at_infinity)
 {
     ARIL_SCOPE;

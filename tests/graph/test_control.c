@@ -774,3 +774,62 @@ TEST(a_loop_whose_state_changes_its_shape_or_dtype_is_refused)
         }
     }
 }
+
+/* ---- what is written to before the gradient ---- */
+
+static void add_step(void *ctx, aril_tensor *const *in, aril_tensor **out)
+{
+    (void)ctx;
+    out[0] = aril_tanh(aril_add(in[0], in[1]));
+    out[1] = aril_square(out[0]);
+    out[2] = aril_cast(aril_gt_scalar(out[0], 0), ARIL_U8);
+}
+
+/* Results, and arguments, of control flow that are changed in place. */
+static void write_around(void *ctx, aril_tensor *const *in, aril_tensor **out)
+{
+    int k = *(int *)ctx;
+    aril_tensor *a = aril_mul_scalar(in[0], 2), *s = aril_copy(aril_select(a, 0, 0)), *r, *y[3];
+    if (k < 3) {
+        aril_scan(add_step, NULL, ARIL_LIST(s), ARIL_LIST(a), 2, &r, y);
+        aril_fill_(y[1], 7);
+    } else {
+        aril_map(square_plus, NULL, ARIL_LIST(a), 1, y);
+        r = y[0];
+    }
+    if (k == 0) aril_tanh_(y[0]);
+    if (k == 1) aril_tanh_(aril_select(y[0], 0, 1));
+    if (k == 2) aril_tanh_(s);
+    if (k == 3) aril_sigmoid_(y[0]);
+    out[0] =
+        aril_add(aril_sum(aril_mul(y[0], in[0]), ARIL_ALL), aril_sum(aril_add(r, a), ARIL_ALL));
+    aril_gradients(out[0], ARIL_LIST(in[0]), out + 1, (aril_grad_opts){ 0 });
+}
+
+TEST(results_and_arguments_may_be_written_to_before_the_gradient)
+{
+    for (int k = 0; k < 4; k++) {
+        ARIL_SCOPE;
+        aril_tensor *x = numbers(ARIL_SHAPE(4, 2), 3), *want[2], *got[2], *symbol[2], *ran[2];
+        aril_set_requires_grad(x, true);
+        write_around(&k, &x, want);
+        CHECK_MSG(aril_ok(), "%d: %s", k, aril_error());
+        aril_program *p = aril_jit(write_around, &k, (aril_jit_opts){ 0 });
+        CHECK_MSG(aril_program_run(p, ARIL_LIST(x), got) == ARIL_OK, "%d: %s", k, aril_error());
+        aril_graph *g = aril_graph_new("write");
+        aril_tensor *given = aril_placeholder(g, "x", ARIL_SHAPE(4, 2), aril_dtype_of(x));
+        aril_set_requires_grad(given, true);
+        write_around(&k, &given, symbol);
+        aril_session *s = aril_session_new(g, aril_cpu());
+        CHECK_MSG(aril_session_run(s, ARIL_FEEDS({ given, x }), (aril_list){ 2, symbol }, ran) ==
+                      ARIL_OK,
+                  "%d: %s", k, aril_error());
+        for (int i = 0; i < 2; i++) {
+            check_near(got[i], want[i], "compiled");
+            check_near(ran[i], want[i], "defined");
+        }
+        aril_session_free(s);
+        aril_graph_free(g);
+        aril_program_free(p);
+    }
+}

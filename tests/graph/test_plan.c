@@ -226,6 +226,58 @@ TEST(the_predicted_peak_is_that_of_the_allocator)
 }
 
 /* Each elementwise op writes over an operand that ends: one buffer is enough besides the result. */
+/* Results that are views, inputs, parts of another or one value twice, and tensors outside that get
+ * each other's values. */
+static aril_tensor *pair[2];
+
+static void give_views(void *ctx, aril_tensor *const *in, aril_tensor **out)
+{
+    aril_tensor *h = aril_tanh(in[0]); /* [100,100] */
+    switch (*(int *)ctx) {
+    case 0: out[0] = aril_reshape(h, ARIL_SHAPE(-1)); break;
+    case 1: out[0] = aril_t(h); break;
+    case 2: out[0] = aril_slice(h, 0, 0, 10, 1); break;
+    case 3: out[0] = aril_expand(aril_slice(h, 0, 0, 1, 1), ARIL_SHAPE(100, 100)); break;
+    case 4: out[0] = aril_reshape(h, ARIL_SHAPE(-1)), out[1] = aril_exp(h); break;
+    case 5: out[0] = aril_reshape(h, ARIL_SHAPE(-1)), out[1] = h; break;
+    case 6: out[0] = in[0]; break;
+    case 7: out[0] = out[1] = h; break;
+    case 8: out[0] = out[1] = out[2] = in[0], out[3] = aril_neg(h); break;
+    case 9: out[0] = aril_ones(ARIL_SHAPE(100, 100), ARIL_F32, aril_cpu()); break;
+    case 10:
+        h = aril_copy(pair[0]);
+        aril_copy_(pair[0], pair[1]);
+        aril_copy_(pair[1], h);
+        out[0] = h;
+        break;
+    default: out[0] = aril_copy_(pair[0], aril_flip(pair[0], ARIL_AXES(0))); break;
+    }
+}
+
+TEST(copies_that_results_are_belong_to_the_predicted_peak)
+{
+    ARIL_SCOPE;
+    aril_tensor *x = aril_rand(ARIL_SHAPE(100, 100), ARIL_F32, aril_cpu());
+    for (int i = 0; i < 2; i++) pair[i] = aril_rand(ARIL_SHAPE(100, 100), ARIL_F32, aril_cpu());
+    for (int k = 0; k < 12; k++) {
+        char what[32];
+        snprintf(what, sizeof what, "results %d", k);
+        check_peak(give_views, &k, ARIL_LIST(x), what);
+    }
+}
+
+/* Nothing but a copy of an input: the plan has no step. */
+TEST(a_limit_of_memory_counts_the_copies_that_results_are)
+{
+    ARIL_SCOPE;
+    int k = 6;
+    aril_tensor *x = aril_rand(ARIL_SHAPE(100, 100), ARIL_F32, aril_cpu()), *y;
+    aril_program *p = aril_jit(give_views, &k, (aril_jit_opts){ .max_memory = 40000 - 1 });
+    CHECK_INT(aril_program_run(p, ARIL_LIST(x), &y), ARIL_ERR_MEMORY);
+    aril_clear_error();
+    aril_program_free(p);
+}
+
 TEST(a_chain_reuses_the_memory_of_its_operands)
 {
     ARIL_SCOPE;

@@ -10,6 +10,7 @@
 #include "aril/aril.h"
 #include "graph/fuse.h"
 #include "support/compare.h"
+#include "support/layouts.h"
 #include "support/test.h"
 #include "core/tensor.h"
 
@@ -364,7 +365,7 @@ static void make_values(const program *p, uint64_t values, aril_tensor **v)
         aril_dtype dtype =
             i == 0 || parameter || one_in(2) ? ARIL_F32 : dtypes[chance(COUNT(dtypes))];
         aril_tensor *t = aril_mul_scalar(aril_randn_from(g, shape, ARIL_F32, aril_cpu()), 2);
-        v[i] = aril_copy(aril_cast(t, dtype));
+        v[i] = test_laid_out(aril_cast(t, dtype), one_in(2) ? 0 : (int)chance(TEST_LAYOUTS));
         if (parameter) aril_set_requires_grad(v[i], true);
     }
     aril_generator_free(g);
@@ -398,11 +399,11 @@ static void choose_axis(instruction *s, aril_tensor *a, bool *fits)
     s->k[0] = *fits ? (int64_t)chance((uint64_t)aril_ndim(a)) : 0;
 }
 
-/* Fills in an instruction for the variables that there are; false: nothing fits. */
 /* Whether bodies may draw random numbers: those of scans. Branches draw only where they are taken,
  * and a loop with a limit draws for all trips. */
 static bool draws;
 
+/* Fills in an instruction for the variables that there are; false: nothing fits. */
 static bool choose(instruction *s, aril_tensor **v, int n, bool inside)
 {
     bool fits = true;
@@ -580,15 +581,13 @@ static bool generate(program *p, execution *e, aril_tensor **v, instruction *at,
         s.to = p->n_vars++;
         v[s.to] = NULL;
         if (s.op == SCAN) v[s.to2 = p->n_vars++] = NULL;
-        aril_tensor *made[2] = { NULL };
         if (!step(e, v, &s)) {
             aril_clear_error();
             v[s.to] = NULL;
             if (s.to2 >= 0) v[s.to2] = NULL;
             continue;
         }
-        made[0] = v[s.to];
-        made[1] = s.to2 >= 0 ? v[s.to2] : NULL;
+        aril_tensor *made[2] = { v[s.to], s.to2 >= 0 ? v[s.to2] : NULL };
         for (int k = 0; k < 2; k++) /* too large to go on with */
             if (made[k] && (aril_numel(made[k]) > MAX_ELEMENTS || aril_numel(made[k]) == 0))
                 v[k ? s.to2 : s.to] = NULL;
@@ -810,9 +809,10 @@ static verdict compare_run(subject *mine, subject *theirs, aril_program *c, int 
     for (int i = 0; i < MAX_OUT; i++)
         if (differ(got[i], want[i], "result", i)) return OTHER;
     for (int i = 0; i < INPUTS; i++)
-        if (differ(v[0][i], v[1][i], "input", i)) return OTHER;
+        if (differ(test_memory_of(v[0][i]), test_memory_of(v[1][i]), "input", i)) return OTHER;
     for (int i = 0; i < STATES; i++) {
-        if (differ(mine->state[i], theirs->state[i], "state", i)) return OTHER;
+        aril_tensor *all[] = { test_memory_of(mine->state[i]), test_memory_of(theirs->state[i]) };
+        if (differ(all[0], all[1], "state", i)) return OTHER;
         if (differ_in_gradient(mine->state[i], theirs->state[i], i)) return OTHER;
     }
     if (aril_generator_state(aril_default_generator()).calls != after.calls) {

@@ -194,3 +194,55 @@ TEST(a_size_that_does_not_fit_is_an_error)
     aril_program_free(p);
     net_free(&n);
 }
+
+/* ---- what is computed again needs values of control flow ---- */
+
+static void doubled(void *ctx, aril_tensor *const *in, aril_tensor **out)
+{
+    (void)ctx;
+    out[0] = aril_mul_scalar(in[0], 2);
+}
+
+static void squared(void *ctx, aril_tensor *const *in, aril_tensor **out)
+{
+    (void)ctx;
+    out[0] = aril_square(in[0]);
+}
+
+/* The gradient g, a view with the shape of a branch's result, is computed before most memory is in
+ * use, and used after it. */
+static void use_late(void *ctx, aril_tensor *const *in, aril_tensor **out)
+{
+    (void)ctx;
+    aril_tensor *x = in[0], *z, *g; /* [64,64] */
+    aril_cond(aril_gt_scalar(aril_sum(x, ARIL_ALL), 0), doubled, squared, NULL, ARIL_LIST(x), 1,
+              &z);
+    aril_tensor *row = aril_reshape(z, ARIL_SHAPE(-1));
+    aril_tensor *loss = aril_sum(aril_mul(row, aril_tanh(in[1])), ARIL_ALL);
+    aril_gradients(loss, ARIL_LIST(z), &g, (aril_grad_opts){ 0 });
+    aril_tensor *wide = aril_tanh(aril_matmul(in[2], in[3])); /* [64,2048] */
+    out[0] = aril_sum(aril_mul(wide, aril_exp(wide)), ARIL_AXES(0));
+    out[1] = aril_matmul(g, g);
+}
+
+TEST(what_has_the_shape_of_control_flow_is_computed_again)
+{
+    ARIL_SCOPE;
+    aril_seed(5);
+    aril_tensor *in[] = { aril_randn(ARIL_SHAPE(64, 64), ARIL_F32, aril_cpu()),
+                          aril_randn(ARIL_SHAPE(4096), ARIL_F32, aril_cpu()),
+                          aril_randn(ARIL_SHAPE(64, 64), ARIL_F32, aril_cpu()),
+                          aril_randn(ARIL_SHAPE(64, 2048), ARIL_F32, aril_cpu()) };
+    aril_tensor *want[2], *got[2];
+    aril_set_requires_grad(in[0], true);
+    aril_program *p = aril_jit(use_late, NULL, (aril_jit_opts){ 0 });
+    aril_program_run(p, (aril_list){ 4, in }, want);
+    CHECK_MSG(aril_ok(), "%s", aril_error());
+    int64_t peak = aril_program_memory(p, aril_cpu()).peak;
+    aril_program_free(p);
+    p = aril_jit(use_late, NULL, (aril_jit_opts){ .max_memory = peak - 64 * 64 * 4 });
+    aril_program_run(p, (aril_list){ 4, in }, got);
+    CHECK_MSG(aril_ok(), "%s", aril_error());
+    for (int i = 0; i < 2; i++) check_equal(got[i], want[i], "result");
+    aril_program_free(p);
+}

@@ -1,6 +1,8 @@
 /* Results of ONNX's operators at the edges of types: integers that no double is equal to, NaN and
  * infinities, and single elements. */
 #include "onnx/onnx_text.h"
+#include "support/compare.h"
+#include "support/temp.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -186,4 +188,40 @@ TEST(maxima_of_regions)
                                                                    "\"spatial_scale\" f: 0.5 "
                                                                    "type: FLOAT } } ",
            4, F32(5, 6, 0, 0));
+}
+
+/* ---- f64, beside attributes that are f32 ---- */
+
+static void activations(void *ctx, aril_tensor *const *in, aril_tensor **out)
+{
+    (void)ctx;
+    out[0] = aril_selu(in[0]);
+    out[1] = aril_elu(in[0], 0.7);
+    out[2] = aril_leaky_relu(in[0], 0.01);
+    out[3] = aril_hardsigmoid(in[0]);
+    out[4] = aril_softshrink(in[0], 0.3);
+    out[5] = aril_hardshrink(in[0], 0.3);
+    out[6] = aril_threshold(in[0], 0.1, 0);
+    out[7] = aril_celu(in[0], 1.3);
+    out[8] = aril_layer_norm(in[0], NULL, NULL, ARIL_SHAPE(-1), (aril_norm_opts){ 0 });
+}
+
+TEST(f64_programs_keep_their_precision)
+{
+    ARIL_SCOPE;
+    enum { N = 9 };
+    aril_tensor *x = aril_randn(ARIL_SHAPE(6, 7), ARIL_F64, aril_cpu()), *want[N], *got[N];
+    const char *path = temp_path("f64.onnx");
+    aril_program *p = aril_jit(activations, NULL, (aril_jit_opts){ 0 });
+    CHECK_INT(aril_program_export(p, ARIL_LIST(x), path, (aril_export_opts){ 0 }), ARIL_OK);
+    aril_program *q = aril_program_load(path, (aril_load_opts){ 0 });
+    CHECK_MSG(q && aril_program_run(q, ARIL_LIST(x), got) == ARIL_OK, "%s", aril_error());
+    activations(NULL, &x, want);
+    for (int i = 0; i < N && q; i++) {
+        char *why = test_difference(got[i], want[i], 1e-14, 1e-15);
+        CHECK_MSG(!why, "result %d: %s", i, why);
+    }
+    CHECK_MSG(aril_ok(), "%s", aril_error());
+    aril_program_free(p);
+    aril_program_free(q);
 }

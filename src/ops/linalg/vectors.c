@@ -138,7 +138,7 @@ aril_tensor *aril_cov(aril_tensor *x, aril_cov_opts opts)
                    aril__dtypes[x->dtype].name, aril__text(text, x));
         return aril__poison();
     }
-    int64_t n = x->ndim ? aril_size(x, -1) : 1;
+    int64_t n = x->ndim ? x->dim[x->ndim - 1] : 1;
     if (check_weights("fweights", opts.fweights, n, true) < 0 ||
         check_weights("aweights", opts.aweights, n, false) < 0)
         return aril__poison();

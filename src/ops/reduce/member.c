@@ -20,7 +20,7 @@ aril_tensor *aril_isin(aril_tensor *x, aril_tensor *values, bool invert)
     if (type == ARIL_BOOL) type = ARIL_U8;
     aril_tensor *line = aril_reshape(aril_cast(values, type), ARIL_SHAPE(-1)), *found;
     if (line->numel == 0) {
-        found = aril_zeros(aril_shape_of(x), ARIL_BOOL, aril_device_of(x));
+        found = aril_zeros(aril__shape(x), ARIL_BOOL, aril_device_of(x));
     } else {
         aril_tensor *sorted = aril_sort(line, 0, (aril_sort_opts){ 0 }, NULL),
                     *y = aril_cast(x, type);
@@ -79,7 +79,7 @@ aril_tensor *aril_unique_consecutive(aril_tensor *x, aril_tensor **inverse, aril
     ARIL_SCOPE;
     ARIL_NO_GRAD;
     aril_tensor *y = runs(aril_reshape(x, ARIL_SHAPE(x->numel)), &numbers, &lengths);
-    return hand_out(y, aril_reshape(numbers, aril_shape_of(x)), lengths, inverse, counts);
+    return hand_out(y, aril_reshape(numbers, aril__shape(x)), lengths, inverse, counts);
 }
 
 aril_tensor *aril_unique_consecutive_axis(aril_tensor *x, int axis, aril_tensor **inverse,

@@ -860,18 +860,22 @@ bool aril__call_is_late(const aril__call *c)
     return !(c->op->flags & ELEMENTWISE) && aril__rows_prepare(c->device, c->op, c->type);
 }
 
-bool aril__call_is_alike(const aril__op *op, int n_in, aril_tensor *const *in)
+/* Whether t is contiguous, with the dtype, shape and device of `like`. */
+static bool is_dense_like(const aril_tensor *t, const aril_tensor *like)
+{
+    return t->dtype == like->dtype && t->storage->device == like->storage->device &&
+           aril__same_dims(t->ndim, t->dim, like->ndim, like->dim) && aril__is_dense(t);
+}
+
+bool aril__call_is_alike(const aril__op *op, int n_in, aril_tensor *const *in,
+                         const aril_tensor *out)
 {
     const aril__formula *f = op->formula;
     if (!f || n_in != f->arity || !(ALIKE_RULES >> f->rule & 1) || !in[0] ||
-        !(DT_FLOAT >> in[0]->dtype & 1))
+        !(DT_FLOAT >> in[0]->dtype & 1) || !is_dense_like(out, in[0]))
         return false;
-    for (int i = 0; i < n_in; i++) {
-        const aril_tensor *t = in[i];
-        if (t && (t->dtype != in[0]->dtype || t->storage->device != in[0]->storage->device ||
-                  !aril__same_dims(t->ndim, t->dim, in[0]->ndim, in[0]->dim) || !aril__is_dense(t)))
-            return false;
-    }
+    for (int i = 0; i < n_in; i++)
+        if (in[i] && !is_dense_like(in[i], in[0])) return false;
     return aril__row_direct(in[0]->storage->device, op, (aril_dtype)in[0]->dtype);
 }
 

@@ -20,8 +20,9 @@ aril_tensor *aril__call_result(aril__thread *th, const aril__call *c, int i);
  * chosen. */
 bool aril__call_is_late(const aril__call *c);
 
-/* Whether aril__run.alike holds. */
-bool aril__call_is_alike(const aril__op *op, int n_in, aril_tensor *const *in);
+/* Whether aril__run.alike holds for result 0, which may be in any memory. */
+bool aril__call_is_alike(const aril__op *op, int n_in, aril_tensor *const *in,
+                         const aril_tensor *out);
 
 /* Anomaly mode: fails if the results of a run, or inputs that it changed, contain a NaN. */
 aril_status aril__check_results(const aril__op *op, int n_in, aril_tensor *const *in,
