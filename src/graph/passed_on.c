@@ -373,21 +373,67 @@ aril_status aril__sizes_passed_on(const char *name, const aril__graph *open,
 
 /* ---- sizes of inputs ---- */
 
-int64_t *aril__sizes_of(aril_list in)
+enum { ROWS = 256, WAYS = 8 };
+
+struct aril__compared_sizes {
+    int64_t *at[ROWS][WAYS]; /* by hash; NULL: empty */
+    unsigned next;           /* of a full row, which one is replaced */
+};
+
+aril__compared_sizes *aril__compared_new(void)
 {
-    size_t n = 1;
-    for (int i = 0; i < in.n; i++) n += in.at[i]->ndim;
-    int64_t *all = aril__malloc(n * sizeof *all), *to = all;
-    for (int i = 0; i < in.n && all; to += in.at[i++]->ndim)
-        memcpy(to, in.at[i]->dim, in.at[i]->ndim * sizeof *to);
-    return all;
+    aril__compared_sizes *c = aril__calloc(sizeof *c);
+    if (!c) aril__fail(ARIL_ERR_MEMORY, "trace: out of memory");
+    return c;
 }
 
-bool aril__sizes_are(const int64_t *dim, aril_list in)
+void aril__compared_free(aril__compared_sizes *c)
+{
+    for (int i = 0; c && i < ROWS; i++)
+        for (int k = 0; k < WAYS; k++) free(c->at[i][k]);
+    free(c);
+}
+
+static size_t row_of(aril_list in)
+{
+    uint64_t hash = 0xcbf29ce484222325u;
+    for (int i = 0; i < in.n; i++)
+        for (int d = 0; d < in.at[i]->ndim; d++) {
+            hash = (hash ^ (uint64_t)in.at[i]->dim[d]) * 0x9e3779b97f4a7c15u;
+            hash ^= hash >> 32;
+        }
+    return hash % ROWS;
+}
+
+static bool sizes_are(const int64_t *dim, aril_list in)
 {
     for (int i = 0; i < in.n; dim += in.at[i++]->ndim)
         if (memcmp(dim, in.at[i]->dim, in.at[i]->ndim * sizeof *dim) != 0) return false;
     return true;
+}
+
+bool aril__compared_has(const aril__compared_sizes *c, aril_list in)
+{
+    int64_t *const *at = c->at[row_of(in)];
+    for (int k = 0; k < WAYS && at[k]; k++)
+        if (sizes_are(at[k], in)) return true;
+    return false;
+}
+
+void aril__compared_add(aril__compared_sizes *c, aril_list in)
+{
+    int64_t **at = c->at[row_of(in)];
+    size_t n = 1;
+    int k = 0;
+    if (aril__compared_has(c, in)) return;
+    for (int i = 0; i < in.n; i++) n += in.at[i]->ndim;
+    int64_t *all = aril__malloc(n * sizeof *all), *to = all;
+    if (!all) return;
+    for (int i = 0; i < in.n; to += in.at[i++]->ndim)
+        memcpy(to, in.at[i]->dim, in.at[i]->ndim * sizeof *to);
+    while (k < WAYS && at[k]) k++;
+    if (k == WAYS) free(at[k = (int)(c->next++ % WAYS)]);
+    at[k] = all;
 }
 
 aril_status aril__sizes_fit(const char *name, int n, const aril_shape *sizes, aril_list in)

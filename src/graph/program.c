@@ -2,7 +2,6 @@
 
 #include "aril/create.h"
 #include "core/log.h"
-#include "graph/passed_on.h"
 #include "graph/passes.h"
 #include "graph/prepare.h"
 
@@ -30,7 +29,7 @@ static void release_trace(trace *t)
     free(t->guards);
     free(t->joined);
     free(t->whole);
-    free(t->asked);
+    aril__compared_free(t->compared);
     free(t);
 }
 
@@ -164,10 +163,9 @@ static aril_status check_sizes(const aril_program *p, aril_list in, bool recorde
     return s;
 }
 
-/* The same until the function draws no numbers that it draws only once, and as two programs if it
- * has a gradient. */
-static aril_status record_all(const aril_program *p, aril_list in, bool recorded, trace *t,
-                              int *n_out)
+/* The same until the function draws no numbers that it draws only once, compared with known sizes. */
+static aril_status record_checked(const aril_program *p, aril_list in, bool recorded, trace *t,
+                                  int *n_out)
 {
     bool again = false;
     aril_status s = record(p, in, recorded, 0, t, &again, n_out);
@@ -175,7 +173,14 @@ static aril_status record_all(const aril_program *p, aril_list in, bool recorded
         drop_recording(t);
         s = record(p, in, recorded, 0, t, &again, n_out);
     }
-    if (s == ARIL_OK) s = check_sizes(p, in, recorded, t);
+    return s == ARIL_OK ? check_sizes(p, in, recorded, t) : s;
+}
+
+/* The same, as two programs if it has a gradient. */
+static aril_status record_all(const aril_program *p, aril_list in, bool recorded, trace *t,
+                              int *n_out)
+{
+    aril_status s = record_checked(p, in, recorded, t, n_out);
     if (s < 0 || !t->gradient) return s;
     t->g = aril__gradient_divide(t->gradient, t->g);
     return t->g ? ARIL_OK : aril__latest_status();
@@ -250,8 +255,10 @@ static trace *make_trace(const aril_program *p, aril_list in, bool recorded, con
     }
     memcpy(t->signature, word, n * sizeof *word);
     aril_status s = record_all(p, in, recorded, t, n_out);
-    if (s == ARIL_OK && t->g->sizes->asked && !p->kind && !(t->asked = aril__sizes_of(in)))
-        s = no_memory(p);
+    if (s == ARIL_OK && t->g->sizes->asked && !p->kind) {
+        if (!(t->compared = aril__compared_new())) s = ARIL_ERR_MEMORY;
+        if (t->compared) aril__compared_add(t->compared, in);
+    }
     if (s == ARIL_OK && p->freeze) s = aril__graph_freeze(t->g, p->name);
     if (s == ARIL_OK) s = aril__passes(t->g);
     if (s == ARIL_OK && (p->freeze || (p->kind && p->kind->fixed)))
@@ -262,22 +269,6 @@ static trace *make_trace(const aril_program *p, aril_list in, bool recorded, con
     if (s == ARIL_OK) return t;
     release_trace(t);
     return NULL;
-}
-
-/* Removes a trace from the list; the reference of the caller ends, too. */
-static void forget_trace(aril_program *p, trace *t)
-{
-    pthread_mutex_lock(&p->lock);
-    trace **at = &p->traces;
-    while (*at && *at != t) at = &(*at)->next;
-    bool listed = *at != NULL;
-    if (listed) {
-        *at = t->next;
-        p->n_traces--;
-    }
-    pthread_mutex_unlock(&p->lock);
-    if (listed) release_trace(t);
-    release_trace(t);
 }
 
 /* ---- finding ---- */
@@ -378,35 +369,61 @@ static aril_status check_inputs(const aril_program *p, aril_list in, bool record
     return aril__sizes_fit(p->name, p->n_sizes, p->sizes, in);
 }
 
-/* A new trace. With `untraced`, a failure is not this thread's error, but *untraced. */
+/* With `untraced`, a failure between these is not this thread's error, but *untraced. */
+static aril__saved_errors begin_trial(aril__error *const *untraced)
+{
+    return untraced ? aril__errors_begin_quiet() : (aril__saved_errors){ 0 };
+}
+
+static void end_trial(const aril_program *p, aril__saved_errors *before, aril_status s,
+                      aril__error **untraced)
+{
+    if (!untraced) return;
+    if (s < 0 && aril_ok()) aril__fail(s, "%s: %s", p->name, aril_status_text(s));
+    *untraced = aril__errors_end(before);
+    if (s < 0) return;
+    aril__error_release(*untraced); /* what the function ignored */
+    *untraced = NULL;
+}
+
 static trace *try_trace(const aril_program *p, aril_list in, bool recorded, const int64_t *word,
                         size_t n, aril_status *status, int *n_out, aril__error **untraced)
 {
-    if (!untraced) return make_trace(p, in, recorded, word, n, status, n_out);
-    aril__saved_errors before = aril__errors_begin_quiet();
+    aril__saved_errors before = begin_trial(untraced);
     trace *t = make_trace(p, in, recorded, word, n, status, n_out);
-    if (!t && aril_ok()) aril__fail(*status, "%s: %s", p->name, aril_status_text(*status));
-    *untraced = aril__errors_end(&before);
-    if (t) { /* what the function ignored */
-        aril__error_release(*untraced);
-        *untraced = NULL;
-    }
+    end_trial(p, &before, *status, untraced);
     return t;
 }
 
-/* Whether a trace is right for these sizes, too: a function that asked for sizes is traced for the
- * first other ones to see whether it would do something else. If so, the trace is dropped. */
-static bool is_right(aril_program *p, aril_list in, bool recorded, trace *t, const int64_t *word,
+/* Traces the function for these sizes, and compares. */
+static aril_status compare_again(const aril_program *p, aril_list in, bool recorded, int *n_out)
+{
+    trace t = { .n_in = in.n, .whole = aril__calloc((size_t)in.n + 1) };
+    aril_status s = t.whole ? record_checked(p, in, recorded, &t, n_out) : no_memory(p);
+    drop_recording(&t);
+    free(t.whole);
+    return s;
+}
+
+/* Whether a trace is right for these sizes, too: a function that asked for sizes may do something
+ * else for each of them. */
+static bool is_right(aril_program *p, aril_list in, bool recorded, const trace *t,
                      aril_status *status, int *n_out, aril__error **untraced)
 {
-    if (!t->asked || atomic_load(&t->checked) || aril__sizes_are(t->asked, in)) return true;
-    trace *other = try_trace(p, in, recorded, word, t->n_words, status, n_out, untraced);
-    if (!other) {
-        forget_trace(p, t);
-        return false;
-    }
-    release_trace(other);
-    atomic_store(&t->checked, true);
+    if (!t->compared) return true;
+    pthread_mutex_lock(&p->lock);
+    bool known = aril__compared_has(t->compared, in);
+    pthread_mutex_unlock(&p->lock);
+    if (known) return true;
+    aril__saved_errors before = begin_trial(untraced);
+    *status = compare_again(p, in, recorded, n_out);
+    end_trial(p, &before, *status, untraced);
+    aril__log(ARIL__LOG_TRACE, "%s: %s for other sizes, which it asks for", p->name,
+              *status == ARIL_OK ? "compared" : "comparison failed");
+    if (*status < 0) return false;
+    pthread_mutex_lock(&p->lock);
+    aril__compared_add(t->compared, in);
+    pthread_mutex_unlock(&p->lock);
     return true;
 }
 
@@ -445,7 +462,10 @@ static aril_status run_function(aril_program *p, aril_list in, bool recorded, ar
     const char *why;
     trace *t = find_trace(p, in, word, n, &why);
     if (t) {
-        if (!is_right(p, in, recorded, t, word, &s, n_out, untraced)) t = NULL;
+        if (!is_right(p, in, recorded, t, &s, n_out, untraced)) {
+            release_trace(t);
+            t = NULL;
+        }
     } else {
         bool often = by_value && atomic_load(&p->made) >= MAX_BY_VALUE;
         if (!often) t = try_trace(p, in, recorded, word, n, &s, n_out, untraced);

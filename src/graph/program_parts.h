@@ -7,6 +7,7 @@
 
 #include "autograd/node.h"
 #include "graph/gradient.h"
+#include "graph/passed_on.h"
 #include "graph/replay.h"
 
 #include <pthread.h>
@@ -40,10 +41,10 @@ typedef struct trace {
     int *joined; /* for each input: the first state with the same storage, or -1 */
     bool *whole; /* for each input: whether a run gets its whole memory */
     int n_in, n_out;
-    /* C code asked for unknown sizes: what it does with them is checked for the sizes of the first
-     * run, which these are, and once more for others, since a condition may hold for some only. */
-    int64_t *asked; /* NULL: it did not */
-    atomic_bool checked;
+    /* C code asked for unknown sizes: what it does with them was compared for the sizes of these
+     * calls, and is for other ones, since a condition may hold for some only. NULL: it did not.
+     * Guarded by the lock of the program. */
+    aril__compared_sizes *compared;
 } trace;
 
 struct aril_program {

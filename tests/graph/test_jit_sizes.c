@@ -97,6 +97,9 @@ F(above, aril_diag_embed(aril_select(x, 1, 0), 1, 0, 1))
 F(below, aril_diag_embed(x, -2, 2, 0))
 F(moved, aril_diag_embed(aril_t(x), 1, 0, 2))
 
+static int n_calls;
+F(counted_calls, (n_calls++, aril_reshape(x, ARIL_SHAPE(aril_size(x, 0), 2))))
+
 typedef struct sized {
     const char *name;
     aril_fn *fn;
@@ -216,6 +219,74 @@ TEST(a_condition_is_checked_with_a_second_size)
     aril_program_free(p);
 }
 
+/* Each new size is compared, in whichever order they come, and those that were are right. */
+F(above_two, aril_size(x, 0) > 2 ? aril_exp(x) : aril_neg(x))
+F(only_five, aril_size(x, 0) == 5 ? aril_exp(x) : aril_neg(x))
+
+TEST(a_condition_is_checked_with_every_size)
+{
+    static const int64_t orders[][5] = {
+        { 1, 2, 3, 4, 5 }, { 3, 1, 2, 4, 5 }, { 1, 1, 3, 2, 4 }, { 2, 5, 1, 3, 1 }
+    };
+    static const sized all[] = { ROW(above_two), ROW(only_five) };
+    for (size_t k = 0; k < sizeof orders / sizeof *orders * 2; k++) {
+        ARIL_SCOPE;
+        const sized *f = &all[k % 2];
+        aril_program *p = any_rows(f);
+        int right = 0;
+        for (int i = 0; i < 5; i++) {
+            int64_t n = orders[k / 2][i];
+            aril_tensor *x = matrix(n, 2), *got, *want;
+            f->fn(NULL, &x, &want);
+            if (aril_program_run(p, ARIL_LIST(x), &got) == ARIL_OK) {
+                check_equal(got, want, f->name);
+                right++;
+                continue;
+            }
+            CHECK_STR_HAS(aril_error(), "C code computes with a size that only the run knows");
+            aril_clear_error();
+        }
+        CHECK_MSG(right >= 2, "order %zu: %d", k, right);
+        aril_program_free(p);
+    }
+}
+
+TEST(a_size_is_compared_once)
+{
+    ARIL_SCOPE;
+    aril_program *p = any_rows(&(sized)ROW(counted_calls));
+    for (int round = 0; round < 3; round++)
+        for (int64_t n = 1; n < 40; n++) {
+            ARIL_SCOPE;
+            aril_tensor *x = matrix(n, 2), *y;
+            CHECK_OK(aril_program_run(p, ARIL_LIST(x), &y));
+            check_equal(y, x, "copy");
+        }
+    CHECK_INT(aril_program_traces(p), 1);
+    CHECK_INT(n_calls, 2 * 39); /* with unknown and with known sizes */
+    aril_program_free(p);
+}
+
+/* A module computes with sizes of which some only differ in a later batch. */
+static aril_tensor *short_batches(aril_module *m, aril_tensor *x)
+{
+    aril_tensor *y = aril_forward(aril_module_child(m, 0), x);
+    return aril_size(x, 0) > 20 ? aril_exp(y) : y;
+}
+
+TEST(modules_that_decide_by_sizes_are_right_with_all)
+{
+    ARIL_SCOPE;
+    ARIL_INFERENCE;
+    aril_module *net = aril_module_new("Short", 0, short_batches);
+    aril_module_add(net, "linear", aril_nn_linear(2, 3));
+    aril_tensor *want[24];
+    for (int64_t n = 2; n < 24; n++) want[n] = aril_forward(net, matrix(n, 2));
+    CHECK_OK(aril_module_jit(net));
+    for (int64_t n = 2; n < 24; n++) check_equal(aril_forward(net, matrix(n, 2)), want[n], "rows");
+    aril_module_release(net);
+}
+
 /* ---- traces have no effects ---- */
 
 static int calls;
@@ -252,7 +323,7 @@ TEST(tracing_twice_changes_nothing)
         check_equal(sum[0], sum[1], "state");
     }
     CHECK_INT(aril_program_traces(p), 1);
-    CHECK_INT(calls, 4); /* with unknown and known sizes, and again for the second size */
+    CHECK_INT(calls, 8); /* for each size with it, and with an unknown one */
     aril_program_free(p);
 }
 
