@@ -4,6 +4,7 @@
 #include "aril/dtype.h"
 #include "aril/math.h"
 #include "core/log.h"
+#include "graph/passed_on.h"
 #include "graph/program.h"
 #include "ops/shape/copy.h"
 
@@ -407,6 +408,7 @@ static const aril__part *find_part(aril_session *s, const aril__request *q)
     const aril__graph *g = aril__tracing_graph(s->g->t);
     int i = 0;
     while (i < s->n_parts && !aril__part_is_for(s->part[i], g, q, s->device)) i++;
+    if (i == s->n_parts && aril__sizes_all_passed_on("session_run", g) < 0) return NULL;
     aril__part *p = i < s->n_parts ? s->part[i] : aril__part_new(g, q, s->device, s->g->placed);
     if (!p) return NULL;
     if (i == s->n_parts) aril__log(ARIL__LOG_TRACE, "session: a program for new fetches");
@@ -595,6 +597,7 @@ aril_program *aril_graph_function(aril_list inputs, aril_list outputs, aril_list
     const aril__graph *of = aril__tracing_graph(g->t);
     aril_program *p = NULL;
     aril_status s = find_inputs(g, inputs, at);
+    if (s == ARIL_OK) s = aril__sizes_all_passed_on("graph_function", of);
     if (s == ARIL_OK) s = function_request(g, outputs, updates, &q);
     if (s == ARIL_OK) p = aril__program_of(of, &q, g->placed, inputs.n, at);
     if (p && check_inputs(of, aril__program_part(p), inputs.n, at) < 0) {
@@ -620,6 +623,7 @@ aril_status aril__graph_look_part(aril_list inputs, aril_list outputs, aril_list
     const aril__graph *of = aril__tracing_graph(g->t);
     uint32_t *at = aril__malloc(((size_t)inputs.n + 1) * sizeof *at);
     aril_status s = at ? find_inputs(g, inputs, at) : ARIL_ERR_MEMORY;
+    if (s == ARIL_OK) s = aril__sizes_all_passed_on("graph_export", of);
     if (s == ARIL_OK) s = make_request(g, "graph_export", outputs, &out);
     if (s == ARIL_OK) s = make_updates(g, "graph_export", updates, &all);
     if (s == ARIL_OK && !(effects = aril__malloc((all.n_effects + 1) * sizeof *effects)))

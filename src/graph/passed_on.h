@@ -16,6 +16,13 @@
 aril_status aril__sizes_passed_on(const char *name, const aril__graph *open,
                                   const aril__graph *known);
 
+/* The same for a defined graph, whose code runs only once: an error if it asked for a size that it
+ * passed on to nothing. */
+aril_status aril__sizes_all_passed_on(const char *what, const aril__graph *g);
+
+/* Where an unknown size comes from: "axis 0 of 'x'"; false if that is not known. */
+bool aril__size_origin(const aril__graph *g, int64_t unknown, char *text, size_t size);
+
 /* Sizes of calls for which a trace was compared, those of all inputs of a call. The set is bounded:
  * it forgets some when it is full. Not for several threads at once. */
 typedef struct aril__compared_sizes aril__compared_sizes;
