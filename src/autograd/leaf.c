@@ -338,15 +338,23 @@ static aril_status gradients(aril_list outputs, aril_list inputs, aril_tensor **
     size_t n = (size_t)inputs.n, m = (size_t)outputs.n;
     aril__target *target = aril__calloc(n * sizeof *target);
     aril_tensor **captured = aril__calloc(n * sizeof *captured);
-    aril_tensor **start = aril__calloc(m * sizeof *start);
-    aril_status s = target && captured && start
+    aril_tensor **start = aril__calloc(m * sizeof *start), **from = aril__calloc(m * sizeof *from);
+    int n_from = 0; /* results with a graph */
+    aril_status s = target && captured && start && from
                         ? ARIL_OK
                         : aril__fail(ARIL_ERR_MEMORY, "gradients: out of memory");
     {
         ARIL_SCOPE;
-        for (size_t i = 0; i < m && s == ARIL_OK; i++)
-            s = start_from("gradients", outputs.at[i],
-                           opts.grad_outputs.n ? opts.grad_outputs.at[i] : NULL, scalar, &start[i]);
+        for (size_t i = 0; i < m && s == ARIL_OK; i++) {
+            aril_tensor *y = outputs.at[i];
+            if (opts.allow_unused && y && !y->node && !(y->flags & ARIL__POISON)) {
+                if (scalar && y->numel != 1) s = aril__require_of("gradients", is_scalar, y);
+                continue; /* it depends on no input */
+            }
+            from[n_from] = y;
+            s = start_from("gradients", y, opts.grad_outputs.n ? opts.grad_outputs.at[i] : NULL,
+                           scalar, &start[n_from++]);
+        }
         for (size_t i = 0; i < n && s == ARIL_OK; i++) {
             s = look("gradients", inputs.at[i]);
             if (s == ARIL_OK && !inputs.at[i]->node && !opts.allow_unused)
@@ -357,8 +365,8 @@ static aril_status gradients(aril_list outputs, aril_list inputs, aril_tensor **
         }
         /* If an input is listed twice, the first captures the gradient, and the loop below shares
          * it. */
-        if (s == ARIL_OK)
-            s = aril__backward(outputs.n, outputs.at, start, inputs.n, target, captured, opts);
+        if (s == ARIL_OK && n_from)
+            s = aril__backward(n_from, from, start, inputs.n, target, captured, opts);
     }
     for (size_t i = 0; i < n && s == ARIL_OK; i++) {
         for (size_t k = 0; k < i && !captured[i]; k++)
@@ -387,6 +395,7 @@ static aril_status gradients(aril_list outputs, aril_list inputs, aril_tensor **
     free(target);
     free(captured);
     free(start);
+    free(from);
     return s;
 }
 
