@@ -101,6 +101,25 @@ static aril_status call_fn(const aril_program *p, aril_tensor *const *in, aril_t
     return no_gap(p, *n_out, out);
 }
 
+/* The inputs as a run of the trace gets them. */
+static aril_status give_inputs(const trace *t, aril_list in, aril_tensor **given)
+{
+    aril_status s = ARIL_OK;
+    for (int i = 0; i < in.n && s == ARIL_OK; i++) {
+        given[i] = t->whole[i] ? aril__give(aril__self(), aril__whole_storage(in.at[i])) : in.at[i];
+        s = aril_tensor_status(given[i]);
+    }
+    return s;
+}
+
+static void settle(aril__tracing *t, const trace *to, aril_list in)
+{
+    ARIL_SCOPE;
+    aril_tensor **given = aril__malloc(((size_t)in.n + 1) * sizeof *given);
+    if (given && give_inputs(to, in, given) == ARIL_OK) aril__tracing_settle(t, given);
+    free(given);
+}
+
 /* Records one call of the function into `to`, with its gradient if autograd records the call;
  * *n_out gets how many results it set, if that is more. The first `skip` numbers of unknown sizes
  * are not used. */
@@ -129,7 +148,10 @@ static aril_status record(const aril_program *p, aril_list in, bool recorded, si
     if (set > *n_out) *n_out = set;
     to->n_out = set;
     *again = aril__tracing_tracer(t)->drawn_outside;
-    if (s == ARIL_OK) to->g = aril__tracing_take(t, &to->watches);
+    if (s == ARIL_OK)
+        to->g = aril__tracing_take(t, &to->watches);
+    else
+        settle(t, to, in);
     aril__tracing_free(t);
     free(list);
     free(symbol);
@@ -206,17 +228,6 @@ static aril_status guard_states(const aril_program *p, trace *t, aril_list in)
     }
     for (int i = 0; i < in.n; i++) t->joined[i] = aril__state_in(g, in.at[i]);
     return ARIL_OK;
-}
-
-/* The inputs as a run of the trace gets them. */
-static aril_status give_inputs(const trace *t, aril_list in, aril_tensor **given)
-{
-    aril_status s = ARIL_OK;
-    for (int i = 0; i < in.n && s == ARIL_OK; i++) {
-        given[i] = t->whole[i] ? aril__give(aril__self(), aril__whole_storage(in.at[i])) : in.at[i];
-        s = aril_tensor_status(given[i]);
-    }
-    return s;
 }
 
 static aril_status make_exec(const aril_program *p, trace *t, aril_list in)

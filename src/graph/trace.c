@@ -839,6 +839,7 @@ static void release_kept(aril__tracing *t)
         if (t->kept[i]->flags & ARIL__SYMBOLIC) aril__bind(th, t->kept[i], NULL, 0);
         t->kept[i]->flags &= (uint16_t)~ARIL__HELD;
     }
+    aril__trace_find_left(t);
     for (uint32_t i = t->n_kept; i-- > 0;) aril__tensor_release(th, t->kept[i]);
     t->n_kept = 0;
 }
@@ -860,6 +861,7 @@ void aril__tracing_free(aril__tracing *t)
     free(t->drawn);
     free(t->named);
     free(t->kept);
+    aril__trace_drop_left(t);
     aril__trace_restore_replaced(t, ARIL_ERR_STATE);
     for (uint32_t i = 0; i < t->n_captured; i++) aril__tensor_release(aril__self(), t->captured[i]);
     for (uint32_t i = 0; i < t->n_memory; i++) free(t->memory[i]);
@@ -929,6 +931,7 @@ aril_status aril__tracing_end(aril__tracing *t, aril__traced_call *c, aril_statu
     release_kept(t);
     if (t->outer) return s;
     s = aril__trace_restore_replaced(t, s);
+    if (s == ARIL_OK) s = aril__trace_check_left(t);
     if (s == ARIL_OK) s = aril__trace_fix_keys(t);
     return s == ARIL_OK ? finish_states(t) : s;
 }
