@@ -19,6 +19,7 @@ typedef struct kept {
 } kept;
 
 struct aril_graph {
+    atomic_int refs; /* of the user, sessions and programs */
     aril__tracing *t;
     kept *variables;
     uint32_t n_variables, cap_variables;
@@ -37,13 +38,25 @@ aril_graph *aril_graph_new(const char *name)
         aril__fail(ARIL_ERR_MEMORY, "graph_new: out of memory");
         return NULL;
     }
+    atomic_init(&g->refs, 1);
     aril__tracing_set_owner(g->t, g);
     return g;
 }
 
+static aril_graph *keep_graph(aril_graph *g)
+{
+    atomic_fetch_add(&g->refs, 1);
+    return g;
+}
+
+static void release_graph(void *graph)
+{
+    aril_graph_free(graph);
+}
+
 void aril_graph_free(aril_graph *g)
 {
-    if (!g) return;
+    if (!g || atomic_fetch_sub(&g->refs, 1) != 1) return;
     for (uint32_t i = 0; i < g->n_variables; i++) {
         const kept *v = &g->variables[i];
         aril__tracing_graph(g->t)->states[v->state].tensor->flags &= (uint16_t)~ARIL__HELD;
@@ -390,7 +403,10 @@ aril_session *aril_session_new(aril_graph *g, aril_device device)
     s->g = g;
     s->device = aril__device_find(device);
     if (!s->device) aril__fail(ARIL_ERR_DEVICE, "session_new: there is no such device");
-    if (s->device && move_variables(s) == ARIL_OK) return s;
+    if (s->device && move_variables(s) == ARIL_OK) {
+        keep_graph(g);
+        return s;
+    }
     free(s);
     return NULL;
 }
@@ -399,6 +415,7 @@ void aril_session_free(aril_session *s)
 {
     if (!s) return;
     for (int i = 0; i < s->n_parts; i++) aril__part_free(s->part[i]);
+    aril_graph_free(s->g);
     free(s);
 }
 
@@ -604,6 +621,7 @@ aril_program *aril_graph_function(aril_list inputs, aril_list outputs, aril_list
         aril_program_free(p);
         p = NULL;
     }
+    if (p) aril__program_hold(p, keep_graph(g), release_graph);
     free_request(&q);
     free(at);
     return p;

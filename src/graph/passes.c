@@ -280,8 +280,9 @@ static bool is_known(const aril__graph *g, const aril__graph_node *n, int i)
 static bool can_fold(const aril__graph *g, const aril__graph_node *n)
 {
     bool view = ARIL__IS_VIEW(n->op->out[0]); /* needs no memory */
-    if (!aril__is_plain(n) || n->sized || n->n_out != 1 || n->n_in == 0 || n->op->flags & RANDOM ||
-        !(view || is_small(g, n->out)) || n->n_in > 8)
+    if (!aril__is_plain(n) || n->sized || n->n_out != 1 || n->op->flags & RANDOM ||
+        g->values[n->out].flags & ARIL__VALUE_UNKNOWN || !(view || is_small(g, n->out)) ||
+        n->n_in > 8 || n->region)
         return false;
     for (int i = 0; i < n->n_in; i++)
         if (!is_known(g, n, i)) return false;

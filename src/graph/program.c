@@ -665,6 +665,12 @@ aril_program *aril__program_of(const aril__graph *g, const aril__request *q, con
     return NULL;
 }
 
+void aril__program_hold(aril_program *p, void *owner, void (*release)(void *owner))
+{
+    p->owner = owner;
+    p->release = release;
+}
+
 const aril__part *aril__program_part(const aril_program *p)
 {
     return p->part[0];
@@ -718,6 +724,7 @@ void aril_program_free(aril_program *p)
     }
     pthread_mutex_destroy(&p->lock);
     for (int i = 0; i < p->n_parts; i++) aril__part_free(p->part[i]);
+    if (p->release) p->release(p->owner);
     free(p->of.out);
     free(p->of.effects);
     free(p->placed);

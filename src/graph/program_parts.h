@@ -69,6 +69,8 @@ struct aril_program {
     bool *placed; /* by input of g */
     uint32_t *inputs;
     int n_in;
+    void *owner; /* of g */
+    void (*release)(void *owner);
     const aril__program_kind *kind; /* of a function that belongs to the program, or NULL */
 };
 

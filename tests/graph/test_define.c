@@ -63,6 +63,33 @@ TEST(a_graph_runs_on_the_device_of_its_session)
     CHECK_MSG(aril_ok(), "%s", aril_error());
 }
 
+TEST(sessions_and_functions_hold_their_graph)
+{
+    for (int k = 0; k < 2; k++) {
+        ARIL_SCOPE;
+        aril_graph *g = aril_graph_new("held");
+        aril_tensor *x = aril_placeholder(g, "x", ARIL_SHAPE(-1, D), ARIL_F32), *out;
+        aril_tensor *w = aril_variable(g, "w", numbers(ARIL_SHAPE(D, H), 3));
+        aril_tensor *y = aril_matmul(x, w), *values = numbers(ARIL_SHAPE(2, D), 4);
+        aril_tensor *want = aril_matmul(values, aril_variable_value(w));
+        aril_session *s = aril_session_new(g, aril_cpu());
+        aril_program *p = aril_graph_function(ARIL_LIST(x), ARIL_LIST(y), (aril_list){ 0 });
+        aril_graph_free(g);
+        if (k) aril_session_free(s);
+        if (!k) aril_program_free(p);
+        for (int i = 0; i < 2; i++) {
+            if (k)
+                CHECK_INT(aril_program_run(p, ARIL_LIST(values), &out), ARIL_OK);
+            else
+                CHECK_INT(aril_session_run(s, ARIL_FEEDS({ x, values }), ARIL_LIST(y), &out),
+                          ARIL_OK);
+            CHECK(are_equal(out, want));
+        }
+        if (k) aril_program_free(p);
+        if (!k) aril_session_free(s);
+    }
+}
+
 TEST(a_two_layer_network_trains_in_a_session)
 {
     ARIL_SCOPE;
