@@ -96,6 +96,8 @@ typedef struct aril_memory_plan {
     int64_t results; /* results, which belong to the caller, and gradients that it leaves */
     int64_t peak;    /* the most that is allocated at once: the sum of both */
     int unplanned;   /* operations whose memory only the run knows; 0: `peak` is exact */
+    int64_t
+        constants; /* what was computed once, and stays allocated with the program, beside runs */
 } aril_memory_plan;
 
 /* The plan of the latest run of the latest trace, which is made before that run begins; all zeros

@@ -304,6 +304,11 @@ aril_memory_plan aril__exec_memory(const aril__exec *x, const aril__device *devi
     pthread_mutex_lock(&x->pool->lock);
     if (x->pool->idle) m = aril__instance_memory(x->pool->idle, device);
     pthread_mutex_unlock(&x->pool->lock);
+    for (uint32_t i = 0; i < x->g->n_constants; i++) {
+        const aril_tensor *t = x->g->constants[i];
+        if (t->storage && t->storage->device == device && !(t->flags & ARIL__CONSTANT))
+            m.constants += (int64_t)t->storage->bytes;
+    }
     return m;
 }
 

@@ -102,6 +102,35 @@ TEST(what_undoes_itself_is_left_out)
     check(&p, NULL);
 }
 
+FN(masked)
+{
+    (void)ctx;
+    aril_tensor *mask = aril_full(ARIL_SHAPE(4, 4), -INFINITY, ARIL_F32, aril_cpu());
+    aril_tensor *turned = aril_sub(aril_eye(4, 4, ARIL_F32, aril_cpu()), aril_scalar(1));
+    out[0] = aril_add(aril_mul(in[0], turned), aril_triu(mask, 1));
+}
+
+TEST(what_needs_no_input_is_computed_once)
+{
+    static const pattern p = { masked,
+                               1,
+                               { { 2, { 4, 4 } } },
+                               0,
+                               "%2: f32[4,4] = full(ndim=2, dim=[4,4], dtype=f32, value=[-inf])\n"
+                               "%3: f32[4,4] = eye(ndim=2, dim=[4,4], dtype=f32)\n"
+                               "%5: f32[4,4] = sub(%3, 1)\n"
+                               "%6: f32[4,4] = triu(%2, diagonal=1)\n"
+                               "%7: f32[4,4] = mul(%1, %5)\n"
+                               "%8: f32[4,4] = add(%7, %6)\n"
+                               "return %8\n",
+                               "%5: f32[4,4] = constant\n"
+                               "%6: f32[4,4] = constant\n"
+                               "%7: f32[4,4] = mul(%1, %5)\n"
+                               "%8: f32[4,4] = add(%7, %6)\n"
+                               "return %8\n" };
+    check(&p, "-fuse");
+}
+
 FN(turned_around)
 {
     (void)ctx;
