@@ -66,7 +66,12 @@ static void check_names(const char *list)
         for (int i = 0; i < aril__n_passes && !known; i++)
             known = strlen(aril__pass_list[i].name) == n &&
                     memcmp(aril__pass_list[i].name, name, n) == 0;
-        if (!known) fprintf(stderr, "aril: ARIL_PASSES: there is no pass %.*s\n", (int)n, name);
+        if (!known) {
+            fprintf(stderr, "aril: ARIL_PASSES: there is no pass %.*s; passes are", (int)n, name);
+            for (int i = 0; i < aril__n_passes; i++)
+                fprintf(stderr, " %s", aril__pass_list[i].name);
+            fprintf(stderr, " small, or none\n");
+        }
         at += length + (at[length] == ',');
     }
 }
@@ -92,18 +97,67 @@ static void log_graph(const aril__graph *g, const char *when)
     aril__graph_print(g, stderr);
 }
 
+/* What a pass changes, for the log: how many nodes of each op there are. */
+typedef struct op_counts {
+    const char **name; /* of each node, sorted; NULL: not needed, or no memory */
+    uint32_t n;
+} op_counts;
+
+static int by_name(const void *x, const void *y)
+{
+    return strcmp(*(const char *const *)x, *(const char *const *)y);
+}
+
+static op_counts count_ops(const aril__graph *g)
+{
+    op_counts c = { NULL, g->n_nodes - 1 };
+    if (aril__log_on(ARIL__LOG_PASSES)) c.name = aril__malloc(g->n_nodes * sizeof *c.name);
+    for (uint32_t i = 0; c.name && i < c.n; i++) c.name[i] = g->nodes[i + 1].op->name;
+    if (c.name) qsort(c.name, c.n, sizeof *c.name, by_name);
+    return c;
+}
+
+static uint32_t run_length(const op_counts *c, uint32_t at, const char *name)
+{
+    uint32_t n = 0;
+    while (at + n < c->n && strcmp(c->name[at + n], name) == 0) n++;
+    return n;
+}
+
+/* "step: epilogue: 12 nodes, 15 before: add 3 -> 0, linear 2 -> 3" */
+static void log_pass(const aril__graph *g, const char *pass, op_counts was)
+{
+    char text[512] = "";
+    op_counts now = count_ops(g);
+    uint32_t i = 0, k = 0;
+    size_t used = 0;
+    while (was.name && now.name && (i < was.n || k < now.n) && used < sizeof text) {
+        int order = i == was.n ? 1 : k == now.n ? -1 : strcmp(was.name[i], now.name[k]);
+        const char *name = order <= 0 ? was.name[i] : now.name[k];
+        uint32_t a = run_length(&was, i, name), b = run_length(&now, k, name);
+        i += a;
+        k += b;
+        if (a != b)
+            used += (size_t)snprintf(text + used, sizeof text - used, "%s%s %u -> %u",
+                                     used ? ", " : ": ", name, a, b);
+    }
+    if (was.name)
+        aril__log(ARIL__LOG_PASSES, "%s: %s: %u nodes, %u before%s", name_of(g), pass,
+                  g->n_nodes - 1, was.n, text);
+    free(was.name);
+    free(now.name);
+}
+
 static aril_status run_passes(aril__graph *g, bool whole)
 {
     aril_status s = ARIL_OK;
     for (uint32_t i = 0; i < g->n_bodies && s == ARIL_OK; i++) s = run_passes(g->bodies[i], false);
     for (int i = 0; i < aril__n_passes && s == ARIL_OK; i++) {
         const aril__pass *p = &aril__pass_list[i];
-        uint32_t before = g->n_nodes;
         if (!aril__pass_is_on(p->name) || (p->whole && !whole)) continue;
+        op_counts before = count_ops(g);
         s = p->run(g);
-        if (aril__log_on(ARIL__LOG_PASSES))
-            aril__log(ARIL__LOG_PASSES, "%s: %s: %u nodes, %u before", name_of(g), p->name,
-                      g->n_nodes - 1, before - 1);
+        log_pass(g, p->name, before);
     }
     return s;
 }

@@ -3,6 +3,8 @@
 #include "support/compare.h"
 #include "support/test.h"
 
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static void check_near(aril_tensor *got, aril_tensor *want, const char *what)
@@ -485,6 +487,25 @@ static void growing(void *ctx, aril_tensor *const *in, aril_tensor **out)
 {
     aril_while(below_sum, grow_state, ctx, ARIL_LIST(in[0]), (aril_while_opts){ .max_trips = 3 },
                out);
+}
+
+/* ---- text ---- */
+
+TEST(branches_and_bodies_have_names)
+{
+    ARIL_SCOPE;
+    weights w = { numbers(ARIL_SHAPE(3, 2), 1), numbers(ARIL_SHAPE(3, 2), 2) };
+    aril_program *p = NULL;
+    aril_tensor *x = numbers(ARIL_SHAPE(2, 3), 3);
+    check_program(choose, &w, ARIL_LIST(x, x), 2, NULL, &p);
+    char *text = NULL;
+    size_t size = 0;
+    FILE *to = open_memstream(&text, &size);
+    aril_program_print(p, to);
+    fclose(to);
+    CHECK_MSG(strstr(text, " then(") && strstr(text, " else("), "%s", text);
+    free(text);
+    aril_program_free(p);
 }
 
 /* ---- no trips ---- */

@@ -347,7 +347,7 @@ TEST(batch_normalization_is_folded_into_a_convolution)
                                "%17: f32[4] = neg(%5)\n"
                                "%18: f32[4] = mul(%17, %16)\n"
                                "%19: f32[4] = add(%18, %4)\n"
-                               "%20: f32[4,1,1,1] = unsqueeze(%16, mask=14)\n"
+                               "%20: f32[4,1,1,1] = unsqueeze(%16, axes=[1,2,3])\n"
                                "%21: f32[4,3,3,3] = mul(%2, %20)\n"
                                "%22: f32[2,4,18,18] = conv(%1, %21, %19, activation=relu)\n"
                                "return %22\n" };
@@ -459,7 +459,7 @@ TEST(a_folded_convolution_takes_the_residual)
         "%16: f32[4] = neg(%5)\n"
         "%17: f32[4] = mul(%16, %15)\n"
         "%18: f32[4] = add(%17, %4)\n"
-        "%19: f32[4,1,1,1] = unsqueeze(%15, mask=14)\n"
+        "%19: f32[4,1,1,1] = unsqueeze(%15, axes=[1,2,3])\n"
         "%20: f32[4,3,3,3] = mul(%2, %19)\n"
         "%22: f32[2,4,18,18] = conv_add(%1, %20, %18, %6, pad=[1,1,1,1], activation=relu)\n"
         "return %22\n"
@@ -606,11 +606,11 @@ TEST(what_depends_on_shapes_is_computed_once)
                                { { 1, { 4 } } },
                                0,
                                "%2: f32[4] = square(%1)\n"
-                               "%3: f32[] = mean(%2, mask=1)\n"
+                               "%3: f32[] = mean(%2, axes=[0])\n"
                                "%4: f32[] = full_like(%3, value=1, integer=[1,1])\n"
                                "%5: f32[] = count_like(%2, %4)\n"
                                "%6: f32[] = div(%4, %5)\n"
-                               "%7: f32[1] = unsqueeze(%6, mask=1)\n"
+                               "%7: f32[1] = unsqueeze(%6, axes=[0])\n"
                                "%8: f32[4] = expand_like(%7, %2)\n"
                                "%9: f32[4] = square_grad(%8, %1, -)\n"
                                "return %9\n",
