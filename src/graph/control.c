@@ -824,6 +824,13 @@ static void trip_fn(void *ctx, aril_tensor *const *in, aril_tensor **out)
     const bounded *q = ctx;
     aril_tensor *go[1] = { NULL };
     if (aril__control_call("while", q->fn[0], q->ctx, in, 1, go) < 0) return;
+    if (go[0]->numel != 1 && go[0]->numel >= 0) {
+        char text[ARIL__SHAPE_TEXT];
+        aril__fail(ARIL_ERR_SHAPE, "while: the condition has one element, got shape %s",
+                   aril__text(text, go[0]));
+        aril__poison_all(q->n, out);
+        return;
+    }
     aril_cond(go[0], body_fn, same_fn, ctx, (aril_list){ q->n, (aril_tensor **)(uintptr_t)in },
               q->n, out);
 }

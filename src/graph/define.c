@@ -8,6 +8,7 @@
 #include "graph/program.h"
 #include "ops/shape/copy.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -116,6 +117,29 @@ aril_guard aril_device_begin(aril_device device)
     return g;
 }
 
+/* ---- names ---- */
+
+enum { NAME = 256 };
+
+static bool is_taken(const aril__graph *g, const char *name)
+{
+    for (uint32_t i = 0; i < g->n_inputs; i++)
+        if (g->inputs[i].name && strcmp(g->inputs[i].name, name) == 0) return true;
+    for (uint32_t i = 0; i < g->n_states; i++)
+        if (g->states[i].name && strcmp(g->states[i].name, name) == 0) return true;
+    return false;
+}
+
+/* A name that no placeholder or variable has: "x", then "x_1", "x_2". Longer names are cut. */
+static const char *unique_name(const aril__graph *g, const char *name, char text[NAME])
+{
+    if (!name || !is_taken(g, name)) return name;
+    for (int k = 1;; k++) {
+        snprintf(text, NAME, "%.*s_%d", NAME - 16, name, k);
+        if (!is_taken(g, text)) return text;
+    }
+}
+
 /* ---- placeholders ---- */
 
 static aril__device *device_now(void)
@@ -151,7 +175,8 @@ aril_tensor *aril_placeholder(aril_graph *g, const char *name, aril_shape shape,
     like->flags |= ARIL__SHAPE_ONLY;
     like->u.device = device;
     g->placed[of->n_inputs] = th->mode.placed;
-    aril_tensor *x = aril__tracing_input(g->t, like, shape.dim, name);
+    char text[NAME];
+    aril_tensor *x = aril__tracing_input(g->t, like, shape.dim, unique_name(of, name, text));
     aril__tensor_release(th, like);
     x = aril__give(th, x);
     if (aril__is_float(dtype) && aril__dtypes[dtype].computes) aril_set_requires_grad(x, true);
@@ -189,7 +214,9 @@ aril_tensor *aril_variable(aril_graph *g, const char *name, aril_tensor *initial
     }
     if (aril__is_poison(state)) return aril_escape(state);
     state->flags &= (uint16_t) ~(ARIL__WEAK | ARIL__NUMBER);
-    aril_tensor *x = aril__give(th, aril__tracing_variable(g->t, state, name));
+    char text[NAME];
+    const char *own = unique_name(aril__tracing_graph(g->t), name, text);
+    aril_tensor *x = aril__give(th, aril__tracing_variable(g->t, state, own));
     if (aril__is_poison(x)) return aril_escape(x);
     /* The graph has no device, as its placeholders have none: the value is where it was given,
      * until a session moves it. */
@@ -209,12 +236,23 @@ aril_tensor *aril_variable(aril_graph *g, const char *name, aril_tensor *initial
     return aril_escape(x);
 }
 
+static bool is_placeholder(const aril_graph *g, const aril_tensor *t)
+{
+    aril__value_id v = aril__tracing_value(g->t, (aril_tensor *)(uintptr_t)t);
+    return v && aril__tracing_graph(g->t)->values[v].kind == ARIL__FROM_INPUT;
+}
+
 /* The variable that a symbolic tensor is; NULL with an error. */
 static const kept *variable_of(const char *what, aril_graph *g, const aril_tensor *t)
 {
     for (uint32_t i = 0; g && i < g->n_variables; i++)
         if (g->variables[i].symbol == t) return &g->variables[i];
-    if (g) aril__fail(ARIL_ERR_ARG, "%s: expected a variable of a graph (aril_variable)", what);
+    if (g) {
+        bool input = t->u.symbol && is_placeholder(g, t);
+        aril__fail(ARIL_ERR_ARG, "%s: expected a variable of a graph (aril_variable), got %s", what,
+                   input ? "a placeholder, whose value is fed"
+                         : "a tensor that the graph computes");
+    }
     return NULL;
 }
 
@@ -257,6 +295,12 @@ static aril_tensor *assigned(const char *what, aril_tensor *variable, aril_tenso
     return value;
 }
 
+static bool is_variable(const char *what, const aril_tensor *t)
+{
+    aril_graph *g = graph_of(what, t);
+    return g && variable_of(what, g, t);
+}
+
 /* Whether an operation of both has the shape of the variable. It reports NULL and poison itself. */
 static bool check_value(const char *what, const aril_tensor *variable, const aril_tensor *value)
 {
@@ -279,6 +323,7 @@ aril_tensor *aril_assign(aril_tensor *variable, aril_tensor *value)
 {
     ARIL_NO_GRAD;
     if (!variable || !value) return aril__null_tensor("assign");
+    if (!is_variable("assign", variable)) return aril__poison();
     if (!check_value("assign", variable, value)) return aril__poison();
     aril_tensor *cast = aril_cast(value, aril_dtype_of(variable));
     /* An operation with the variable, so that a value from outside becomes one of the graph. */
@@ -292,6 +337,8 @@ aril_tensor *aril_assign(aril_tensor *variable, aril_tensor *value)
 aril_tensor *aril_assign_add(aril_tensor *variable, aril_tensor *value)
 {
     ARIL_NO_GRAD;
+    if (!variable || !value) return aril__null_tensor("assign_add");
+    if (!is_variable("assign_add", variable)) return aril__poison();
     if (!check_value("assign_add", variable, value)) return aril__poison();
     return assigned("assign_add", variable, aril_add(variable, value));
 }
@@ -299,6 +346,8 @@ aril_tensor *aril_assign_add(aril_tensor *variable, aril_tensor *value)
 aril_tensor *aril_assign_sub(aril_tensor *variable, aril_tensor *value)
 {
     ARIL_NO_GRAD;
+    if (!variable || !value) return aril__null_tensor("assign_sub");
+    if (!is_variable("assign_sub", variable)) return aril__poison();
     if (!check_value("assign_sub", variable, value)) return aril__poison();
     return assigned("assign_sub", variable, aril_sub(variable, value));
 }

@@ -2,6 +2,7 @@
 #include "core/log.h"
 #include "graph/control.h"
 #include "graph/executor.h"
+#include "graph/passed_on.h"
 #include "graph/prepare.h"
 #include "ops/shape/view.h"
 #include "ops/table/apply.h"
@@ -489,11 +490,24 @@ static aril_status wrong_size(const aril__exec_state *r, aril__value_id v, int n
     r->th->sizes = r->g->sizes; /* for the names of unknown sizes */
     aril__shape_text(want, r->g->values[v].ndim, aril__graph_dims(r->g, v));
     r->th->sizes = before;
-    return aril__fail(ARIL_ERR_SHAPE, "run: %s has shape %s, but the graph was built for %s%s",
+    char other[512] = "";
+    const int64_t *built = aril__graph_dims(r->g, v);
+    for (int d = 0; d < ndim && ndim == r->g->values[v].ndim && !*other; d++) {
+        char origin[400];
+        int64_t known = built[d] < 0 ? aril__size_value(r->g->sizes, built[d], aril__exec_size,
+                                                        (void *)(uintptr_t)r)
+                                     : dim[d];
+        if (known == dim[d] || known < 0 ||
+            !aril__size_origin(r->g, built[d], origin, sizeof origin))
+            continue;
+        snprintf(other, sizeof other, ": %s has %lld, and axis %d here %lld", origin,
+                 (long long)known, d, (long long)dim[d]);
+    }
+    bool unknown = r->g->values[v].flags & ARIL__VALUE_UNKNOWN;
+    return aril__fail(ARIL_ERR_SHAPE, "run: %s has shape %s, but the graph was built for %s%s%s%s",
                       name_of(r->g, v, name, sizeof name), aril__shape_text(got, ndim, dim), want,
-                      r->g->values[v].flags & ARIL__VALUE_UNKNOWN
-                          ? " (the same unknown size must be equal everywhere)"
-                          : "");
+                      unknown ? " (the same unknown size must be equal everywhere" : "",
+                      unknown ? other : "", unknown ? ")" : "");
 }
 
 aril_status aril__exec_bind(aril__exec_state *r, aril__value_id v, int ndim, const int64_t *dim)
@@ -508,7 +522,7 @@ aril_status aril__exec_bind(aril__exec_state *r, aril__value_id v, int ndim, con
         size_t k = aril__size_index(want[d]);
         if (k >= r->n_sizes) continue;
         fits = r->size[k] < 0 || r->size[k] == dim[d];
-        r->size[k] = dim[d];
+        if (fits) r->size[k] = dim[d];
     }
     return fits ? ARIL_OK : wrong_size(r, v, ndim, dim);
 }

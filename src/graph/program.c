@@ -284,16 +284,23 @@ static trace *make_trace(const aril_program *p, aril_list in, bool recorded, con
 
 /* ---- finding ---- */
 
+/* Otherwise *why says how the call differs from the trace that is most like it. */
 static trace *find_trace(aril_program *p, aril_list in, const int64_t *word, size_t n,
-                         const char **why)
+                         const char **why, int *input)
 {
+    int depth = -1;
     pthread_mutex_lock(&p->lock);
     trace *t = p->traces;
     *why = "its first run";
+    *input = -1;
     for (; t; t = t->next) {
-        const char *other = aril__other_than(t, in, word, n);
+        difference d;
+        const char *other = aril__other_than(t, in, word, n, &d);
         if (!other) break;
-        if (t == p->traces) *why = other;
+        if (d.depth <= depth) continue;
+        depth = d.depth;
+        *why = other;
+        *input = d.input;
     }
     if (t) atomic_fetch_add(&t->refs, 1);
     pthread_mutex_unlock(&p->lock);
@@ -471,7 +478,8 @@ static aril_status run_function(aril_program *p, aril_list in, bool recorded, ar
     bool by_value = aril__is_by_value(p);
     aril__describe_call(p, in, recorded, word);
     const char *why;
-    trace *t = find_trace(p, in, word, n, &why);
+    int input;
+    trace *t = find_trace(p, in, word, n, &why, &input);
     if (t) {
         if (!is_right(p, in, recorded, t, &s, n_out, untraced)) {
             release_trace(t);
@@ -490,8 +498,10 @@ static aril_status run_function(aril_program *p, aril_list in, bool recorded, ar
             if (word != few) free(word);
             return call_untraced(p, in, out, n_out);
         }
-        aril__log(ARIL__LOG_TRACE, "%s: %s, because of %s", p->name,
-                  t ? "traced" : "tracing failed", why);
+        char of[32] = "";
+        if (input >= 0) snprintf(of, sizeof of, " of input %d", input);
+        aril__log(ARIL__LOG_TRACE, "%s: %s, because of %s%s", p->name,
+                  t ? "traced" : "tracing failed", why, of);
         if (t) keep_trace(p, t);
     }
     if (word != few) free(word);

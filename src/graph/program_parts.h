@@ -89,6 +89,11 @@ uint32_t aril__state_twin(const aril__graph *g, uint32_t i);
 /* The first state with the same storage as an input, or -1. */
 int aril__state_in(const aril__graph *g, const aril_tensor *t);
 /* NULL if the trace serves the call, else why not. */
-const char *aril__other_than(const trace *t, aril_list in, const int64_t *word, size_t n);
+typedef struct difference {
+    int input; /* that differs; -1: something else does */
+    int depth; /* how much was alike */
+} difference;
+const char *aril__other_than(const trace *t, aril_list in, const int64_t *word, size_t n,
+                             difference *d);
 
 #endif

@@ -452,7 +452,8 @@ aril_status aril__trace_check_host(const aril__tracing *t)
             return aril__fail(ARIL_ERR_STATE,
                               "a traced function changed the data of a module or a metric, which "
                               "a program would not do in later runs; keep what changes in a "
-                              "buffer or a state");
+                              "buffer or a state, and create modules and metrics before the "
+                              "first call");
     return ARIL_OK;
 }
 
