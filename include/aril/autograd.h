@@ -50,9 +50,8 @@ typedef struct aril_grad_opts {
     bool retain_graph; /* keep the graph for another backward pass; otherwise saved values are
                           freed */
     bool create_graph; /* record the backward pass too, for higher-order derivatives */
-    bool
-        allow_unused; /* an input that the results do not depend on, as after a loop of no trips, gets
-                          a zero gradient, not an error */
+    bool allow_unused; /* an input that the results do not depend on gets a zero gradient, not an
+                          error, also after a loop of no trips */
     aril_list grad_outputs; /* aril_gradients_n: gradients of the outputs; empty: ones */
 } aril_grad_opts;
 

@@ -76,8 +76,8 @@ static aril_status put_result(aril_tensor **to, aril_tensor *y, int64_t trips, i
     return aril_tensor_status(aril_copy_(aril_select(*to, 0, k), y));
 }
 
-/* No trips: the sequences of results are empty. Their other sizes follow from those of the run; what
- * only a trip tells is 0. */
+/* No trips: the sequences of results are empty. Their other sizes follow from those of the run;
+ * what only a trip tells is 0. */
 static aril_status empty_result(const aril__graph *g, aril__value_id v, const int64_t *size,
                                 aril_tensor **to)
 {

@@ -341,8 +341,8 @@ static const aril__graph_node *created_by(const aril__graph *g, aril__value_id v
     return created ? n : NULL;
 }
 
-/* Whether an input is known before a run: a constant, what a node creates without inputs, or a shape
- * without unknown sizes. */
+/* Whether an input is known before a run: a constant, what a node creates without inputs, or a
+ * shape without unknown sizes. */
 static bool is_known(const aril__graph *g, const aril__graph_node *n, int i)
 {
     aril__value_id v = aril__graph_in(g, n)[i];

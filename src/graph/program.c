@@ -185,7 +185,8 @@ static aril_status check_sizes(const aril_program *p, aril_list in, bool recorde
     return s;
 }
 
-/* The same until the function draws no numbers that it draws only once, compared with known sizes. */
+/* The same until the function draws no numbers that it draws only once, compared with known
+ * sizes. */
 static aril_status record_checked(const aril_program *p, aril_list in, bool recorded, trace *t,
                                   int *n_out)
 {

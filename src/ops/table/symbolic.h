@@ -37,7 +37,8 @@ aril_tensor *aril__symbolic_out(aril__thread *th, const aril__call *c, int i, vo
 
 /* The tracer that owns a symbolic tensor among the operands of a call; NULL if it has ended. */
 aril__tracer *aril__symbolic_tracer(int n_in, aril_tensor *const *in, const aril_tensor *dest);
-/* That of the defined graph whose sizes are among the attributes of a call; NULL: there are none. */
+/* That of the defined graph whose sizes are among the attributes of a call; NULL: there are
+ * none. */
 aril__tracer *aril__symbolic_sizes_of(const aril__op *op, const void *attrs);
 /* An error if an attribute looks as if C code had computed it from a size of a defined graph. */
 aril_status aril__symbolic_attrs_computed(const aril__op *op, const void *attrs);
