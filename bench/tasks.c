@@ -269,11 +269,11 @@ static void onnx_step(void *state)
 }
 
 static const bench_task tasks[] = {
-    { "lenet5-loop", lenet_loop_begin, lenet_loop_step, lenet_end },
-    { "lenet5-fit", lenet_fit_begin, lenet_fit_step, lenet_end },
-    { "image-files", files_begin, files_step, files_end },
-    { "adam", adam_begin, adam_step, adam_end },
-    { "onnx:", onnx_begin, onnx_step, onnx_end, .on_devices = true },
+    { "lenet5-loop", lenet_loop_begin, lenet_loop_step, lenet_end, false },
+    { "lenet5-fit", lenet_fit_begin, lenet_fit_step, lenet_end, false },
+    { "image-files", files_begin, files_step, files_end, false },
+    { "adam", adam_begin, adam_step, adam_end, false },
+    { "onnx:", onnx_begin, onnx_step, onnx_end, true },
 };
 
 const bench_task *bench_task_find(const char *name)

@@ -53,8 +53,9 @@ typedef struct aril_grad_opts {
     bool retain_graph; /* keep the graph for another backward pass; otherwise saved values are
                           freed */
     bool create_graph; /* record the backward pass too, for higher-order derivatives */
-    bool allow_unused; /* an input that is not in the graph gets a zero gradient, not an error; also
-                          if the result was computed from nothing that requires a gradient */
+    bool allow_unused; /* an input that the results do not depend on gets a zero gradient, not an
+                          error, also after a loop of no trips, or if the result was computed from
+                          nothing that requires a gradient */
     aril_list grad_outputs; /* aril_gradients_n: gradients of the outputs; empty: ones */
 } aril_grad_opts;
 

@@ -96,6 +96,8 @@ typedef struct aril_memory_plan {
     int64_t results; /* results, which belong to the caller and may be copies, and gradients */
     int64_t peak;    /* the most that is allocated at once: the sum of both */
     int unplanned;   /* operations whose memory only the run knows; 0: `peak` is exact */
+    int64_t
+        constants; /* what was computed once, and stays allocated with the program, beside runs */
 } aril_memory_plan;
 
 /* The plan of the latest run of the latest trace, which is made before that run begins; all zeros
@@ -152,7 +154,8 @@ typedef struct aril_graph aril_graph;
 
 /* A new graph; the name may be NULL. NULL, with an error, when out of memory. */
 ARIL_API aril_graph *aril_graph_new(const char *name);
-/* Frees the graph with its symbolic tensors and variables; sessions must be freed before. */
+/* Frees the graph with its symbolic tensors and variables, as soon as its sessions and functions
+ * are freed, too. */
 ARIL_API void aril_graph_free(aril_graph *g);
 /* Writes the graph as text. */
 ARIL_API void aril_graph_print(const aril_graph *g, FILE *to);
@@ -210,10 +213,10 @@ ARIL_API aril_status aril_session_run(aril_session *s, aril_feeds feeds, aril_li
                                       aril_tensor **out);
 
 /* Theano's function: a program that takes values for the placeholders `inputs`, returns the values
- * of `outputs` and performs `updates`, which aril_assign and its like have returned. The graph must
- * outlive it. Results are not connected to autograd: an input that was computed from tensors which
- * require a gradient is an error. NULL, with an error, if a placeholder is given twice or one that
- * the outputs depend on is missing. */
+ * of `outputs` and performs `updates`, which aril_assign and its like have returned. Results are
+ * not connected to autograd: an input that was computed from tensors which require a gradient is an
+ * error. NULL, with an error, if a placeholder is given twice or one that the outputs depend on is
+ * missing. */
 ARIL_API aril_program *aril_graph_function(aril_list inputs, aril_list outputs, aril_list updates);
 
 /* Placeholders, variables and operations on symbolic tensors until the end of the block are on this

@@ -367,7 +367,12 @@ static aril_status gradients(aril_list outputs, aril_list inputs, aril_tensor **
         for (size_t i = 0; i < m && s == ARIL_OK; i++) {
             aril_tensor *grad = opts.grad_outputs.n ? opts.grad_outputs.at[i] : NULL;
             s = look("gradients", outputs.at[i]);
-            if (s < 0 || (opts.allow_unused && !outputs.at[i]->node)) continue;
+            if (s < 0) continue;
+            if (opts.allow_unused && !outputs.at[i]->node) { /* it depends on no input */
+                if (scalar && outputs.at[i]->numel != 1)
+                    s = aril__require_of("gradients", is_scalar, outputs.at[i]);
+                continue;
+            }
             root[n_roots] = outputs.at[i];
             s = start_from("gradients", outputs.at[i], grad, scalar, &start[n_roots++]);
         }

@@ -5,6 +5,7 @@
 #include "core/source_location.h"
 #include "ops/elementwise/elementwise.h"
 #include "ops/shape/view_write.h"
+#include "ops/table/symbolic.h"
 
 #include <string.h>
 
@@ -220,7 +221,14 @@ static aril_status check_write(aril__thread *th, const aril__op *op, aril_tensor
     if (th->mode.no_grad) return ARIL_OK;
     bool through_view = false;
     for (const aril_tensor *t = dest; t; t = t->view ? t->view->parent : NULL) {
-        if (t->node && t->node->flags & ARIL__NODE_LEAF)
+        bool leaf = t->node && t->node->flags & ARIL__NODE_LEAF;
+        if (leaf && t->flags & ARIL__SYMBOLIC && t->u.symbol &&
+            ((const aril__symbol *)t->u.symbol)->owner->tracer)
+            return aril__fail(ARIL_ERR_STATE,
+                              "%s_: a graph does not change its placeholders and variables while "
+                              "it is defined; use aril_assign on a variable, or the result of %s",
+                              op->name, op->name);
+        if (leaf)
             return aril__fail(ARIL_ERR_GRAD,
                               "%s_: %s leaf that requires a gradient cannot be modified in place; "
                               "use ARIL_NO_GRAD",

@@ -6,6 +6,12 @@
 
 #include <inttypes.h>
 
+/* Whether a number stands for a size of the trace, or of a defined graph. */
+static bool is_open_size(int64_t d)
+{
+    return aril__size_is_named(d) && (aril__self()->tracer || aril__sizes_of(1, &d));
+}
+
 aril_status aril__check_shape(const char *what, aril_shape s, bool unknown)
 {
     if (s.ndim < 0 || s.ndim > ARIL_MAX_DIMS)
@@ -15,7 +21,7 @@ aril_status aril__check_shape(const char *what, aril_shape s, bool unknown)
     int64_t count = 1;
     for (int i = 0; i < s.ndim; i++) {
         int64_t d = s.dim[i];
-        if (d < 0 && !(unknown && d == -1) && !(aril__self()->tracer && aril__size_is_named(d)))
+        if (d < 0 && !(unknown && d == -1) && !is_open_size(d))
             return aril__fail(ARIL_ERR_SHAPE,
                               "%s: size %" PRId64 " of dimension %d is negative in %s", what, d, i,
                               aril__shape_text(text, s.ndim, s.dim));

@@ -2,48 +2,129 @@
 
 #include "core/memory.h"
 
+#include <math.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* Entry k is the number -(BASE + k * STEP + TAG). Sums and products of such numbers, which code
- * that knows nothing of unknown sizes may compute, miss the tag, and read as anonymous. */
-#define BASE ((int64_t)1 << 44)
-enum { STEP_BITS = 20, TAG = 0x9e377, MAX_UNKNOWN = 1 << 16 };
+/* Entry k of table t is the number -(BASE + (t * MAX_UNKNOWN + k) * STEP + TAG), which a double
+ * holds exactly. Sums and products of such numbers, which code that knows nothing of unknown sizes
+ * may compute, miss the tag, and read as anonymous. */
+#define BASE ((int64_t)1 << 48)
+enum { STEP_BITS = 20, TAG = 0x9e377, UNKNOWN_BITS = 16, MAX_UNKNOWN = 1 << UNKNOWN_BITS };
+enum { MAX_OPEN = 1 << (48 - STEP_BITS - UNKNOWN_BITS) };
 
 enum { MAX_FACTORS = 64 };
 
-static int64_t number_of(size_t k)
+int64_t aril__size_number(const aril__sizes *s, size_t k)
 {
-    return -(BASE + ((int64_t)k << STEP_BITS) + TAG);
+    return -(BASE + ((((int64_t)s->id << UNKNOWN_BITS) + (int64_t)k) << STEP_BITS) + TAG);
+}
+
+static unsigned table_of(int64_t d)
+{
+    return (unsigned)((-d - BASE) >> (STEP_BITS + UNKNOWN_BITS));
+}
+
+bool aril__size_is_of(const aril__sizes *s, int64_t d)
+{
+    return s && aril__size_is_named(d) && table_of(d) == s->id && aril__size_index(d) < s->n;
 }
 
 static const aril__size_entry *entry_of(const aril__sizes *s, int64_t d)
 {
-    if (!s || !aril__size_is_named(d)) return NULL;
-    size_t k = (size_t)((-d - BASE) >> STEP_BITS);
-    return k < s->n ? &s->entries[k] : NULL;
+    return aril__size_is_of(s, d) ? &s->entries[aril__size_index(d)] : NULL;
 }
 
 size_t aril__size_index(int64_t d)
 {
-    return (size_t)((-d - BASE) >> STEP_BITS);
+    return (size_t)((-d - BASE) >> STEP_BITS) & (MAX_UNKNOWN - 1);
 }
 
 bool aril__size_is_named(int64_t d)
 {
-    return d <= -BASE && d > -2 * BASE && ((-d - BASE) & ((1 << STEP_BITS) - 1)) == TAG &&
-           (-d - BASE) >> STEP_BITS < MAX_UNKNOWN;
+    return d <= -BASE && d > -2 * BASE && ((-d - BASE) & ((1 << STEP_BITS) - 1)) == TAG;
+}
+
+/* ---- open tables ---- */
+
+static struct {
+    pthread_mutex_t lock;
+    aril__sizes *at[MAX_OPEN]; /* 0 is for tables that are not open */
+} open_tables = { .lock = PTHREAD_MUTEX_INITIALIZER };
+
+atomic_int aril__sizes_n_asked;
+
+void aril__sizes_open(aril__sizes *s)
+{
+    pthread_mutex_lock(&open_tables.lock);
+    for (unsigned i = 1; i < MAX_OPEN && !s->id; i++)
+        if (!open_tables.at[i]) {
+            open_tables.at[i] = s;
+            s->id = (uint16_t)i;
+        }
+    pthread_mutex_unlock(&open_tables.lock);
+}
+
+static void close_table(const aril__sizes *s)
+{
+    if (!s->id) return;
+    pthread_mutex_lock(&open_tables.lock);
+    bool open = open_tables.at[s->id] == s; /* not a copy */
+    if (open) open_tables.at[s->id] = NULL;
+    pthread_mutex_unlock(&open_tables.lock);
+    if (open && s->asked) atomic_fetch_sub(&aril__sizes_n_asked, 1);
+}
+
+/* The open table that a number names; NULL: none. */
+static aril__sizes *open_table(int64_t d)
+{
+    if (!aril__size_is_named(d) || !table_of(d)) return NULL;
+    pthread_mutex_lock(&open_tables.lock);
+    aril__sizes *s = open_tables.at[table_of(d)];
+    pthread_mutex_unlock(&open_tables.lock);
+    return s;
+}
+
+aril__sizes *aril__sizes_of(int n, const int64_t *dim)
+{
+    aril__sizes *first = NULL;
+    for (int i = 0; i < n; i++) {
+        aril__sizes *s = dim[i] < 0 ? open_table(dim[i]) : NULL;
+        if (s) aril__size_passed_on(s, dim[i]);
+        if (!first) first = s;
+    }
+    return first;
+}
+
+void aril__size_passed_on(aril__sizes *s, int64_t d)
+{
+    if (aril__size_is_of(s, d)) s->entries[aril__size_index(d)].passed_on = true;
+}
+
+void aril__size_asked_by(int64_t d, void *caller)
+{
+    aril__sizes *s = open_table(d);
+    if (!aril__size_is_of(s, d)) return;
+    aril__size_asked(s, 1, &d);
+    aril__size_entry *e = &s->entries[aril__size_index(d)];
+    if (!e->asked_by) e->asked_by = caller;
 }
 
 void aril__size_asked(aril__sizes *s, int n, const int64_t *dim)
 {
-    for (int i = 0; i < n && s && !s->asked; i++)
-        if (aril__size_is_named(dim[i])) s->asked = dim[i];
+    for (int i = 0; i < n && !s; i++) s = open_table(dim[i]);
+    for (int i = 0; i < n && s && !s->asked; i++) {
+        if (!aril__size_is_named(dim[i])) continue;
+        s->asked = dim[i];
+        if (s->id) atomic_fetch_add(&aril__sizes_n_asked, 1);
+    }
 }
 
 void aril__sizes_free(aril__sizes *s)
 {
+    close_table(s);
     free(s->entries);
     free(s->words);
     *s = (aril__sizes){ 0 };
@@ -76,7 +157,7 @@ static int64_t add(aril__sizes *s, const char *name, uint64_t hash, int n, const
     if (name) snprintf(e->name, sizeof e->name, "%s", name);
     if (n) memcpy(s->words + s->n_words, key, (size_t)n * sizeof *key);
     s->n_words += (size_t)n;
-    return number_of(s->n++);
+    return aril__size_number(s, s->n++);
 }
 
 int64_t aril__size_new(aril__sizes *s, const char *name)
@@ -93,7 +174,7 @@ int64_t aril__size_derived(aril__sizes *s, int n, const int64_t *key)
         const aril__size_entry *e = &s->entries[k];
         if (e->hash == hash && e->n_key == n &&
             memcmp(s->words + e->at, key, (size_t)n * sizeof *key) == 0)
-            return number_of(k);
+            return aril__size_number(s, k);
     }
     return add(s, NULL, hash, n, key);
 }
@@ -105,7 +186,7 @@ void aril__size_set_traced(aril__sizes *s, int64_t d, int64_t traced)
 
 const char *aril__size_name(const aril__sizes *s, int64_t d)
 {
-    const aril__size_entry *e = entry_of(s, d);
+    const aril__size_entry *e = entry_of(s ? s : open_table(d), d);
     return e && e->name[0] ? e->name : "?";
 }
 
@@ -115,13 +196,57 @@ static bool is_computed(int64_t d)
     return d < -BASE / 8 && d > -8 * BASE;
 }
 
+/* Whether a number is n * size, or size / n, give or take what is less than half of the way to the
+ * next size: for an integer n that is not large. Round numbers are not. */
+static bool is_multiple(double v, double size)
+{
+    double n = fabs(v) < fabs(size) ? size / v : v / size, whole = round(n);
+    if (whole == 0 || fabs(whole) > 0x1p20) return false;
+    double apart = fabs(v) < fabs(size) ? v * whole - size : (v - size * whole) / whole;
+    return fabs(apart) < 0x1p18 || v == (float)(size * whole) || v == (float)(size / whole);
+}
+
+/* Whether x is a decimal number of a few digits. */
+static bool is_short(double x)
+{
+    double scale = pow(10, 5 - floor(log10(fabs(x))));
+    return fabs(x * scale - round(x * scale)) < 1e-7 * fabs(x * scale);
+}
+
+/* A multiple of a size, a quotient, a sum with a small number; something over a size; a root or a
+ * logarithm of it. */
+static bool is_from(const aril__sizes *s, double v)
+{
+    for (size_t k = 0; k < s->n; k++) {
+        double size = (double)aril__size_number(s, k);
+        if (fabs(v) < 1 ? is_short(v * size) : is_multiple(v, size)) return true;
+    }
+    return false;
+}
+
+bool aril__size_is_computed(double v)
+{
+    if (!atomic_load_explicit(&aril__sizes_n_asked, memory_order_relaxed)) return false;
+    if (isnan(v)) return signbit(v) != 0;
+    double size = fabs(v);
+    /* Quotients of sizes and numbers below 10^6, and products. */
+    bool near = (size > 0 && size < 1e-8) || (size > 0x1p28 && size < 0x1p69);
+    if (!near || aril__size_is_named(size < 0x1p62 ? (int64_t)v : 0)) return false;
+    bool is = false;
+    pthread_mutex_lock(&open_tables.lock);
+    for (unsigned i = 1; i < MAX_OPEN && !is; i++)
+        is = open_tables.at[i] && open_tables.at[i]->asked && is_from(open_tables.at[i], v);
+    pthread_mutex_unlock(&open_tables.lock);
+    return is;
+}
+
 bool aril__sizes_hide(const aril__sizes *s, char *text)
 {
-    bool computed = false;
+    bool computed = false, open = s || atomic_load(&aril__sizes_n_asked);
     for (char *at = strchr(text, '-'), *end; at; at = strchr(at + 1, '-')) {
         int64_t d = strtoll(at, &end, 10);
         bool named = aril__size_is_named(d);
-        if (!named && !(s && is_computed(d))) continue;
+        if (!named && !(open && is_computed(d))) continue;
         computed |= !named;
         const char *name = named ? aril__size_name(s, d) : "?";
         size_t n = strlen(name);
@@ -184,6 +309,7 @@ static int64_t size_of(aril__sizes *s, const product *p)
 
 int64_t aril__size_product(aril__sizes *s, int n, const int64_t *dim)
 {
+    if (!s) s = aril__sizes_of(n, dim);
     product p = product_of(s, n, dim);
     return size_of(s, &p);
 }
@@ -271,6 +397,8 @@ static void cancel(product *a, product *b)
 bool aril__size_quotient(aril__sizes *s, int n, const int64_t *dim, int m, const int64_t *by,
                          int64_t *quotient)
 {
+    if (!s) s = aril__sizes_of(n, dim);
+    if (!s) s = aril__sizes_of(m, by);
     product p = product_of(s, n, dim), q = product_of(s, m, by);
     cancel(&p, &q);
     *quotient = -1;
@@ -284,6 +412,8 @@ bool aril__size_quotient(aril__sizes *s, int n, const int64_t *dim, int m, const
 
 bool aril__size_differs(aril__sizes *s, int n, const int64_t *dim, int m, const int64_t *other)
 {
+    if (!s) s = aril__sizes_of(n, dim);
+    if (!s) s = aril__sizes_of(m, other);
     product p = product_of(s, n, dim), q = product_of(s, m, other);
     if (p.anonymous || q.anonymous) return false;
     cancel(&p, &q);
@@ -296,7 +426,7 @@ bool aril__size_differs(aril__sizes *s, int n, const int64_t *dim, int m, const 
 int64_t aril__size_nominal(const aril__sizes *s, int64_t d)
 {
     if (d >= 0) return d;
-    product p = product_of(s, 1, &d);
+    product p = product_of(s ? s : open_table(d), 1, &d);
     int64_t size = p.factor;
     for (int i = 0; i < p.n && !p.anonymous; i++)
         if (__builtin_mul_overflow(size, (int64_t)ARIL__NOMINAL_SIZE, &size))
@@ -310,6 +440,7 @@ int64_t aril__size_broadcast(aril__sizes *s, int64_t a, int64_t b)
 {
     if (a >= 0 || b >= 0) return a >= 0 ? a : b; /* the unknown one is 1, or equal to it */
     const int64_t of[2] = { a, b };
+    if (!s) s = aril__sizes_of(2, of);
     for (int i = 0; i < 2; i++) { /* one may be the common size of the other and a third */
         const aril__size_entry *e = entry_of(s, of[i]);
         const int64_t *key = e && e->n_key ? s->words + e->at : NULL;

@@ -15,16 +15,24 @@
  * aril_size of a symbolic tensor is such a number too. It may be passed on wherever a size is
  * expected (aril_reshape, aril_zeros), and it arrives in attributes: a tracer that replays a call
  * replaces named unknowns in attributes by what they turned out to be (aril__size_is_named). Sums
- * and products of them have no meaning, and are read as anonymous. */
+ * and products of them have no meaning, and are read as anonymous.
+ *
+ * Calls on tensors of a defined graph come from code that runs outside of any trace, also calls
+ * without a tensor, such as aril_zeros of a size. So the table of such a graph is open: its numbers
+ * name it, and functions below that get no table find it. */
 #ifndef ARIL_CORE_SIZES_H
 #define ARIL_CORE_SIZES_H
 
 #include "aril/base.h"
 
+#include <stdatomic.h>
+
 typedef struct aril__size_entry {
     uint64_t hash;
     size_t at;      /* of the key in `words` */
     int n_key;      /* 0: a new one */
+    void *asked_by; /* of an open table: the first call of aril_size that gave it; NULL: none */
+    bool passed_on; /* and whether a function of Aril took it since */
     int64_t traced; /* of a new one: what it was when it was traced; -1: not known */
     char name[24];
 } aril__size_entry;
@@ -35,6 +43,7 @@ typedef struct aril__sizes {
     int64_t *words;
     size_t n, cap, n_words, cap_words;
     int64_t asked; /* the first one that C code has asked for (aril_size); 0: none */
+    uint16_t id;   /* of an open table, and copies of it; 0: of others */
 } aril__sizes;
 
 /* What derived unknowns are; the first word of their key. */
@@ -46,6 +55,21 @@ enum aril__size_kind {
 };
 
 void aril__sizes_free(aril__sizes *s);
+
+/* Opens an empty table, which stays where it is until it is freed. If very many are open, it stays
+ * closed: then only calls with a tensor of the graph know its sizes. */
+void aril__sizes_open(aril__sizes *s);
+/* The open table of the first of these sizes that one has; NULL: none. They count as passed on. */
+aril__sizes *aril__sizes_of(int n, const int64_t *dim);
+/* The code that `caller` returns to has asked for a size of an open table; and a size of this table
+ * is passed on to an operation. */
+void aril__size_asked_by(int64_t d, void *caller);
+void aril__size_passed_on(aril__sizes *s, int64_t d);
+/* How many open tables there are of which C code has asked for a size. */
+extern atomic_int aril__sizes_n_asked;
+/* Whether a number looks as if C code had computed it from the number of a size of an open table: a
+ * multiple, a sum with a small number, a quotient, a root. Never true before one was asked for. */
+bool aril__size_is_computed(double v);
 
 /* A new unknown, with a name for messages and files or NULL. -1 if there is no table, or no
  * memory. */
@@ -59,14 +83,17 @@ int64_t aril__size_traced(const aril__sizes *s, int64_t d);
 /* The unknown that is derived in this way. */
 int64_t aril__size_derived(aril__sizes *s, int n, const int64_t *key);
 
-/* Whether a number names an unknown. Never true for a size, an axis, a position or -1. */
+/* Whether a number names an unknown. Never true for a size, an axis, a position or -1. And whether
+ * it is one of this table. */
 bool aril__size_is_named(int64_t d);
+bool aril__size_is_of(const aril__sizes *s, int64_t d);
 
 /* Notes that C code has asked for these sizes, if one is unknown. */
 void aril__size_asked(aril__sizes *s, int n, const int64_t *dim);
 
-/* The position of a named unknown in its table. */
+/* The position of a named unknown in its table, and the number of the unknown there. */
 size_t aril__size_index(int64_t d);
+int64_t aril__size_number(const aril__sizes *s, size_t k);
 
 /* The product of n sizes: exact, or a derived unknown. */
 int64_t aril__size_product(aril__sizes *s, int n, const int64_t *dim);
@@ -102,7 +129,8 @@ int64_t aril__size_nominal(const aril__sizes *s, int64_t d);
 const char *aril__size_name(const aril__sizes *s, int64_t d);
 
 /* Replaces numbers in a message that name unknowns by their names, and in a trace (s is not NULL)
- * also what C code may have computed from such a number by "?": then it returns true. */
+ * or while a size of an open table is asked for, also what C code may have computed from such a
+ * number by "?": then it returns true. */
 bool aril__sizes_hide(const aril__sizes *s, char *text);
 
 #endif

@@ -336,6 +336,13 @@ static aril__cold void note_asked(int n, const int64_t *dim)
     aril__size_asked(aril__self()->sizes, n, dim);
 }
 
+/* The same, and where: no trace compares what the code of a defined graph does. */
+static aril__cold void note_asked_by(int64_t size, void *caller)
+{
+    note_asked(1, &size);
+    if (!aril__self()->sizes) aril__size_asked_by(size, caller);
+}
+
 aril_dtype aril_dtype_of(const aril_tensor *t)
 {
     return is_there("dtype_of", t) ? (aril_dtype)t->dtype : ARIL_F32;
@@ -356,8 +363,11 @@ aril_shape aril_shape_of(const aril_tensor *t)
 int64_t aril_numel(const aril_tensor *t)
 {
     if (!is_there("numel", t)) return 1;
-    if (aril__unlikely(t->numel < 0)) note_asked(t->ndim, t->dim);
-    return t->numel;
+    if (aril__likely(t->numel >= 0)) return t->numel;
+    note_asked(t->ndim, t->dim);
+    if (aril__self()->tracer) return -1;
+    /* Of a defined graph, a number that is known when C code computes with it. */
+    return aril__size_product(NULL, t->ndim, t->dim);
 }
 
 aril_device aril_device_of(const aril_tensor *t)
@@ -371,7 +381,7 @@ int64_t aril_size(const aril_tensor *t, int axis)
     bool there = is_there("size", t);
     int at = aril__axis("size", axis, there ? t->ndim : 0);
     if (at < 0 || !there || t->ndim == 0) return -1;
-    if (aril__unlikely(t->dim[at] < 0)) note_asked(1, &t->dim[at]);
+    if (aril__unlikely(t->dim[at] < 0)) note_asked_by(t->dim[at], __builtin_return_address(0));
     return t->dim[at];
 }
 

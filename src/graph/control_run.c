@@ -76,15 +76,23 @@ static aril_status put_result(aril_tensor **to, aril_tensor *y, int64_t trips, i
     return aril_tensor_status(aril_copy_(aril_select(*to, 0, k), y));
 }
 
-/* No trips: the sequences of results are empty. */
-static aril_status empty_result(const aril__graph *g, aril__value_id v, aril_tensor **to)
+/* No trips: the sequences of results are empty. Their other sizes follow from those of the run;
+ * what only a trip tells is 0. */
+static aril_status empty_result(const aril__graph *g, aril__value_id v, const int64_t *size,
+                                aril_tensor **to)
 {
     ARIL_SCOPE;
+    size_t n = g->sizes->n;
     aril_shape shape = { .ndim = g->values[v].ndim };
+    int64_t *known = aril__malloc((n + 1) * sizeof *known);
+    if (!known) return aril__fail(ARIL_ERR_MEMORY, "scan: out of memory");
+    for (size_t k = 0; k < n; k++) known[k] = size ? size[k] : -1;
+    aril__graph_follow(g, known);
     for (int d = 1; d < shape.ndim; d++) {
-        int64_t size = aril__graph_dims(g, v)[d];
-        shape.dim[d] = size < 0 ? 0 : size;
+        int64_t of = aril__size_known(g->sizes, aril__graph_dims(g, v)[d], known);
+        shape.dim[d] = of < 0 ? 0 : of;
     }
+    free(known);
     aril_tensor *t = aril_empty(shape, (aril_dtype)g->values[v].dtype, g->values[v].device->id);
     *to = aril__tensor_keep(t);
     return aril_tensor_status(t);
@@ -168,7 +176,7 @@ static aril_status run_while(const aril__graph *g, const aril__graph_node *n,
         *to = NULL;
         if (s == ARIL_OK)
             s = ys[i].n ? shrink(&ys[i], to)
-                        : empty_result(g, n->out + (uint32_t)(n_state + i), to);
+                        : empty_result(g, n->out + (uint32_t)(n_state + i), size, to);
         if (ys[i].all) aril__tensor_release(aril__self(), ys[i].all);
     }
     if (s < 0) release_all(n_ys, out + n_state);
@@ -209,7 +217,7 @@ static aril_status run_scan(const aril__graph *g, const aril__graph_node *n, ari
     }
     if (!a->repeats[0]) d->more += shift - a->draws[0];
     for (int i = 0; i < n_ys && s == ARIL_OK && trips == 0; i++)
-        s = empty_result(g, n->out + (uint32_t)(n_state + i), &out[n_state + i]);
+        s = empty_result(g, n->out + (uint32_t)(n_state + i), size, &out[n_state + i]);
     for (int i = 0; i < n_state && s == ARIL_OK; i++) {
         ARIL_SCOPE;
         out[i] = aril__tensor_keep(trips ? arg[i] : aril_copy(arg[i]));

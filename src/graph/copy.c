@@ -79,6 +79,7 @@ static bool copy_sizes(aril__sizes *to, const aril__sizes *from)
     to->cap_words = from->n_words + 1;
     to->n = from->n;
     to->n_words = from->n_words;
+    to->id = from->id;
     if (from->n) memcpy(to->entries, from->entries, from->n * sizeof *to->entries);
     if (from->n_words) memcpy(to->words, from->words, from->n_words * sizeof *to->words);
     return true;

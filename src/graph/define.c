@@ -4,9 +4,11 @@
 #include "aril/dtype.h"
 #include "aril/math.h"
 #include "core/log.h"
+#include "graph/passed_on.h"
 #include "graph/program.h"
 #include "ops/shape/copy.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -18,6 +20,7 @@ typedef struct kept {
 } kept;
 
 struct aril_graph {
+    atomic_int refs; /* of the user, sessions and programs */
     aril__tracing *t;
     kept *variables;
     uint32_t n_variables, cap_variables;
@@ -36,13 +39,25 @@ aril_graph *aril_graph_new(const char *name)
         aril__fail(ARIL_ERR_MEMORY, "graph_new: out of memory");
         return NULL;
     }
+    atomic_init(&g->refs, 1);
     aril__tracing_set_owner(g->t, g);
     return g;
 }
 
+static aril_graph *keep_graph(aril_graph *g)
+{
+    atomic_fetch_add(&g->refs, 1);
+    return g;
+}
+
+static void release_graph(void *graph)
+{
+    aril_graph_free(graph);
+}
+
 void aril_graph_free(aril_graph *g)
 {
-    if (!g) return;
+    if (!g || atomic_fetch_sub(&g->refs, 1) != 1) return;
     for (uint32_t i = 0; i < g->n_variables; i++) {
         const kept *v = &g->variables[i];
         aril__tracing_graph(g->t)->states[v->state].tensor->flags &= (uint16_t)~ARIL__HELD;
@@ -102,6 +117,29 @@ aril_guard aril_device_begin(aril_device device)
     return g;
 }
 
+/* ---- names ---- */
+
+enum { NAME = 256 };
+
+static bool is_taken(const aril__graph *g, const char *name)
+{
+    for (uint32_t i = 0; i < g->n_inputs; i++)
+        if (g->inputs[i].name && strcmp(g->inputs[i].name, name) == 0) return true;
+    for (uint32_t i = 0; i < g->n_states; i++)
+        if (g->states[i].name && strcmp(g->states[i].name, name) == 0) return true;
+    return false;
+}
+
+/* A name that no placeholder or variable has: "x", then "x_1", "x_2". Longer names are cut. */
+static const char *unique_name(const aril__graph *g, const char *name, char text[NAME])
+{
+    if (!name || !is_taken(g, name)) return name;
+    for (int k = 1;; k++) {
+        snprintf(text, NAME, "%.*s_%d", NAME - 16, name, k);
+        if (!is_taken(g, text)) return text;
+    }
+}
+
 /* ---- placeholders ---- */
 
 static aril__device *device_now(void)
@@ -137,7 +175,8 @@ aril_tensor *aril_placeholder(aril_graph *g, const char *name, aril_shape shape,
     like->flags |= ARIL__SHAPE_ONLY;
     like->u.device = device;
     g->placed[of->n_inputs] = th->mode.placed;
-    aril_tensor *x = aril__tracing_input(g->t, like, shape.dim, name);
+    char text[NAME];
+    aril_tensor *x = aril__tracing_input(g->t, like, shape.dim, unique_name(of, name, text));
     aril__tensor_release(th, like);
     x = aril__give(th, x);
     if (aril__is_float(dtype) && aril__dtypes[dtype].computes) aril_set_requires_grad(x, true);
@@ -175,7 +214,9 @@ aril_tensor *aril_variable(aril_graph *g, const char *name, aril_tensor *initial
     }
     if (aril__is_poison(state)) return aril_escape(state);
     state->flags &= (uint16_t) ~(ARIL__WEAK | ARIL__NUMBER);
-    aril_tensor *x = aril__give(th, aril__tracing_variable(g->t, state, name));
+    char text[NAME];
+    const char *own = unique_name(aril__tracing_graph(g->t), name, text);
+    aril_tensor *x = aril__give(th, aril__tracing_variable(g->t, state, own));
     if (aril__is_poison(x)) return aril_escape(x);
     /* The graph has no device, as its placeholders have none: the value is where it was given,
      * until a session moves it. */
@@ -195,12 +236,23 @@ aril_tensor *aril_variable(aril_graph *g, const char *name, aril_tensor *initial
     return aril_escape(x);
 }
 
+static bool is_placeholder(const aril_graph *g, const aril_tensor *t)
+{
+    aril__value_id v = aril__tracing_value(g->t, (aril_tensor *)(uintptr_t)t);
+    return v && aril__tracing_graph(g->t)->values[v].kind == ARIL__FROM_INPUT;
+}
+
 /* The variable that a symbolic tensor is; NULL with an error. */
 static const kept *variable_of(const char *what, aril_graph *g, const aril_tensor *t)
 {
     for (uint32_t i = 0; g && i < g->n_variables; i++)
         if (g->variables[i].symbol == t) return &g->variables[i];
-    if (g) aril__fail(ARIL_ERR_ARG, "%s: expected a variable of a graph (aril_variable)", what);
+    if (g) {
+        bool input = t->u.symbol && is_placeholder(g, t);
+        aril__fail(ARIL_ERR_ARG, "%s: expected a variable of a graph (aril_variable), got %s", what,
+                   input ? "a placeholder, whose value is fed"
+                         : "a tensor that the graph computes");
+    }
     return NULL;
 }
 
@@ -243,6 +295,12 @@ static aril_tensor *assigned(const char *what, aril_tensor *variable, aril_tenso
     return value;
 }
 
+static bool is_variable(const char *what, const aril_tensor *t)
+{
+    aril_graph *g = graph_of(what, t);
+    return g && variable_of(what, g, t);
+}
+
 /* Whether an operation of both has the shape of the variable. It reports NULL and poison itself. */
 static bool check_value(const char *what, const aril_tensor *variable, const aril_tensor *value)
 {
@@ -265,6 +323,7 @@ aril_tensor *aril_assign(aril_tensor *variable, aril_tensor *value)
 {
     ARIL_NO_GRAD;
     if (!variable || !value) return aril__null_tensor("assign");
+    if (!is_variable("assign", variable)) return aril__poison();
     if (!check_value("assign", variable, value)) return aril__poison();
     aril_tensor *cast = aril_cast(value, aril_dtype_of(variable));
     /* An operation with the variable, so that a value from outside becomes one of the graph. */
@@ -278,6 +337,8 @@ aril_tensor *aril_assign(aril_tensor *variable, aril_tensor *value)
 aril_tensor *aril_assign_add(aril_tensor *variable, aril_tensor *value)
 {
     ARIL_NO_GRAD;
+    if (!variable || !value) return aril__null_tensor("assign_add");
+    if (!is_variable("assign_add", variable)) return aril__poison();
     if (!check_value("assign_add", variable, value)) return aril__poison();
     return assigned("assign_add", variable, aril_add(variable, value));
 }
@@ -285,6 +346,8 @@ aril_tensor *aril_assign_add(aril_tensor *variable, aril_tensor *value)
 aril_tensor *aril_assign_sub(aril_tensor *variable, aril_tensor *value)
 {
     ARIL_NO_GRAD;
+    if (!variable || !value) return aril__null_tensor("assign_sub");
+    if (!is_variable("assign_sub", variable)) return aril__poison();
     if (!check_value("assign_sub", variable, value)) return aril__poison();
     return assigned("assign_sub", variable, aril_sub(variable, value));
 }
@@ -389,7 +452,10 @@ aril_session *aril_session_new(aril_graph *g, aril_device device)
     s->g = g;
     s->device = aril__device_find(device);
     if (!s->device) aril__fail(ARIL_ERR_DEVICE, "session_new: there is no such device");
-    if (s->device && move_variables(s) == ARIL_OK) return s;
+    if (s->device && move_variables(s) == ARIL_OK) {
+        keep_graph(g);
+        return s;
+    }
     free(s);
     return NULL;
 }
@@ -398,6 +464,7 @@ void aril_session_free(aril_session *s)
 {
     if (!s) return;
     for (int i = 0; i < s->n_parts; i++) aril__part_free(s->part[i]);
+    aril_graph_free(s->g);
     free(s);
 }
 
@@ -407,6 +474,7 @@ static const aril__part *find_part(aril_session *s, const aril__request *q)
     const aril__graph *g = aril__tracing_graph(s->g->t);
     int i = 0;
     while (i < s->n_parts && !aril__part_is_for(s->part[i], g, q, s->device)) i++;
+    if (i == s->n_parts && aril__sizes_all_passed_on("session_run", g) < 0) return NULL;
     aril__part *p = i < s->n_parts ? s->part[i] : aril__part_new(g, q, s->device, s->g->placed);
     if (!p) return NULL;
     if (i == s->n_parts) aril__log(ARIL__LOG_TRACE, "session: a program for new fetches");
@@ -595,12 +663,14 @@ aril_program *aril_graph_function(aril_list inputs, aril_list outputs, aril_list
     const aril__graph *of = aril__tracing_graph(g->t);
     aril_program *p = NULL;
     aril_status s = find_inputs(g, inputs, at);
+    if (s == ARIL_OK) s = aril__sizes_all_passed_on("graph_function", of);
     if (s == ARIL_OK) s = function_request(g, outputs, updates, &q);
     if (s == ARIL_OK) p = aril__program_of(of, &q, g->placed, inputs.n, at);
     if (p && check_inputs(of, aril__program_part(p), inputs.n, at) < 0) {
         aril_program_free(p);
         p = NULL;
     }
+    if (p) aril__program_hold(p, keep_graph(g), release_graph);
     free_request(&q);
     free(at);
     return p;
@@ -620,6 +690,7 @@ aril_status aril__graph_look_part(aril_list inputs, aril_list outputs, aril_list
     const aril__graph *of = aril__tracing_graph(g->t);
     uint32_t *at = aril__malloc(((size_t)inputs.n + 1) * sizeof *at);
     aril_status s = at ? find_inputs(g, inputs, at) : ARIL_ERR_MEMORY;
+    if (s == ARIL_OK) s = aril__sizes_all_passed_on("graph_export", of);
     if (s == ARIL_OK) s = make_request(g, "graph_export", outputs, &out);
     if (s == ARIL_OK) s = make_updates(g, "graph_export", updates, &all);
     if (s == ARIL_OK && !(effects = aril__malloc((all.n_effects + 1) * sizeof *effects)))

@@ -45,7 +45,7 @@ void aril__dot_begin(FILE *to, const char *name, const char *direction)
     fputs("digraph \"", to);
     aril__dot_text(to, name, 80);
     fprintf(to,
-            "\" {\n  rankdir=%s; fontname=\"Helvetica\"; fontsize=11;\n"
+            "\" {\n  rankdir=%s; labeljust=l; fontname=\"Helvetica\"; fontsize=11;\n"
             "  node [shape=box, style=\"rounded,filled\", fillcolor=\"#ffffff\", "
             "fontname=\"Helvetica\", fontsize=11];\n"
             "  edge [fontname=\"Helvetica\", fontsize=10, arrowsize=0.7];\n",
@@ -212,6 +212,55 @@ static void put_module(const drawing *d, aril__node_id id)
     fprintf(d->to, "\", fillcolor=\"%s\"];\n", *path ? "#dcecd9" : "#f7f7f7");
 }
 
+/* The boxes that are drawn within the module of the first `length` characters of a path, in frames
+ * for the modules inside it. */
+static void put_modules(const drawing *d, uint32_t n, const aril__node_id *boxes, const char *path,
+                        size_t length, int indent)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        const char *own = scope_of(d->g, boxes[i]);
+        size_t end = prefix(own, d->depth);
+        if (end < length || strncmp(own, path, length) != 0 ||
+            (length && own[length] && own[length] != '.'))
+            continue;
+        size_t part = length + (length && own[length] == '.');
+        part += strcspn(own + part, ".");
+        if (part >= end) { /* nothing between */
+            put_module(d, boxes[i]);
+            continue;
+        }
+        uint32_t inside = 0, first = n;
+        for (uint32_t k = 0; k < n; k++) {
+            const char *other = scope_of(d->g, boxes[k]);
+            if (prefix(other, d->depth) <= part || strncmp(other, own, part) != 0 ||
+                other[part] != '.')
+                continue;
+            if (first == n) first = k;
+            inside++;
+        }
+        if (inside < 2) put_module(d, boxes[i]);
+        if (inside < 2 || first < i) continue;
+        fprintf(d->to, "%*ssubgraph cluster_%u_%zu {\n%*slabel=\"", indent, "", boxes[i], part,
+                indent + 2, "");
+        aril__dot_text(d->to, own, part);
+        fputs("\"; style=\"rounded\"; color=\"#9db89a\"; fontcolor=\"#557052\";\n", d->to);
+        put_modules(d, n, boxes, own, part, indent + 2);
+        fprintf(d->to, "%*s}\n", indent, "");
+    }
+}
+
+static bool put_boxes(const drawing *d)
+{
+    const aril__graph *g = d->g;
+    uint32_t n = 0;
+    aril__node_id *boxes = aril__malloc(g->n_nodes * sizeof *boxes);
+    for (aril__node_id id = 1; boxes && id < g->n_nodes; id++)
+        if (d->box[id] == id) boxes[n++] = id;
+    if (boxes) put_modules(d, n, boxes, "", 0, 2);
+    free(boxes);
+    return boxes != NULL;
+}
+
 /* Ops of a small graph, inside frames for their modules. */
 static void put_framed(const drawing *d)
 {
@@ -350,16 +399,16 @@ aril_status aril__graph_dot(const aril__graph *g, const aril__inspection *values
     choose_depth(&d);
     aril__dot_begin(to, g->name ? g->name : "graph", values ? "LR" : "TB");
     put_sources(&d);
+    bool fits = true;
     if (d.depth < 0)
         put_framed(&d);
     else
-        for (aril__node_id id = 1; id < g->n_nodes; id++)
-            if (d.box[id] == id) put_module(&d, id);
+        fits = put_boxes(&d);
     put_edges(&d);
     put_effects(&d);
     fputs("}\n", to);
     free(d.box);
-    return ARIL_OK;
+    return fits ? ARIL_OK : aril__fail(ARIL_ERR_MEMORY, "draw: out of memory");
 }
 
 /* ---- files ---- */
@@ -469,6 +518,11 @@ static void draw_graph(const aril__graph *g, void *ctx)
     c->status = aril__dot_save(c->path, write_graph, c);
 }
 
+static void count_inputs(const aril__graph *g, void *to)
+{
+    *(uint32_t *)to = g->n_inputs;
+}
+
 aril_status aril_program_draw(const aril_program *p, const char *path, aril_list inputs)
 {
     if (!p || !path || inputs.n < 0 || (inputs.n && !inputs.at))
@@ -480,6 +534,12 @@ aril_status aril_program_draw(const aril_program *p, const char *path, aril_list
     if (inputs.n) { /* operations as they were written, not as they were fused */
         aril_tensor **all = aril__program_place(p, &c.inputs);
         if (!all) return aril__latest_status();
+        uint32_t expected = (uint32_t)c.inputs.n;
+        if (aril__program_look(p, count_inputs, &expected) && expected > (uint32_t)c.inputs.n) {
+            free(all);
+            return aril__fail(ARIL_ERR_ARG, "draw: %s takes %u inputs, got %d",
+                              aril__program_name(p), expected, inputs.n);
+        }
         aril_status s = aril__program_look_plain(p, inputs, draw_graph, &c);
         free(all);
         return s < 0 ? s : c.status;

@@ -2,6 +2,7 @@
 #include "core/log.h"
 #include "graph/control.h"
 #include "graph/executor.h"
+#include "graph/passed_on.h"
 #include "graph/prepare.h"
 #include "ops/shape/view.h"
 #include "ops/table/apply.h"
@@ -298,6 +299,11 @@ aril_memory_plan aril__exec_memory(const aril__exec *x, const aril__device *devi
     pthread_mutex_lock(&x->pool->lock);
     if (x->pool->idle) m = aril__instance_memory(x->pool->idle, device);
     pthread_mutex_unlock(&x->pool->lock);
+    for (uint32_t i = 0; i < x->g->n_constants; i++) {
+        const aril_tensor *t = x->g->constants[i];
+        if (t->storage && t->storage->device == device && !(t->flags & ARIL__CONSTANT))
+            m.constants += (int64_t)t->storage->bytes;
+    }
     return m;
 }
 
@@ -478,11 +484,24 @@ static aril_status wrong_size(const aril__exec_state *r, aril__value_id v, int n
     r->th->sizes = r->g->sizes; /* for the names of unknown sizes */
     aril__shape_text(want, r->g->values[v].ndim, aril__graph_dims(r->g, v));
     r->th->sizes = before;
-    return aril__fail(ARIL_ERR_SHAPE, "run: %s has shape %s, but the graph was built for %s%s",
+    char other[512] = "";
+    const int64_t *built = aril__graph_dims(r->g, v);
+    for (int d = 0; d < ndim && ndim == r->g->values[v].ndim && !*other; d++) {
+        char origin[400];
+        int64_t known = built[d] < 0 ? aril__size_value(r->g->sizes, built[d], aril__exec_size,
+                                                        (void *)(uintptr_t)r)
+                                     : dim[d];
+        if (known == dim[d] || known < 0 ||
+            !aril__size_origin(r->g, built[d], origin, sizeof origin))
+            continue;
+        snprintf(other, sizeof other, ": %s has %lld, and axis %d here %lld", origin,
+                 (long long)known, d, (long long)dim[d]);
+    }
+    bool unknown = r->g->values[v].flags & ARIL__VALUE_UNKNOWN;
+    return aril__fail(ARIL_ERR_SHAPE, "run: %s has shape %s, but the graph was built for %s%s%s%s",
                       name_of(r->g, v, name, sizeof name), aril__shape_text(got, ndim, dim), want,
-                      r->g->values[v].flags & ARIL__VALUE_UNKNOWN
-                          ? " (the same unknown size must be equal everywhere)"
-                          : "");
+                      unknown ? " (the same unknown size must be equal everywhere" : "",
+                      unknown ? other : "", unknown ? ")" : "");
 }
 
 aril_status aril__exec_bind(aril__exec_state *r, aril__value_id v, int ndim, const int64_t *dim)
@@ -497,7 +516,7 @@ aril_status aril__exec_bind(aril__exec_state *r, aril__value_id v, int ndim, con
         size_t k = aril__size_index(want[d]);
         if (k >= r->n_sizes) continue;
         fits = r->size[k] < 0 || r->size[k] == dim[d];
-        r->size[k] = dim[d];
+        if (fits) r->size[k] = dim[d];
     }
     return fits ? ARIL_OK : wrong_size(r, v, ndim, dim);
 }

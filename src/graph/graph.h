@@ -223,6 +223,8 @@ bool aril__graph_require(aril__graph *g, const aril__requirement *q);
 /* require.c: whether a graph holds for some sizes: its requirements, and shape rules of its nodes,
  * as far as sizes are known. value[k] is what unknown size k is, or -1, and gets what follows. */
 aril_status aril__graph_met(const aril__graph *g, int64_t *value);
+/* The same file: only what follows. */
+void aril__graph_follow(const aril__graph *g, int64_t *value);
 /* The stack of a node or requirement: none if it is unknown. */
 aril__recorded aril__graph_stack(const aril__graph *g, uint32_t where);
 /* Its source location, "mlp.c:42"; "" if it is unknown. Returns buf. */

@@ -129,7 +129,7 @@ static aril_status check_inputs(const aril__graph *g, aril_list in)
 {
     const char *name = g->name ? g->name : "graph";
     if ((uint32_t)in.n != g->n_inputs)
-        return aril__fail(ARIL_ERR_ARG, "%s: got %d inputs, expected %u", name, in.n, g->n_inputs);
+        return aril__fail(ARIL_ERR_ARG, "%s takes %u inputs, got %d", name, g->n_inputs, in.n);
     aril_status s = ARIL_OK;
     for (uint32_t i = 0; i < g->n_inputs && s == ARIL_OK; i++) {
         const aril_tensor *t = in.at[i];

@@ -1,6 +1,7 @@
 #include "graph/passed_on.h"
 
 #include "core/memory.h"
+#include "core/source_location.h"
 #include "ops/shape/copy.h"
 #include "ops/shape/like.h"
 #include "ops/shape/view.h"
@@ -224,12 +225,13 @@ static bool equal_in_b(comparison *c, int64_t p, int64_t q)
     return !c->open && x == y;
 }
 
-/* Whether a node of a broadcasts, or sums what was broadcast, but gives its input with the sizes of
- * b: ops make one where sizes may differ. */
+/* Whether a node of a broadcasts, repeats, or sums what was broadcast, but gives its input with the
+ * sizes of b: ops make one where sizes may differ. */
 static bool is_idle(comparison *c, const aril__graph_node *n)
 {
     if (n->op != &aril__op_expand && n->op != &aril__op_expand_like &&
-        n->op != &aril__op_sum_to_like)
+        n->op != &aril__op_sum_to_like && n->op != &aril__op_repeat &&
+        n->op != &aril__op_repeat_grad)
         return false;
     aril__value_id from = aril__graph_in(c->a, n)[0];
     int ndim = c->a->values[from].ndim;
@@ -331,27 +333,53 @@ static bool same_graph(comparison *c, const aril__graph *a, const aril__graph *b
 
 /* ---- the size ---- */
 
-/* Appends where the size comes from that C code has asked for. */
-static void name_asked(const comparison *c)
+bool aril__size_origin(const aril__graph *g, int64_t unknown, char *text, size_t size)
 {
-    const aril__graph *g = c->a;
-    int64_t asked = g->sizes->asked;
-    size_t used = strlen(c->why);
     for (aril__value_id v = 1; v < g->n_values; v++) {
         const aril__value *of = &g->values[v];
         int d = 0;
-        while (d < of->ndim && aril__graph_dims(g, v)[d] != asked) d++;
+        while (d < of->ndim && aril__graph_dims(g, v)[d] != unknown) d++;
         if (d == of->ndim || (of->kind != ARIL__FROM_INPUT && of->kind != ARIL__FROM_NODE))
             continue;
-        char text[LOCATION + 64];
-        if (of->kind == ARIL__FROM_INPUT)
-            snprintf(text, sizeof text, "input %" PRIu32, of->from);
+        int n = snprintf(text, size, "axis %d of ", d);
+        if (of->kind == ARIL__FROM_NODE)
+            node_text(g, &g->nodes[of->from], text + n, size - (size_t)n);
+        else if (g->inputs[of->from].name)
+            snprintf(text + n, size - (size_t)n, "'%s'", g->inputs[of->from].name);
         else
-            node_text(g, &g->nodes[of->from], text, sizeof text);
-        snprintf(c->why + used, c->room - used, "; it asked for the size of axis %d of %s", d,
-                 text);
-        return;
+            snprintf(text + n, size - (size_t)n, "input %" PRIu32, of->from);
+        return true;
     }
+    return false;
+}
+
+/* Appends where the size comes from that C code has asked for. */
+static void name_asked(const comparison *c)
+{
+    char text[LOCATION + 96];
+    size_t used = strlen(c->why);
+    if (aril__size_origin(c->a, c->a->sizes->asked, text, sizeof text))
+        snprintf(c->why + used, c->room - used, "; it asked for the size of %s", text);
+}
+
+aril_status aril__sizes_all_passed_on(const char *what, const aril__graph *g)
+{
+    char where[LOCATION], origin[LOCATION + 96];
+    for (size_t k = 0; k < g->sizes->n; k++) {
+        const aril__size_entry *e = &g->sizes->entries[k];
+        void *caller = e->asked_by;
+        if (!caller || e->passed_on || !aril__location_in(&caller, 1, where, sizeof where))
+            continue;
+        if (!aril__size_origin(g, aril__size_number(g->sizes, k), origin, sizeof origin))
+            snprintf(origin, sizeof origin, "a tensor");
+        return aril__fail(ARIL_ERR_STATE,
+                          "%s: at %s, C code asks for the size of %s, which only the run knows, "
+                          "and no operation takes it: it would compute with a number that stands "
+                          "for the size, or decide by it. Give sizes to operations as aril_size "
+                          "returns them, or define the graph with a known size",
+                          what, where, origin);
+    }
+    return ARIL_OK;
 }
 
 aril_status aril__sizes_passed_on(const char *name, const aril__graph *open,
@@ -383,21 +411,67 @@ aril_status aril__sizes_passed_on(const char *name, const aril__graph *open,
 
 /* ---- sizes of inputs ---- */
 
-int64_t *aril__sizes_of(aril_list in)
+enum { ROWS = 256, WAYS = 8 };
+
+struct aril__compared_sizes {
+    int64_t *at[ROWS][WAYS]; /* by hash; NULL: empty */
+    unsigned next;           /* of a full row, which one is replaced */
+};
+
+aril__compared_sizes *aril__compared_new(void)
 {
-    size_t n = 1;
-    for (int i = 0; i < in.n; i++) n += in.at[i]->ndim;
-    int64_t *all = aril__malloc(n * sizeof *all), *to = all;
-    for (int i = 0; i < in.n && all; to += in.at[i++]->ndim)
-        memcpy(to, in.at[i]->dim, in.at[i]->ndim * sizeof *to);
-    return all;
+    aril__compared_sizes *c = aril__calloc(sizeof *c);
+    if (!c) aril__fail(ARIL_ERR_MEMORY, "trace: out of memory");
+    return c;
 }
 
-bool aril__sizes_are(const int64_t *dim, aril_list in)
+void aril__compared_free(aril__compared_sizes *c)
+{
+    for (int i = 0; c && i < ROWS; i++)
+        for (int k = 0; k < WAYS; k++) free(c->at[i][k]);
+    free(c);
+}
+
+static size_t row_of(aril_list in)
+{
+    uint64_t hash = 0xcbf29ce484222325u;
+    for (int i = 0; i < in.n; i++)
+        for (int d = 0; d < in.at[i]->ndim; d++) {
+            hash = (hash ^ (uint64_t)in.at[i]->dim[d]) * 0x9e3779b97f4a7c15u;
+            hash ^= hash >> 32;
+        }
+    return hash % ROWS;
+}
+
+static bool sizes_are(const int64_t *dim, aril_list in)
 {
     for (int i = 0; i < in.n; dim += in.at[i++]->ndim)
         if (memcmp(dim, in.at[i]->dim, in.at[i]->ndim * sizeof *dim) != 0) return false;
     return true;
+}
+
+bool aril__compared_has(const aril__compared_sizes *c, aril_list in)
+{
+    int64_t *const *at = c->at[row_of(in)];
+    for (int k = 0; k < WAYS && at[k]; k++)
+        if (sizes_are(at[k], in)) return true;
+    return false;
+}
+
+void aril__compared_add(aril__compared_sizes *c, aril_list in)
+{
+    int64_t **at = c->at[row_of(in)];
+    size_t n = 1;
+    int k = 0;
+    if (aril__compared_has(c, in)) return;
+    for (int i = 0; i < in.n; i++) n += in.at[i]->ndim;
+    int64_t *all = aril__malloc(n * sizeof *all), *to = all;
+    if (!all) return;
+    for (int i = 0; i < in.n; to += in.at[i++]->ndim)
+        memcpy(to, in.at[i]->dim, in.at[i]->ndim * sizeof *to);
+    while (k < WAYS && at[k]) k++;
+    if (k == WAYS) free(at[k = (int)(c->next++ % WAYS)]);
+    at[k] = all;
 }
 
 aril_status aril__sizes_fit(const char *name, int n, const aril_shape *sizes, aril_list in)

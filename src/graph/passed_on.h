@@ -16,10 +16,24 @@
 aril_status aril__sizes_passed_on(const char *name, const aril__graph *open,
                                   const aril__graph *known);
 
-/* The sizes of all inputs, to be freed; NULL if memory runs out. And whether inputs of the same
- * numbers of dimensions have these. */
-int64_t *aril__sizes_of(aril_list in);
-bool aril__sizes_are(const int64_t *dim, aril_list in);
+/* The same for a defined graph, whose code runs only once: an error if it asked for a size that it
+ * passed on to nothing. */
+aril_status aril__sizes_all_passed_on(const char *what, const aril__graph *g);
+
+/* Where an unknown size comes from: "axis 0 of 'x'"; false if that is not known. */
+bool aril__size_origin(const aril__graph *g, int64_t unknown, char *text, size_t size);
+
+/* Sizes of calls for which a trace was compared, those of all inputs of a call. The set is bounded:
+ * it forgets some when it is full. Not for several threads at once. */
+typedef struct aril__compared_sizes aril__compared_sizes;
+
+/* An empty set; NULL with an error. */
+aril__compared_sizes *aril__compared_new(void);
+void aril__compared_free(aril__compared_sizes *c);
+/* The inputs have the same numbers of dimensions in all calls. */
+bool aril__compared_has(const aril__compared_sizes *c, aril_list in);
+/* Adds the sizes of a call, unless memory runs out: then they are compared again. */
+void aril__compared_add(aril__compared_sizes *c, aril_list in);
 
 /* Checks inputs against the sizes that are declared for n of them. */
 aril_status aril__sizes_fit(const char *name, int n, const aril_shape *sizes, aril_list in);

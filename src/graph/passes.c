@@ -69,7 +69,12 @@ static void check_names(const char *list)
         for (int i = 0; i < aril__n_passes && !known; i++)
             known = strlen(aril__pass_list[i].name) == n &&
                     memcmp(aril__pass_list[i].name, name, n) == 0;
-        if (!known) fprintf(stderr, "aril: ARIL_PASSES: there is no pass %.*s\n", (int)n, name);
+        if (!known) {
+            fprintf(stderr, "aril: ARIL_PASSES: there is no pass %.*s; passes are", (int)n, name);
+            for (int i = 0; i < aril__n_passes; i++)
+                fprintf(stderr, " %s", aril__pass_list[i].name);
+            fprintf(stderr, " small, concat, or none\n");
+        }
         at += length + (at[length] == ',');
     }
 }
@@ -95,18 +100,67 @@ static void log_graph(const aril__graph *g, const char *when)
     aril__graph_print(g, stderr);
 }
 
+/* What a pass changes, for the log: how many nodes of each op there are. */
+typedef struct op_counts {
+    const char **name; /* of each node, sorted; NULL: not needed, or no memory */
+    uint32_t n;
+} op_counts;
+
+static int by_name(const void *x, const void *y)
+{
+    return strcmp(*(const char *const *)x, *(const char *const *)y);
+}
+
+static op_counts count_ops(const aril__graph *g)
+{
+    op_counts c = { NULL, g->n_nodes - 1 };
+    if (aril__log_on(ARIL__LOG_PASSES)) c.name = aril__malloc(g->n_nodes * sizeof *c.name);
+    for (uint32_t i = 0; c.name && i < c.n; i++) c.name[i] = g->nodes[i + 1].op->name;
+    if (c.name) qsort(c.name, c.n, sizeof *c.name, by_name);
+    return c;
+}
+
+static uint32_t run_length(const op_counts *c, uint32_t at, const char *name)
+{
+    uint32_t n = 0;
+    while (at + n < c->n && strcmp(c->name[at + n], name) == 0) n++;
+    return n;
+}
+
+/* "step: epilogue: 12 nodes, 15 before: add 3 -> 0, linear 2 -> 3" */
+static void log_pass(const aril__graph *g, const char *pass, op_counts was)
+{
+    char text[512] = "";
+    op_counts now = count_ops(g);
+    uint32_t i = 0, k = 0;
+    size_t used = 0;
+    while (was.name && now.name && (i < was.n || k < now.n) && used < sizeof text) {
+        int order = i == was.n ? 1 : k == now.n ? -1 : strcmp(was.name[i], now.name[k]);
+        const char *name = order <= 0 ? was.name[i] : now.name[k];
+        uint32_t a = run_length(&was, i, name), b = run_length(&now, k, name);
+        i += a;
+        k += b;
+        if (a != b)
+            used += (size_t)snprintf(text + used, sizeof text - used, "%s%s %u -> %u",
+                                     used ? ", " : ": ", name, a, b);
+    }
+    if (was.name)
+        aril__log(ARIL__LOG_PASSES, "%s: %s: %u nodes, %u before%s", name_of(g), pass,
+                  g->n_nodes - 1, was.n, text);
+    free(was.name);
+    free(now.name);
+}
+
 static aril_status run_passes(aril__graph *g, bool whole)
 {
     aril_status s = ARIL_OK;
     for (uint32_t i = 0; i < g->n_bodies && s == ARIL_OK; i++) s = run_passes(g->bodies[i], false);
     for (int i = 0; i < aril__n_passes && s == ARIL_OK; i++) {
         const aril__pass *p = &aril__pass_list[i];
-        uint32_t before = g->n_nodes;
         if (!aril__pass_is_on(p->name) || (p->whole && !whole)) continue;
+        op_counts before = count_ops(g);
         s = p->run(g);
-        if (aril__log_on(ARIL__LOG_PASSES))
-            aril__log(ARIL__LOG_PASSES, "%s: %s: %u nodes, %u before", name_of(g), p->name,
-                      g->n_nodes - 1, before - 1);
+        log_pass(g, p->name, before);
     }
     return s;
 }
@@ -252,7 +306,17 @@ aril_status aril__pass_cse(aril__graph *g)
 
 /* ---- constant folding ---- */
 
-enum { FOLD_BYTES = 1 << 20 }; /* larger results are computed in each run */
+enum {
+    FOLD_BYTES = 1 << 22, /* larger results are computed in each run, */
+    FOLD_TOTAL = 1 << 25, /* and those of a graph after so many bytes */
+};
+
+static size_t bytes_of(const aril__graph *g, aril__value_id v)
+{
+    size_t n = 1;
+    for (int d = 0; d < g->values[v].ndim; d++) n *= (size_t)aril__graph_dims(g, v)[d];
+    return aril__dtype_bytes((aril_dtype)g->values[v].dtype, (int64_t)n);
+}
 
 static bool is_small(const aril__graph *g, aril__value_id v)
 {
@@ -269,7 +333,19 @@ static bool needs_shape_only(const aril__graph_node *n, int i)
     return i < 31 && n->op->shape_only >> i & 1;
 }
 
-/* Whether an input is known before a run: a constant, or a shape without unknown sizes. */
+/* A node that creates a small tensor of numbers: it stays as it is, since to read the tensor takes
+ * as long as to create it, and is computed with a node that is folded. */
+static const aril__graph_node *created_by(const aril__graph *g, aril__value_id v)
+{
+    const aril__graph_node *n =
+        g->values[v].kind == ARIL__FROM_NODE ? &g->nodes[g->values[v].from] : NULL;
+    bool created = n && n->n_in == 0 && n->n_out == 1 && !n->sized && !n->region &&
+                   !(n->op->flags & RANDOM) && aril__is_plain(n) && is_small(g, v);
+    return created ? n : NULL;
+}
+
+/* Whether an input is known before a run: a constant, what a node creates without inputs, or a
+ * shape without unknown sizes. */
 static bool is_known(const aril__graph *g, const aril__graph_node *n, int i)
 {
     aril__value_id v = aril__graph_in(g, n)[i];
@@ -277,6 +353,7 @@ static bool is_known(const aril__graph *g, const aril__graph_node *n, int i)
     if (!v) return true;
     if (g->values[v].kind == ARIL__FROM_CONSTANT)
         return shape || g->constants[g->values[v].from]->storage;
+    if (!shape && created_by(g, v)) return true;
     return shape && !(g->values[v].flags & ARIL__VALUE_UNKNOWN);
 }
 
@@ -292,11 +369,17 @@ static bool can_fold(const aril__graph *g, const aril__graph_node *n)
 }
 
 /* A tensor for an input of a node that is folded; owned by the scope. */
-static aril_tensor *known_input(const aril__graph *g, aril__value_id v)
+static aril_tensor *known_input(const aril__graph *g, aril__value_id v, bool shape_only)
 {
     const aril__value *x = &g->values[v];
     aril__thread *th = aril__self();
     if (x->kind == ARIL__FROM_CONSTANT) return g->constants[x->from];
+    const aril__graph_node *n = shape_only ? NULL : created_by(g, v);
+    if (n) {
+        aril_tensor *out[ARIL__MAX_OUT];
+        aril__apply(n->op, 0, NULL, aril__graph_attrs(g, n), out);
+        return out[0];
+    }
     aril_tensor *t = aril__tensor_header(th, (aril_dtype)x->dtype, x->ndim, aril__graph_dims(g, v));
     if (t) {
         t->flags |= ARIL__SHAPE_ONLY;
@@ -321,7 +404,7 @@ static aril_status fold_node(aril__graph *g, aril__graph_node *n)
     aril_tensor *in[8], *out[ARIL__MAX_OUT];
     for (int i = 0; i < n->n_in; i++) {
         aril__value_id v = aril__graph_in(g, n)[i];
-        in[i] = v ? known_input(g, v) : NULL;
+        in[i] = v ? known_input(g, v, needs_shape_only(n, i)) : NULL;
     }
     if (aril__is_reshape(n->op)) in[0] = reshapable(g, n->out, in[0]);
     aril_status s = aril__apply(n->op, n->n_in, in, aril__graph_attrs(g, n), out);
@@ -334,20 +417,61 @@ static aril_status fold_node(aril__graph *g, aril__graph_node *n)
     return ARIL_OK;
 }
 
+/* Releases constants from `first` on that nothing uses: what a folded node alone read. */
+static aril_status drop_constants(aril__graph *g, uint32_t first)
+{
+    bool *used = aril__calloc(g->n_values);
+    uint32_t n = first, *to = aril__malloc(((size_t)g->n_constants + 1) * sizeof *to);
+    if (!used || !to) {
+        free(used);
+        free(to);
+        return no_memory();
+    }
+    for (aril__node_id id = 1; id < g->n_nodes; id++)
+        for (int i = 0; i < g->nodes[id].n_in; i++)
+            used[aril__graph_in(g, &g->nodes[id])[i]] = true;
+    for (uint32_t i = 0; i < g->n_outputs; i++) used[g->outputs[i]] = true;
+    for (uint32_t i = 0; i < g->n_effects; i++) used[g->effects[i].value] = true;
+    for (aril__value_id v = 1; v < g->n_values; v++) {
+        aril__value *x = &g->values[v];
+        if (x->kind != ARIL__FROM_CONSTANT || x->from < first) continue;
+        if (used[v]) continue;
+        x->kind = ARIL__NO_VALUE;
+        aril__tensor_release(aril__self(), g->constants[x->from]);
+        g->constants[x->from] = NULL;
+    }
+    for (uint32_t i = first; i < g->n_constants; i++) {
+        to[i] = n;
+        if (g->constants[i]) g->constants[n++] = g->constants[i];
+    }
+    for (aril__value_id v = 1; v < g->n_values; v++)
+        if (g->values[v].kind == ARIL__FROM_CONSTANT && g->values[v].from >= first)
+            g->values[v].from = to[g->values[v].from];
+    g->n_constants = n;
+    free(to);
+    free(used);
+    return ARIL_OK;
+}
+
 aril_status aril__pass_fold(aril__graph *g)
 {
     bool *keep = aril__malloc(g->n_nodes);
     if (!keep) return no_memory();
     aril_status s = ARIL_OK;
+    uint32_t first = g->n_constants;
+    size_t total = 0;
     for (aril__node_id id = 1; id < g->n_nodes && s == ARIL_OK; id++) {
         aril__graph_node *n = &g->nodes[id];
-        keep[id] = !can_fold(g, n);
-        if (!keep[id]) s = fold_node(g, n);
+        keep[id] = total > FOLD_TOTAL || !can_fold(g, n);
+        if (keep[id]) continue;
+        s = fold_node(g, n);
+        if (!ARIL__IS_VIEW(n->op->out[0])) total += bytes_of(g, n->out);
     }
     if (s == ARIL_OK) {
         for (aril__node_id id = 1; id < g->n_nodes; id++) /* not its value any more */
             if (!keep[id]) g->nodes[id].n_out = 0;
         aril__graph_keep_nodes(g, keep);
+        s = drop_constants(g, first);
     }
     free(keep);
     return s;

@@ -1,4 +1,5 @@
 /* The text form of a graph. */
+#include "graph/control.h"
 #include "graph/graph.h"
 
 #include "aril/activation.h"
@@ -158,6 +159,23 @@ static bool is_beyond(const aril__graph *g, const aril__graph_node *n, const ari
            *(const int64_t *)(const void *)at == k;
 }
 
+/* A set of axes, of which an attribute has the bits. */
+static bool print_mask(const aril__attr *a, const void *attrs, bool first, FILE *to)
+{
+    if (a->count != 1 || a->type != ARIL__I64 || strcmp(a->name, "mask") != 0) return false;
+    int64_t mask;
+    bool next = false;
+    memcpy(&mask, (const char *)attrs + a->offset, sizeof mask);
+    fprintf(to, "%saxes=[", first ? "" : ", ");
+    for (int d = 0; d < ARIL_MAX_DIMS; d++) {
+        if (!(mask >> d & 1)) continue;
+        fprintf(to, "%s%d", next ? "," : "", d);
+        next = true;
+    }
+    fputs("]", to);
+    return true;
+}
+
 /* ", stride=[2,2,1]": those that are not the defaults. Trailing elements that are, are left out. */
 static void print_attrs(const aril__graph *g, const aril__graph_node *n, bool first, FILE *to)
 {
@@ -165,6 +183,10 @@ static void print_attrs(const aril__graph *g, const aril__graph_node *n, bool fi
     for (int i = 0; attrs && i < n->op->n_attrs; i++) {
         const aril__attr *a = &n->op->attrs[i];
         if (is_default(a, attrs)) continue;
+        if (print_mask(a, attrs, first, to)) {
+            first = false;
+            continue;
+        }
         fprintf(to, "%s%s=%s", first ? "" : ", ", a->name, a->count > 1 ? "[" : "");
         first = false;
         int last = a->count;
@@ -300,7 +322,15 @@ static void print_recipe(const aril__graph *g, const aril__graph_node *n, int de
 
 /* ---- nodes ---- */
 
-static void print_graph(const aril__graph *g, int depth, FILE *to);
+static void print_graph(const aril__graph *g, const char *body, int depth, FILE *to);
+
+/* What a graph inside a node is. */
+static const char *name_of_body(const aril__graph *g, const aril__graph_node *n, uint32_t b)
+{
+    const struct control_attrs *a = aril__graph_attrs(g, n);
+    if (a->kind[0] == ARIL__COND) return b ? "else" : "then";
+    return a->kind[0] == ARIL__WHILE && b == 0 ? "condition" : "body";
+}
 
 /* A list op on many tensors shows the first ones. */
 enum { SHOWN = 24 };
@@ -333,7 +363,7 @@ static void print_node(const aril__graph *g, aril__node_id id, int depth, FILE *
     if (aril__is_fused(n->op)) print_recipe(g, n, depth, to);
     for (uint32_t b = 0; b < n->n_bodies; b++) {
         fputs(b ? "" : " {\n", to);
-        print_graph(g->bodies[n->body + b], depth + 1, to);
+        print_graph(g->bodies[n->body + b], name_of_body(g, n, b), depth + 1, to);
         if (b + 1 == n->n_bodies) {
             indent(depth, to);
             fputs("}", to);
@@ -386,10 +416,14 @@ static void print_constants(const aril__graph *g, int depth, FILE *to)
     free(used);
 }
 
-static void print_graph(const aril__graph *g, int depth, FILE *to)
+/* `body`: what it is inside a node; NULL: a whole graph. */
+static void print_graph(const aril__graph *g, const char *body, int depth, FILE *to)
 {
     indent(depth, to);
-    fprintf(to, "graph%s%s(", g->name ? " " : "", g->name ? g->name : "");
+    if (body)
+        fprintf(to, "%s(", body);
+    else
+        fprintf(to, "graph%s%s(", g->name ? " " : "", g->name ? g->name : "");
     for (uint32_t i = 0; i < g->n_inputs; i++) {
         if (i) fputs(", ", to);
         print_typed(g, g->inputs[i].value, to);
@@ -422,6 +456,6 @@ static void print_graph(const aril__graph *g, int depth, FILE *to)
 
 void aril__graph_print(const aril__graph *g, FILE *to)
 {
-    if (g->prepared) print_graph(aril__prepared_graph(g->prepared), 0, to);
-    print_graph(g, 0, to);
+    if (g->prepared) print_graph(aril__prepared_graph(g->prepared), NULL, 0, to);
+    print_graph(g, NULL, 0, to);
 }

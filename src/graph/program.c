@@ -2,7 +2,6 @@
 
 #include "aril/create.h"
 #include "core/log.h"
-#include "graph/passed_on.h"
 #include "graph/passes.h"
 #include "graph/prepare.h"
 
@@ -30,7 +29,7 @@ static void release_trace(trace *t)
     free(t->guards);
     free(t->joined);
     free(t->whole);
-    free(t->asked);
+    aril__compared_free(t->compared);
     free(t);
 }
 
@@ -102,6 +101,25 @@ static aril_status call_fn(const aril_program *p, aril_tensor *const *in, aril_t
     return no_gap(p, *n_out, out);
 }
 
+/* The inputs as a run of the trace gets them. */
+static aril_status give_inputs(const trace *t, aril_list in, aril_tensor **given)
+{
+    aril_status s = ARIL_OK;
+    for (int i = 0; i < in.n && s == ARIL_OK; i++) {
+        given[i] = t->whole[i] ? aril__give(aril__self(), aril__whole_storage(in.at[i])) : in.at[i];
+        s = aril_tensor_status(given[i]);
+    }
+    return s;
+}
+
+static void settle(aril__tracing *t, const trace *to, aril_list in)
+{
+    ARIL_SCOPE;
+    aril_tensor **given = aril__malloc(((size_t)in.n + 1) * sizeof *given);
+    if (given && give_inputs(to, in, given) == ARIL_OK) aril__tracing_settle(t, given);
+    free(given);
+}
+
 /* Records one call of the function into `to`, with its gradient if autograd records the call;
  * *n_out gets how many results it set, if that is more. The first `skip` numbers of unknown sizes
  * are not used. */
@@ -130,7 +148,10 @@ static aril_status record(const aril_program *p, aril_list in, bool recorded, si
     if (set > *n_out) *n_out = set;
     to->n_out = set;
     *again = aril__tracing_tracer(t)->drawn_outside;
-    if (s == ARIL_OK) to->g = aril__tracing_take(t, &to->watches);
+    if (s == ARIL_OK)
+        to->g = aril__tracing_take(t, &to->watches);
+    else
+        settle(t, to, in);
     aril__tracing_free(t);
     free(list);
     free(symbol);
@@ -164,10 +185,10 @@ static aril_status check_sizes(const aril_program *p, aril_list in, bool recorde
     return s;
 }
 
-/* The same until the function draws no numbers that it draws only once, and as two programs if it
- * has a gradient. */
-static aril_status record_all(const aril_program *p, aril_list in, bool recorded, trace *t,
-                              int *n_out)
+/* The same until the function draws no numbers that it draws only once, compared with known
+ * sizes. */
+static aril_status record_checked(const aril_program *p, aril_list in, bool recorded, trace *t,
+                                  int *n_out)
 {
     bool again = false;
     aril_status s = record(p, in, recorded, 0, t, &again, n_out);
@@ -175,7 +196,14 @@ static aril_status record_all(const aril_program *p, aril_list in, bool recorded
         drop_recording(t);
         s = record(p, in, recorded, 0, t, &again, n_out);
     }
-    if (s == ARIL_OK) s = check_sizes(p, in, recorded, t);
+    return s == ARIL_OK ? check_sizes(p, in, recorded, t) : s;
+}
+
+/* The same, as two programs if it has a gradient. */
+static aril_status record_all(const aril_program *p, aril_list in, bool recorded, trace *t,
+                              int *n_out)
+{
+    aril_status s = record_checked(p, in, recorded, t, n_out);
     if (s < 0 || !t->gradient) return s;
     t->g = aril__gradient_divide(t->gradient, t->g);
     return t->g ? ARIL_OK : aril__latest_status();
@@ -201,17 +229,6 @@ static aril_status guard_states(const aril_program *p, trace *t, aril_list in)
     }
     for (int i = 0; i < in.n; i++) t->joined[i] = aril__state_in(g, in.at[i]);
     return ARIL_OK;
-}
-
-/* The inputs as a run of the trace gets them. */
-static aril_status give_inputs(const trace *t, aril_list in, aril_tensor **given)
-{
-    aril_status s = ARIL_OK;
-    for (int i = 0; i < in.n && s == ARIL_OK; i++) {
-        given[i] = t->whole[i] ? aril__give(aril__self(), aril__whole_storage(in.at[i])) : in.at[i];
-        s = aril_tensor_status(given[i]);
-    }
-    return s;
 }
 
 static aril_status make_exec(const aril_program *p, trace *t, aril_list in)
@@ -250,8 +267,10 @@ static trace *make_trace(const aril_program *p, aril_list in, bool recorded, con
     }
     memcpy(t->signature, word, n * sizeof *word);
     aril_status s = record_all(p, in, recorded, t, n_out);
-    if (s == ARIL_OK && t->g->sizes->asked && !p->kind && !(t->asked = aril__sizes_of(in)))
-        s = no_memory(p);
+    if (s == ARIL_OK && t->g->sizes->asked && !p->kind) {
+        if (!(t->compared = aril__compared_new())) s = ARIL_ERR_MEMORY;
+        if (t->compared) aril__compared_add(t->compared, in);
+    }
     bool fixed = p->freeze || (p->kind && p->kind->fixed);
     if (s == ARIL_OK && p->freeze) s = aril__graph_freeze(t->g, p->name);
     if (s == ARIL_OK && fixed) s = aril__graph_fix_numbers(t->g);
@@ -265,22 +284,6 @@ static trace *make_trace(const aril_program *p, aril_list in, bool recorded, con
     if (s == ARIL_OK) return t;
     release_trace(t);
     return NULL;
-}
-
-/* Removes a trace from the list; the reference of the caller ends, too. */
-static void forget_trace(aril_program *p, trace *t)
-{
-    pthread_mutex_lock(&p->lock);
-    trace **at = &p->traces;
-    while (*at && *at != t) at = &(*at)->next;
-    bool listed = *at != NULL;
-    if (listed) {
-        *at = t->next;
-        p->n_traces--;
-    }
-    pthread_mutex_unlock(&p->lock);
-    if (listed) release_trace(t);
-    release_trace(t);
 }
 
 /* ---- finding ---- */
@@ -318,16 +321,23 @@ static aril_status check_ended(aril_program *p, bool alive)
     return s;
 }
 
+/* Otherwise *why says how the call differs from the trace that is most like it. */
 static trace *find_trace(aril_program *p, aril_list in, const int64_t *word, size_t n,
-                         const char **why)
+                         const char **why, int *input)
 {
+    int depth = -1;
     pthread_mutex_lock(&p->lock);
     trace *t = p->traces;
     *why = "its first run";
+    *input = -1;
     for (; t; t = t->next) {
-        const char *other = aril__other_than(t, in, word, n);
+        difference d;
+        const char *other = aril__other_than(t, in, word, n, &d);
         if (!other) break;
-        if (t == p->traces) *why = other;
+        if (d.depth <= depth) continue;
+        depth = d.depth;
+        *why = other;
+        *input = d.input;
     }
     if (t) atomic_fetch_add(&t->refs, 1);
     pthread_mutex_unlock(&p->lock);
@@ -414,35 +424,61 @@ static aril_status check_inputs(const aril_program *p, aril_list in, bool record
     return aril__sizes_fit(p->name, p->n_sizes, p->sizes, in);
 }
 
-/* A new trace. With `untraced`, a failure is not this thread's error, but *untraced. */
+/* With `untraced`, a failure between these is not this thread's error, but *untraced. */
+static aril__saved_errors begin_trial(aril__error *const *untraced)
+{
+    return untraced ? aril__errors_begin_quiet() : (aril__saved_errors){ 0 };
+}
+
+static void end_trial(const aril_program *p, aril__saved_errors *before, aril_status s,
+                      aril__error **untraced)
+{
+    if (!untraced) return;
+    if (s < 0 && aril_ok()) aril__fail(s, "%s: %s", p->name, aril_status_text(s));
+    *untraced = aril__errors_end(before);
+    if (s < 0) return;
+    aril__error_release(*untraced); /* what the function ignored */
+    *untraced = NULL;
+}
+
 static trace *try_trace(const aril_program *p, aril_list in, bool recorded, const int64_t *word,
                         size_t n, aril_status *status, int *n_out, aril__error **untraced)
 {
-    if (!untraced) return make_trace(p, in, recorded, word, n, status, n_out);
-    aril__saved_errors before = aril__errors_begin_quiet();
+    aril__saved_errors before = begin_trial(untraced);
     trace *t = make_trace(p, in, recorded, word, n, status, n_out);
-    if (!t && aril_ok()) aril__fail(*status, "%s: %s", p->name, aril_status_text(*status));
-    *untraced = aril__errors_end(&before);
-    if (t) { /* what the function ignored */
-        aril__error_release(*untraced);
-        *untraced = NULL;
-    }
+    end_trial(p, &before, *status, untraced);
     return t;
 }
 
-/* Whether a trace is right for these sizes, too: a function that asked for sizes is traced for the
- * first other ones to see whether it would do something else. If so, the trace is dropped. */
-static bool is_right(aril_program *p, aril_list in, bool recorded, trace *t, const int64_t *word,
+/* Traces the function for these sizes, and compares. */
+static aril_status compare_again(const aril_program *p, aril_list in, bool recorded, int *n_out)
+{
+    trace t = { .n_in = in.n, .whole = aril__calloc((size_t)in.n + 1) };
+    aril_status s = t.whole ? record_checked(p, in, recorded, &t, n_out) : no_memory(p);
+    drop_recording(&t);
+    free(t.whole);
+    return s;
+}
+
+/* Whether a trace is right for these sizes, too: a function that asked for sizes may do something
+ * else for each of them. */
+static bool is_right(aril_program *p, aril_list in, bool recorded, const trace *t,
                      aril_status *status, int *n_out, aril__error **untraced)
 {
-    if (!t->asked || atomic_load(&t->checked) || aril__sizes_are(t->asked, in)) return true;
-    trace *other = try_trace(p, in, recorded, word, t->n_words, status, n_out, untraced);
-    if (!other) {
-        forget_trace(p, t);
-        return false;
-    }
-    release_trace(other);
-    atomic_store(&t->checked, true);
+    if (!t->compared) return true;
+    pthread_mutex_lock(&p->lock);
+    bool known = aril__compared_has(t->compared, in);
+    pthread_mutex_unlock(&p->lock);
+    if (known) return true;
+    aril__saved_errors before = begin_trial(untraced);
+    *status = compare_again(p, in, recorded, n_out);
+    end_trial(p, &before, *status, untraced);
+    aril__log(ARIL__LOG_TRACE, "%s: %s for other sizes, which it asks for", p->name,
+              *status == ARIL_OK ? "compared" : "comparison failed");
+    if (*status < 0) return false;
+    pthread_mutex_lock(&p->lock);
+    aril__compared_add(t->compared, in);
+    pthread_mutex_unlock(&p->lock);
     return true;
 }
 
@@ -485,13 +521,17 @@ static aril_status run_function(aril_program *p, aril_list in, bool recorded, ar
     bool by_value = aril__is_by_value(p);
     aril__describe_call(p, in, recorded, word);
     const char *why;
-    trace *t = find_trace(p, in, word, n, &why);
+    int input;
+    trace *t = find_trace(p, in, word, n, &why, &input);
     if (!t && (s = check_ended(p, untraced || p->kind)) < 0) {
         if (word != few) free(word);
         return s;
     }
     if (t) {
-        if (!is_right(p, in, recorded, t, word, &s, n_out, untraced)) t = NULL;
+        if (!is_right(p, in, recorded, t, &s, n_out, untraced)) {
+            release_trace(t);
+            t = NULL;
+        }
     } else {
         bool often = by_value && atomic_load(&p->made) >= MAX_BY_VALUE;
         if (!often) t = try_trace(p, in, recorded, word, n, &s, n_out, untraced);
@@ -505,8 +545,10 @@ static aril_status run_function(aril_program *p, aril_list in, bool recorded, ar
             if (word != few) free(word);
             return call_untraced(p, in, out, n_out);
         }
-        aril__log(ARIL__LOG_TRACE, "%s: %s, because of %s", p->name,
-                  t ? "traced" : "tracing failed", why);
+        char of[32] = "";
+        if (input >= 0) snprintf(of, sizeof of, " of input %d", input);
+        aril__log(ARIL__LOG_TRACE, "%s: %s, because of %s%s", p->name,
+                  t ? "traced" : "tracing failed", why, of);
         if (t) keep_trace(p, t);
     }
     if (word != few) free(word);
@@ -684,6 +726,12 @@ aril_program *aril__program_of(const aril__graph *g, const aril__request *q, con
     return NULL;
 }
 
+void aril__program_hold(aril_program *p, void *owner, void (*release)(void *owner))
+{
+    p->owner = owner;
+    p->release = release;
+}
+
 const aril__part *aril__program_part(const aril_program *p)
 {
     return p->part[0];
@@ -737,6 +785,7 @@ void aril_program_free(aril_program *p)
     }
     pthread_mutex_destroy(&p->lock);
     for (int i = 0; i < p->n_parts; i++) aril__part_free(p->part[i]);
+    if (p->release) p->release(p->owner);
     free(p->of.out);
     free(p->of.effects);
     free(p->placed);

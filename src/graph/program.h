@@ -14,6 +14,9 @@
 aril_program *aril__program_of(const aril__graph *g, const aril__request *q, const bool *placed,
                                int n_in, const uint32_t *inputs);
 
+/* Calls release(owner) when the program is freed. */
+void aril__program_hold(aril_program *p, void *owner, void (*release)(void *owner));
+
 /* The part that it is until it runs. */
 const aril__part *aril__program_part(const aril_program *p);
 

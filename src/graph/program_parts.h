@@ -7,6 +7,7 @@
 
 #include "autograd/node.h"
 #include "graph/gradient.h"
+#include "graph/passed_on.h"
 #include "graph/replay.h"
 
 #include <pthread.h>
@@ -41,10 +42,10 @@ typedef struct trace {
     bool *whole; /* for each input: whether a run gets its whole memory */
     int n_in, n_out;
     bool frozen; /* it reads nothing but its inputs */
-    /* C code asked for unknown sizes: what it does with them is checked for the sizes of the first
-     * run, which these are, and once more for others, since a condition may hold for some only. */
-    int64_t *asked; /* NULL: it did not */
-    atomic_bool checked;
+    /* C code asked for unknown sizes: what it does with them was compared for the sizes of these
+     * calls, and is for other ones, since a condition may hold for some only. NULL: it did not.
+     * Guarded by the lock of the program. */
+    aril__compared_sizes *compared;
 } trace;
 
 struct aril_program {
@@ -69,6 +70,8 @@ struct aril_program {
     bool *placed; /* by input of g */
     uint32_t *inputs;
     int n_in;
+    void *owner; /* of g */
+    void (*release)(void *owner);
     const aril__program_kind *kind; /* of a function that belongs to the program, or NULL */
 };
 
@@ -87,6 +90,11 @@ uint32_t aril__state_twin(const aril__graph *g, uint32_t i);
 /* The first state with the same storage as an input, or -1. */
 int aril__state_in(const aril__graph *g, const aril_tensor *t);
 /* NULL if the trace serves the call, else why not. */
-const char *aril__other_than(const trace *t, aril_list in, const int64_t *word, size_t n);
+typedef struct difference {
+    int input; /* that differs; -1: something else does */
+    int depth; /* how much was alike */
+} difference;
+const char *aril__other_than(const trace *t, aril_list in, const int64_t *word, size_t n,
+                             difference *d);
 
 #endif

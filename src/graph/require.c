@@ -226,10 +226,15 @@ static aril_status meet_node(const aril__graph *g, const aril__graph_node *n, co
     return s;
 }
 
+void aril__graph_follow(const aril__graph *g, int64_t *value)
+{
+    aril__sizes_follow(g->sizes, value, result_size, aril__self());
+}
+
 aril_status aril__graph_met(const aril__graph *g, int64_t *value)
 {
     aril_status s = ARIL_OK;
-    aril__sizes_follow(g->sizes, value, result_size, aril__self());
+    aril__graph_follow(g, value);
     for (uint32_t i = 0; i < g->n_requirements && s == ARIL_OK; i++) {
         aril__requirement q = g->requirements[i].is;
         if (resolve(g->sizes, value, &q)) s = check(g, &g->requirements[i], &q);

@@ -124,13 +124,35 @@ static bool inputs_hold(const trace *t, aril_list in)
     return true;
 }
 
-/* NULL if the trace is for this call, else why not. */
-const char *aril__other_than(const trace *t, aril_list in, const int64_t *word, size_t n)
+/* What differs in an input, of which the words are. */
+static const char *other_input(const int64_t *was, const int64_t *now)
 {
+    if ((was[0] ^ now[0]) & 0xff) return "the dtype";
+    if ((was[0] ^ now[0]) >> 8 & 0xff) return "the number of dimensions";
+    if (was[1] != now[1]) return "the device";
+    if (was[2] != now[2] || was[4] != now[4]) return "the sharing of memory";
+    if (was[3] != now[3]) return "requires_grad";
+    if (memcmp(was + 5, now + 5, ARIL_MAX_DIMS * sizeof *now) != 0) return "the sizes";
+    return "the memory format, or the value,";
+}
+
+/* NULL if the trace is for this call, else why not. */
+const char *aril__other_than(const trace *t, aril_list in, const int64_t *word, size_t n,
+                             difference *d)
+{
+    d->input = -1;
+    d->depth = 0;
     if (t->n_words != n) return "the number of inputs";
+    d->depth++;
     if (memcmp(t->signature, word, MODE_WORDS * sizeof *word) != 0) return "the thread's mode";
-    if (memcmp(t->signature, word, n * sizeof *word) != 0)
-        return "dtype, device, sizes or sharing of an input";
+    d->depth++;
+    for (int i = 0; i < in.n; i++) {
+        size_t at = MODE_WORDS + (size_t)i * INPUT_WORDS;
+        if (memcmp(t->signature + at, word + at, INPUT_WORDS * sizeof *word) == 0) continue;
+        d->input = i;
+        return other_input(t->signature + at, word + at);
+    }
+    d->depth++;
     if (!states_hold(t)) return "dtype, device, sizes or memory of a parameter or state";
     if (!grads_hold(t->g)) return "which parameters hold a gradient";
     if (!inputs_hold(t, in)) return "which inputs share memory with state";

@@ -519,6 +519,24 @@ static aril_status finish_call(aril__tracing *t, const aril__call *c, aril_tenso
     return s;
 }
 
+/* An error if an attribute is a size of another graph. */
+static aril_status check_sizes(const aril__tracing *t, const aril__call *c)
+{
+    for (int i = 0; i < c->op->n_attrs && c->attrs; i++) {
+        const aril__attr *a = &c->op->attrs[i];
+        const int64_t *at = (const void *)((const char *)c->attrs + a->offset);
+        for (int k = 0; k < a->count && a->type == ARIL__I64; k++) {
+            if (!aril__size_is_named(at[k])) continue;
+            if (!aril__size_is_of(t->g->sizes, at[k]))
+                return aril__fail(ARIL_ERR_STATE,
+                                  "%s: '%s' is a size that only a run of another graph knows",
+                                  c->op->name, a->name);
+            aril__size_passed_on(t->g->sizes, at[k]);
+        }
+    }
+    return t->defines ? aril__symbolic_attrs_computed(c->op, c->attrs) : ARIL_OK;
+}
+
 static aril_status add_call(aril__tracer *self, const aril__call *c, aril_tensor *dest,
                             aril_tensor **out)
 {
@@ -526,7 +544,7 @@ static aril_status add_call(aril__tracer *self, const aril__call *c, aril_tensor
     enum { FEW = 32 };
     aril__value_id few[FEW], *in = few;
     aril_status s = ARIL_OK;
-    if ((s = check_changes(t, c, dest)) < 0) return s;
+    if ((s = check_changes(t, c, dest)) < 0 || (s = check_sizes(t, c)) < 0) return s;
     if (c->n_in > FEW && !(in = aril__malloc((size_t)c->n_in * sizeof *in))) return no_memory();
     for (int i = 0; i < c->n_in && s == ARIL_OK; i++) {
         in[i] = aril__tracing_value(t, c->in[i]);
@@ -597,7 +615,8 @@ static aril_status finish_states(aril__tracing *t)
 static int64_t named_unknown(aril__tracing *t, int64_t given)
 {
     if (given == -1) return aril__size_new(t->g->sizes, NULL);
-    if (aril__size_is_named(given)) return given;
+    aril__size_passed_on(t->g->sizes, given);
+    if (aril__size_is_of(t->g->sizes, given)) return given;
     for (uint32_t i = 0; i < t->n_named; i++)
         if (t->named[i].given == given) return t->named[i].unknown;
     if (!aril__graph_grow(&t->named, t->n_named, &t->cap_named, sizeof *t->named)) return -1;
@@ -719,6 +738,7 @@ aril__tracing *aril__tracing_new(const char *name, bool defines)
         t->tracer.after = aril__trace_epilogue;
     }
     g->sizes = &t->tracer.sizes;
+    if (defines) aril__sizes_open(g->sizes);
     return t;
 }
 
@@ -855,6 +875,7 @@ static void release_kept(aril__tracing *t)
         if (t->kept[i]->flags & ARIL__SYMBOLIC) aril__bind(th, t->kept[i], NULL, 0);
         t->kept[i]->flags &= (uint16_t)~ARIL__HELD;
     }
+    aril__trace_find_left(t);
     for (uint32_t i = t->n_kept; i-- > 0;) aril__tensor_release(th, t->kept[i]);
     t->n_kept = 0;
 }
@@ -876,6 +897,7 @@ void aril__tracing_free(aril__tracing *t)
     free(t->drawn);
     free(t->named);
     free(t->kept);
+    aril__trace_drop_left(t);
     aril__trace_restore_replaced(t, ARIL_ERR_STATE);
     for (uint32_t i = 0; i < t->n_captured; i++) aril__tensor_release(aril__self(), t->captured[i]);
     for (uint32_t i = 0; i < t->n_memory; i++) free(t->memory[i]);
@@ -945,6 +967,7 @@ aril_status aril__tracing_end(aril__tracing *t, aril__traced_call *c, aril_statu
     release_kept(t);
     if (t->outer) return s;
     s = aril__trace_restore_replaced(t, s);
+    if (s == ARIL_OK) s = aril__trace_check_left(t);
     if (s == ARIL_OK) s = aril__trace_fix_keys(t);
     return s == ARIL_OK ? finish_states(t) : s;
 }

@@ -91,6 +91,10 @@ aril__traced_call aril__tracing_begin(aril__tracing *t);
 aril_status aril__tracing_end(aril__tracing *t, aril__traced_call *c, aril_status so_far, int n_out,
                               aril_tensor *const *out);
 
+/* After a trace that failed: gives tensors that the traced code created and still keeps the values
+ * with which it created them for these inputs, so that it can go on with them. */
+void aril__tracing_settle(aril__tracing *t, aril_tensor *const *in);
+
 /* ---- bodies of control flow ---- */
 
 /* A trace of a function inside another trace, whose unknown sizes it shares. Tensors from outside

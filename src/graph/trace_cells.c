@@ -34,7 +34,8 @@ aril__cell *aril__cell_new(aril__tracing *t, aril__value_id value)
         c->used = 0;
     }
     aril__cell *made = &c->chunks->at[c->used++];
-    *made = (aril__cell){ .symbol = { &c->base, &made->version }, .value = value };
+    *made =
+        (aril__cell){ .symbol = { &c->base, &made->version }, .value = value, .initial = value };
     return made;
 }
 
@@ -43,7 +44,6 @@ aril__cell *aril__cell_outside(aril__tracing *t, aril__value_id value,
 {
     aril__cell *c = aril__cell_new(t, value);
     if (!c) return NULL;
-    c->initial = value;
     c->origin = (uint8_t)origin;
     c->index = index;
     return c;

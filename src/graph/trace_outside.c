@@ -1,4 +1,5 @@
 /* What a trace touches outside the graph: generators, gradients of leaves, memory of the host. */
+#include "graph/exec.h"
 #include "graph/tracing.h"
 
 #include <stdio.h>
@@ -336,6 +337,108 @@ aril_status aril__trace_restore_replaced(aril__tracing *t, aril_status s)
     return s;
 }
 
+/* ---- tensors that the traced code keeps ---- */
+
+/* How often the list has a tensor as a replacement. */
+static int replacements(const aril__tracing *t, const aril_tensor *x)
+{
+    int n = 0;
+    for (uint32_t i = 0; i < t->n_replaced; i++) n += t->replaced[i].now == x;
+    return n;
+}
+
+static void forget_replacements(aril__tracing *t, const aril_tensor *x)
+{
+    for (uint32_t i = t->n_replaced; i-- > 0;) {
+        aril__replaced r = t->replaced[i];
+        if (r.now != x) continue;
+        t->replaced[i] = t->replaced[--t->n_replaced];
+        aril__tensor_release(aril__self(), r.now);
+        aril__tensor_release(aril__self(), r.before);
+    }
+}
+
+/* Releases what only the trace refers to: a view is after its base. */
+void aril__trace_find_left(aril__tracing *t)
+{
+    aril__thread *th = aril__self();
+    if (t->defines || t->outer || t->left) return;
+    uint32_t n = 0, before;
+    do {
+        before = t->n_kept;
+        n = before;
+        for (uint32_t i = before; i-- > 0;) {
+            aril_tensor *x = t->kept[i];
+            if (atomic_load(&x->refs) > 1 + replacements(t, x)) {
+                t->kept[--n] = x;
+                continue;
+            }
+            forget_replacements(t, x);
+            aril__tensor_release(th, x);
+        }
+        memmove(t->kept, t->kept + n, (before - n) * sizeof *t->kept);
+        t->n_kept = before - n;
+    } while (t->n_kept < before);
+    if (!t->n_kept) return;
+    t->left = aril__malloc(((size_t)t->n_kept + 1) * sizeof *t->left);
+    for (uint32_t i = 0; i < t->n_kept && t->left; i++) {
+        aril_tensor *x = t->kept[i];
+        if (x->flags & ARIL__SYMBOLIC && x->u.symbol && !replacements(t, x))
+            t->left[t->n_left++] = aril__tensor_keep(x);
+    }
+}
+
+aril_status aril__trace_check_left(const aril__tracing *t)
+{
+    char origin[320];
+    if (!t->n_left) return ARIL_OK;
+    return aril__fail(
+        ARIL_ERR_STATE,
+        "a traced function still keeps a result%s when it ends, which a program would "
+        "compute anew in each run; create tensors that last from call to call before "
+        "the first call, and write to them with aril_copy_",
+        origin_of(t, t->left[0], origin, sizeof origin));
+}
+
+void aril__trace_drop_left(aril__tracing *t)
+{
+    for (uint32_t i = 0; i < t->n_left; i++) aril__tensor_release(aril__self(), t->left[i]);
+    free(t->left);
+    t->left = NULL;
+    t->n_left = 0;
+}
+
+static aril_status compute_left(const aril__tracing *t, const aril__value_id *of,
+                                aril_tensor *const *in, aril_tensor **value)
+{
+    aril__exec *x = aril__exec_new(t->g, t->n_left, of, 0, NULL);
+    aril_status s = x ? aril__exec_run(x, in, value) : ARIL_ERR_MEMORY;
+    aril__exec_free(x);
+    return s;
+}
+
+void aril__tracing_settle(aril__tracing *t, aril_tensor *const *in)
+{
+    aril__thread *th = aril__self();
+    if (!t->n_left) return;
+    aril__value_id *of = aril__malloc(t->n_left * sizeof *of);
+    aril_tensor **value = aril__calloc(t->n_left * sizeof *value);
+    bool fits = of && value;
+    for (uint32_t i = 0; i < t->n_left && fits; i++) {
+        const aril__cell *c = t->left[i]->u.symbol;
+        fits = (of[i] = c->initial) != 0;
+    }
+    aril__saved_errors before = aril__errors_begin_quiet(); /* then they are not usable */
+    if (fits && compute_left(t, of, in, value) == ARIL_OK)
+        for (uint32_t i = 0; i < t->n_left; i++) {
+            become(th, t->left[i], value[i]);
+            aril__tensor_release(th, value[i]);
+        }
+    aril__error_release(aril__errors_end(&before));
+    free(of);
+    free(value);
+}
+
 /* ---- the host ---- */
 
 static bool grow_copies(aril__watches *w, size_t bytes)
@@ -411,7 +514,8 @@ aril_status aril__trace_check_host(const aril__tracing *t)
             return aril__fail(ARIL_ERR_STATE,
                               "a traced function changed the data of a module or a metric, which "
                               "a program would not do in later runs; keep what changes in a "
-                              "buffer or a state");
+                              "buffer or a state, and create modules and metrics before the "
+                              "first call");
     return ARIL_OK;
 }
 

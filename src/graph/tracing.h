@@ -17,7 +17,7 @@ enum aril__cell_origin {
 typedef struct aril__cell {
     aril__symbol symbol; /* first: u.symbol of symbolic tensors points here */
     aril__value_id value;
-    aril__value_id initial;  /* of a cell from outside */
+    aril__value_id initial;  /* of a cell from outside, or that a call created */
     struct aril__cell *base; /* NULL: not a view */
     struct aril__cell *root; /* the last of its bases; NULL: not a view */
     aril__node_id view;      /* the node that computed it from its base */
@@ -111,6 +111,8 @@ struct aril__tracing {
     uint32_t n_replaced, cap_replaced;
     aril__named_memory *names;
     uint32_t n_names, cap_names;
+    aril_tensor **left; /* kept by the traced code beyond its end: references */
+    uint32_t n_left;
     aril_tensor **kept; /* symbolic tensors and keys: of a defined graph, or until the end */
     uint32_t n_kept, cap_kept;
     aril__tracing *outer;   /* of a body, */
@@ -162,6 +164,12 @@ void aril__trace_restore_nodes(aril__tracing *t);
 /* When all other references of the trace are gone: gives what aril_set replaced and is still kept
  * its former value again, which is an error. */
 aril_status aril__trace_restore_replaced(aril__tracing *t, aril_status so_far);
+
+/* When the scope of the trace has ended: finds symbolic tensors that the traced code keeps, and an
+ * error if there are any: a program would create them anew in each run. */
+void aril__trace_find_left(aril__tracing *t);
+aril_status aril__trace_check_left(const aril__tracing *t);
+void aril__trace_drop_left(aril__tracing *t);
 
 /* In a defined graph, a key stands for the next call of the generator of the run, or for the one
  * that is drawn again. */

@@ -308,10 +308,11 @@ export_value *aril__export_in(export_call *c, int i)
         const aril__value *v = value_in(c, i);
         if (v->kind == ARIL__FROM_INPUT) { /* of a graph that is exported in part */
             const char *name = c->graph->g->inputs[v->from].name;
-            aril__export_fail(c->model,
-                              "%s: the outputs depend on the placeholder '%s', which is not among "
-                              "the inputs",
-                              c->op->name, name ? name : "?");
+            c->model->status =
+                aril__fail(ARIL_ERR_ARG,
+                           "%s: %s: the outputs depend on the placeholder '%s', which is not among "
+                           "the inputs",
+                           c->model->what, c->op->name, name ? name : "?");
             return NULL;
         }
         if (!t || t->flags & ARIL__KEY) {

@@ -3,6 +3,8 @@
 #include "support/compare.h"
 #include "support/test.h"
 
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static void check_near(aril_tensor *got, aril_tensor *want, const char *what)
@@ -348,7 +350,7 @@ TEST(a_map_has_no_state)
 
 /* ---- while ---- */
 
-static void is_small(void *ctx, aril_tensor *const *in, aril_tensor **out)
+static void is_below_ten(void *ctx, aril_tensor *const *in, aril_tensor **out)
 {
     (void)ctx;
     out[0] = aril_lt_scalar(aril_sum(aril_square(in[0]), ARIL_ALL), 100);
@@ -362,7 +364,7 @@ static void grow(void *ctx, aril_tensor *const *in, aril_tensor **out)
 static void until_large(void *ctx, aril_tensor *const *in, aril_tensor **out)
 {
     ARIL_NO_GRAD;
-    aril_while(is_small, grow, ctx, ARIL_LIST(in[0]), (aril_while_opts){ 0 }, out);
+    aril_while(is_below_ten, grow, ctx, ARIL_LIST(in[0]), (aril_while_opts){ 0 }, out);
 }
 
 static void bounded(void *ctx, aril_tensor *const *in, aril_tensor **out)
@@ -370,7 +372,7 @@ static void bounded(void *ctx, aril_tensor *const *in, aril_tensor **out)
     weights *w = ctx;
     aril_tensor *x = aril_detach(in[0]);
     aril_set_requires_grad(x, true);
-    aril_while(is_small, grow, w, ARIL_LIST(x), (aril_while_opts){ .max_trips = 12 }, out);
+    aril_while(is_below_ten, grow, w, ARIL_LIST(x), (aril_while_opts){ .max_trips = 12 }, out);
     aril_gradients(aril_sum(out[0], ARIL_ALL), ARIL_LIST(x, w->w1), out + 1,
                    (aril_grad_opts){ .allow_unused = true });
 }
@@ -645,6 +647,94 @@ static void growing(void *ctx, aril_tensor *const *in, aril_tensor **out)
 {
     aril_while(below_sum, grow_state, ctx, ARIL_LIST(in[0]), (aril_while_opts){ .max_trips = 3 },
                out);
+}
+
+/* ---- text ---- */
+
+TEST(branches_and_bodies_have_names)
+{
+    ARIL_SCOPE;
+    weights w = { numbers(ARIL_SHAPE(3, 2), 1), numbers(ARIL_SHAPE(3, 2), 2) };
+    aril_program *p = NULL;
+    aril_tensor *x = numbers(ARIL_SHAPE(2, 3), 3);
+    check_program(choose, &w, ARIL_LIST(x, x), 2, NULL, &p);
+    char *text = NULL;
+    size_t size = 0;
+    FILE *to = open_memstream(&text, &size);
+    aril_program_print(p, to);
+    fclose(to);
+    CHECK_MSG(strstr(text, " then(") && strstr(text, " else("), "%s", text);
+    free(text);
+    aril_program_free(p);
+}
+
+/* ---- no trips ---- */
+
+static void add_and_scale(void *ctx, aril_tensor *const *in, aril_tensor **out)
+{
+    out[0] = aril_mul(aril_add(in[0], in[1]), (aril_tensor *)ctx);
+    out[1] = aril_cat(ARIL_LIST(out[0], in[1]), 0);
+}
+
+/* in: xs [T,D]; out: the final state [D], results [T,2D], and the gradient of the factor. */
+static void scan_rows(void *ctx, aril_tensor *const *in, aril_tensor **out)
+{
+    aril_tensor *y0 = aril_zeros_like(aril_sum(in[0], ARIL_AXES(0)));
+    aril_scan(add_and_scale, ctx, ARIL_LIST(y0), ARIL_LIST(in[0]), 1, out, out + 1);
+    aril_gradients(aril_sum(out[0], ARIL_ALL), ARIL_LIST((aril_tensor *)ctx), out + 2,
+                   (aril_grad_opts){ .allow_unused = true });
+}
+
+TEST(a_scan_over_an_empty_sequence_with_another_unknown_size)
+{
+    aril_tensor *w = aril_parameter(aril_full(ARIL_SHAPE(), 2, ARIL_F32, aril_cpu()));
+    const aril_shape sizes[] = { ARIL_SHAPE(-1, -1), ARIL_SHAPE(-2, -3), ARIL_SHAPE(-1, 3) };
+    for (int k = 0; k < 3; k++) {
+        ARIL_SCOPE;
+        aril_program *p = NULL;
+        for (int64_t t = 2; t >= 0; t--)
+            check_program(scan_rows, w, ARIL_LIST(numbers(ARIL_SHAPE(t, 3), 4)), 3, &sizes[k], &p);
+        aril_program_free(p);
+        aril_graph *g = aril_graph_new("rows");
+        aril_tensor *x = aril_placeholder(g, "x", sizes[k], ARIL_F32), *y[3], *got[3];
+        scan_rows(w, &x, y);
+        aril_session *s = aril_session_new(g, aril_cpu());
+        aril_feeds feeds = ARIL_FEEDS({ x, aril_zeros(ARIL_SHAPE(0, 3), ARIL_F32, aril_cpu()) });
+        CHECK_INT(aril_session_run(s, feeds, ARIL_LIST(y[0], y[1], y[2]), got), ARIL_OK);
+        CHECK_MSG(aril_ok(), "%s", aril_error());
+        CHECK_INT(aril_size(got[0], 0), 3);
+        CHECK_INT(aril_size(got[1], 0), 0);
+        CHECK_INT(aril_size(got[1], 1), 6);
+        aril_session_free(s);
+        aril_graph_free(g);
+    }
+    aril_release(w);
+}
+
+static void scale_by(void *ctx, aril_tensor *const *in, aril_tensor **out)
+{
+    out[0] = aril_mul(in[0], (aril_tensor *)ctx);
+}
+
+static void grow_until(void *ctx, aril_tensor *const *in, aril_tensor **out)
+{
+    aril_while(is_below_ten, scale_by, ctx, ARIL_LIST(in[0]), (aril_while_opts){ .max_trips = 8 },
+               out);
+    aril_gradients(out[0], ARIL_LIST((aril_tensor *)ctx), out + 1,
+                   (aril_grad_opts){ .allow_unused = true });
+}
+
+TEST(a_loop_of_no_trips_has_gradients_of_zeros)
+{
+    ARIL_SCOPE;
+    aril_tensor *w = aril_parameter(aril_full(ARIL_SHAPE(), 2, ARIL_F32, aril_cpu()));
+    aril_program *p = NULL;
+    for (int i = 0; i < 3; i++)
+        check_program(grow_until, w,
+                      ARIL_LIST(aril_full(ARIL_SHAPE(), 3 + 4 * i, ARIL_F32, aril_cpu())), 2, NULL,
+                      &p);
+    aril_program_free(p);
+    aril_release(w);
 }
 
 TEST(wrong_bodies_are_refused)

@@ -63,6 +63,33 @@ TEST(a_graph_runs_on_the_device_of_its_session)
     CHECK_MSG(aril_ok(), "%s", aril_error());
 }
 
+TEST(sessions_and_functions_hold_their_graph)
+{
+    for (int k = 0; k < 2; k++) {
+        ARIL_SCOPE;
+        aril_graph *g = aril_graph_new("held");
+        aril_tensor *x = aril_placeholder(g, "x", ARIL_SHAPE(-1, D), ARIL_F32), *out;
+        aril_tensor *w = aril_variable(g, "w", numbers(ARIL_SHAPE(D, H), 3));
+        aril_tensor *y = aril_matmul(x, w), *values = numbers(ARIL_SHAPE(2, D), 4);
+        aril_tensor *want = aril_matmul(values, aril_variable_value(w));
+        aril_session *s = aril_session_new(g, aril_cpu());
+        aril_program *p = aril_graph_function(ARIL_LIST(x), ARIL_LIST(y), (aril_list){ 0 });
+        aril_graph_free(g);
+        if (k) aril_session_free(s);
+        if (!k) aril_program_free(p);
+        for (int i = 0; i < 2; i++) {
+            if (k)
+                CHECK_INT(aril_program_run(p, ARIL_LIST(values), &out), ARIL_OK);
+            else
+                CHECK_INT(aril_session_run(s, ARIL_FEEDS({ x, values }), ARIL_LIST(y), &out),
+                          ARIL_OK);
+            CHECK(are_equal(out, want));
+        }
+        if (k) aril_program_free(p);
+        if (!k) aril_session_free(s);
+    }
+}
+
 TEST(a_two_layer_network_trains_in_a_session)
 {
     ARIL_SCOPE;
@@ -184,6 +211,12 @@ TEST(wrong_feeds_are_refused)
     aril_clear_error();
     CHECK_INT(aril_tensor_status(aril_matmul(x, good)), ARIL_ERR_SHAPE);
     aril_clear_error();
+    aril_add_(x, x);
+    CHECK_MSG(strstr(aril_error(), "aril_assign"), "%s", aril_error());
+    aril_clear_error();
+    CHECK_INT(aril_tensor_status(aril_assign(x, y)), ARIL_ERR_ARG);
+    CHECK_MSG(strstr(aril_error(), "got a placeholder"), "%s", aril_error());
+    aril_clear_error();
     /* variables are changed by assignments only */
     aril_tensor *w = aril_variable(g, "w", good);
     {
@@ -214,6 +247,31 @@ TEST(sizes_that_depend_on_values_are_refused)
     CHECK_MSG(strstr(aril_error(), "depends on the values"), "%s", aril_error());
     aril_clear_error();
     CHECK_INT(aril_tensor_status(aril_one_hot(i, 3)), ARIL_OK);
+    aril_graph_free(g);
+}
+
+TEST(names_are_unique_and_sizes_that_clash_are_named)
+{
+    ARIL_SCOPE;
+    aril_graph *g = aril_graph_new("names");
+    aril_tensor *x = aril_placeholder(g, "x", ARIL_SHAPE(-2, D), ARIL_F32), *out;
+    aril_tensor *y = aril_placeholder(g, "x", ARIL_SHAPE(-2, D), ARIL_F32);
+    aril_tensor *z = aril_add(aril_add(x, y), aril_placeholder(g, "x", ARIL_SHAPE(1), ARIL_F32));
+    aril_session *s = aril_session_new(g, aril_cpu());
+    aril_tensor *four = numbers(ARIL_SHAPE(4, D), 1), *five = numbers(ARIL_SHAPE(5, D), 1);
+    CHECK_INT(aril_session_run(s, ARIL_FEEDS({ x, four }), ARIL_LIST(z), &out), ARIL_ERR_ARG);
+    CHECK_MSG(strstr(aril_error(), "'x_1' was not fed"), "%s", aril_error());
+    aril_clear_error();
+    aril_tensor *w = aril_placeholder(g, "w", ARIL_SHAPE(-2), ARIL_F32);
+    aril_tensor *u = aril_mul(aril_sum(x, ARIL_AXES(1)), w);
+    aril_feeds feeds = ARIL_FEEDS({ x, four }, { w, aril_select(five, 1, 0) });
+    CHECK(aril_session_run(s, feeds, ARIL_LIST(u), &out) < 0);
+    CHECK_MSG(strstr(aril_error(), "axis 0 of 'x' has 4") && strstr(aril_error(), "here 5"), "%s",
+              aril_error());
+    aril_clear_error();
+    feeds = ARIL_FEEDS({ x, four }, { y, four });
+    CHECK_INT(aril_session_run(s, feeds, ARIL_LIST(aril_add(x, y)), &out), ARIL_OK);
+    aril_session_free(s);
     aril_graph_free(g);
 }
 

@@ -97,6 +97,9 @@ F(above, aril_diag_embed(aril_select(x, 1, 0), 1, 0, 1))
 F(below, aril_diag_embed(x, -2, 2, 0))
 F(moved, aril_diag_embed(aril_t(x), 1, 0, 2))
 
+static int n_calls;
+F(counted_calls, (n_calls++, aril_reshape(x, ARIL_SHAPE(aril_size(x, 0), 2))))
+
 typedef struct sized {
     const char *name;
     aril_fn *fn;
@@ -247,6 +250,178 @@ TEST(a_condition_is_checked_with_a_second_size)
     aril_program_free(p);
 }
 
+/* Each new size is compared, in whichever order they come, and those that were are right. */
+F(above_two, aril_size(x, 0) > 2 ? aril_exp(x) : aril_neg(x))
+F(only_five, aril_size(x, 0) == 5 ? aril_exp(x) : aril_neg(x))
+
+TEST(a_condition_is_checked_with_every_size)
+{
+    static const int64_t orders[][5] = {
+        { 1, 2, 3, 4, 5 }, { 3, 1, 2, 4, 5 }, { 1, 1, 3, 2, 4 }, { 2, 5, 1, 3, 1 }
+    };
+    static const sized all[] = { ROW(above_two), ROW(only_five) };
+    for (size_t k = 0; k < sizeof orders / sizeof *orders * 2; k++) {
+        ARIL_SCOPE;
+        const sized *f = &all[k % 2];
+        aril_program *p = any_rows(f);
+        int right = 0;
+        for (int i = 0; i < 5; i++) {
+            int64_t n = orders[k / 2][i];
+            aril_tensor *x = matrix(n, 2), *got, *want;
+            f->fn(NULL, &x, &want);
+            if (aril_program_run(p, ARIL_LIST(x), &got) == ARIL_OK) {
+                check_equal(got, want, f->name);
+                right++;
+                continue;
+            }
+            CHECK_STR_HAS(aril_error(), "C code computes with a size that only the run knows");
+            aril_clear_error();
+        }
+        CHECK_MSG(right >= 2, "order %zu: %d", k, right);
+        aril_program_free(p);
+    }
+}
+
+TEST(a_size_is_compared_once)
+{
+    ARIL_SCOPE;
+    aril_program *p = any_rows(&(sized)ROW(counted_calls));
+    for (int round = 0; round < 3; round++)
+        for (int64_t n = 1; n < 40; n++) {
+            ARIL_SCOPE;
+            aril_tensor *x = matrix(n, 2), *y;
+            CHECK_OK(aril_program_run(p, ARIL_LIST(x), &y));
+            check_equal(y, x, "copy");
+        }
+    CHECK_INT(aril_program_traces(p), 1);
+    CHECK_INT(n_calls, 2 * 39); /* with unknown and with known sizes */
+    aril_program_free(p);
+}
+
+/* A module computes with sizes of which some only differ in a later batch. */
+static aril_tensor *short_batches(aril_module *m, aril_tensor *x)
+{
+    aril_tensor *y = aril_forward(aril_module_child(m, 0), x);
+    return aril_size(x, 0) > 20 ? aril_exp(y) : y;
+}
+
+TEST(modules_that_decide_by_sizes_are_right_with_all)
+{
+    ARIL_SCOPE;
+    ARIL_INFERENCE;
+    aril_module *net = aril_module_new("Short", 0, short_batches);
+    aril_module_add(net, "linear", aril_nn_linear(2, 3));
+    aril_tensor *want[24];
+    for (int64_t n = 2; n < 24; n++) want[n] = aril_forward(net, matrix(n, 2));
+    CHECK_OK(aril_module_jit(net));
+    for (int64_t n = 2; n < 24; n++) check_equal(aril_forward(net, matrix(n, 2)), want[n], "rows");
+    aril_module_release(net);
+}
+
+/* ---- defined graphs ---- */
+
+F(made_zeros, aril_zeros(ARIL_SHAPE(aril_size(x, 0), 3), ARIL_F32, CPU))
+F(made_identity, aril_eye(aril_size(x, 0), aril_size(x, 0), ARIL_F32, CPU))
+F(made_noise, aril_randn(ARIL_SHAPE(aril_size(x, 0), 4), ARIL_F32, CPU))
+F(made_range, aril_arange(0, aril_size(x, 0), 1, ARIL_I64, CPU))
+F(spread, aril_expand(aril_ones(ARIL_SHAPE(1, 2), ARIL_F32, CPU), ARIL_SHAPE(aril_size(x, 0), 2)))
+F(flat, aril_reshape(x, ARIL_SHAPE(aril_numel(x))))
+F(split_axis, aril_unflatten(aril_reshape(x, ARIL_SHAPE(-1)), 0, ARIL_SHAPE(aril_size(x, 0), -1)))
+F(doubled, aril_mul_scalar(x, 2.0 * (double)aril_size(x, 0)))
+F(less_one, aril_add_scalar(x, (double)aril_size(x, 0) - 1))
+F(by_root, scaled_by(x, 1 / sqrt((double)aril_size(x, 0))))
+F(tenth, scaled_by(x, 0.1 / (double)aril_size(x, 0)))
+F(full_of, aril_full(ARIL_SHAPE(2), (double)aril_size(x, 0), ARIL_F32, CPU))
+F(full_of_count, aril_full(ARIL_SHAPE(2), (double)aril_numel(x), ARIL_F32, CPU))
+
+/* Runs a function in a graph that it defines on x [n,2]. */
+static aril_status run_defined(const sized *f, int64_t n, aril_tensor **got)
+{
+    aril_graph *g = aril_graph_new("defined");
+    aril_tensor *x = aril_placeholder(g, "x", ARIL_SHAPE(-1, 2), ARIL_F32), *y = NULL;
+    f->fn(NULL, &x, &y);
+    aril_status s = aril_tensor_status(y);
+    aril_session *session = aril_session_new(g, CPU);
+    if (s == ARIL_OK)
+        s = aril_session_run(session, ARIL_FEEDS({ x, matrix(n, 2) }), ARIL_LIST(y), got);
+    aril_session_free(session);
+    aril_graph_free(g);
+    return s;
+}
+
+TEST(defined_graphs_pass_sizes_on)
+{
+    static const sized all[] = { ROW(folded),     ROW(joined),        ROW(zeros_beside),
+                                 ROW(counted),    ROW(expanded),      ROW(triangle),
+                                 ROW(blocks),     ROW(as_often),      ROW(each_as_often),
+                                 ROW(made_zeros), ROW(made_identity), ROW(made_noise),
+                                 ROW(made_range), ROW(spread),        ROW(flat),
+                                 ROW(split_axis) };
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        for (int64_t n = 1; n < 5; n++) {
+            ARIL_SCOPE;
+            aril_tensor *x = matrix(n, 2), *got = NULL, *want;
+            aril_seed(5);
+            CHECK_OK(run_defined(&all[i], n, &got));
+            aril_seed(5);
+            all[i].fn(NULL, &x, &want);
+            if (all[i].fn == made_noise) /* a graph draws when it runs */
+                CHECK_INT(aril_size(got, 0), n);
+            else
+                check_equal(got, want, all[i].name);
+        }
+}
+
+TEST(defined_graphs_do_not_compute_with_sizes)
+{
+    static const sized all[] = { ROW(divide),   ROW(divide_by_count), ROW(last),
+                                 ROW(half),     ROW(narrowed),        ROW(constant),
+                                 ROW(branch),   ROW(doubled),         ROW(less_one),
+                                 ROW(reshaped), ROW(zeros),           ROW(by_root),
+                                 ROW(tenth),    ROW(full_of),         ROW(full_of_count) };
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        ARIL_SCOPE;
+        aril_tensor *got = NULL;
+        CHECK_MSG(run_defined(&all[i], 3, &got) < 0, "%s", all[i].name);
+        CHECK_STR_HAS(aril_error(), "only the run knows");
+        CHECK_STR_HAS(aril_error(), "test_jit_sizes.c:");
+        CHECK_MSG(!shows_numbers(aril_error()), "%s", aril_error());
+        aril_clear_error();
+    }
+}
+
+/* Sizes belong to their graph; numbers that are like those of sizes are numbers elsewhere. */
+TEST(sizes_of_several_graphs)
+{
+    ARIL_SCOPE;
+    aril_graph *g = aril_graph_new("first"), *h = aril_graph_new("second");
+    aril_tensor *x = aril_placeholder(g, "x", ARIL_SHAPE(-1, 2), ARIL_F32);
+    aril_tensor *y = aril_placeholder(h, "y", ARIL_SHAPE(-1, 2), ARIL_F32), *got;
+    int64_t n = aril_size(x, 0), m = aril_size(y, 0);
+    aril_tensor *a = aril_zeros(ARIL_SHAPE(n, 3), ARIL_F32, CPU);
+    aril_tensor *b = aril_ones(ARIL_SHAPE(m, 1), ARIL_F32, CPU);
+    CHECK(!aril__is_poison(aril_reshape(y, ARIL_SHAPE(m, 2, 1))));
+    CHECK(aril_tensor_status(aril_reshape(y, ARIL_SHAPE(n, 2))) == ARIL_ERR_STATE);
+    CHECK_STR_HAS(aril_error(), "a run of another graph");
+    aril_clear_error();
+    aril_session *s = aril_session_new(g, CPU), *t = aril_session_new(h, CPU);
+    CHECK_OK(aril_session_run(s, ARIL_FEEDS({ x, matrix(4, 2) }), ARIL_LIST(a), &got));
+    CHECK_INT(aril_size(got, 0), 4);
+    CHECK_OK(aril_session_run(t, ARIL_FEEDS({ y, matrix(5, 2) }), ARIL_LIST(b), &got));
+    CHECK_INT(aril_size(got, 0), 5);
+    static const double plain[] = { 1e-12, 1e15, -1e15, 0x1p48, -0x1p48, 3e-16, -1e-10, 1e-30 };
+    for (size_t i = 0; i < sizeof plain / sizeof *plain; i++)
+        CHECK_MSG(!aril__is_poison(aril_scalar(plain[i])), "%g: %s", plain[i], aril_error());
+    CHECK(!aril__is_poison(aril_slice(matrix(3, 2), 0, 1, ARIL_END, 1)));
+    aril_session_free(s);
+    aril_session_free(t);
+    aril_graph_free(g);
+    CHECK(aril_tensor_status(aril_zeros(ARIL_SHAPE(n), ARIL_F32, CPU)) == ARIL_ERR_SHAPE);
+    CHECK_MSG(!shows_numbers(aril_error()), "%s", aril_error());
+    aril_clear_error();
+    aril_graph_free(h);
+}
+
 /* ---- traces have no effects ---- */
 
 static int calls;
@@ -283,7 +458,7 @@ TEST(tracing_twice_changes_nothing)
         check_equal(sum[0], sum[1], "state");
     }
     CHECK_INT(aril_program_traces(p), 1);
-    CHECK_INT(calls, 4); /* with unknown and known sizes, and again for the second size */
+    CHECK_INT(calls, 8); /* for each size with it, and with an unknown one */
     aril_program_free(p);
 }
 

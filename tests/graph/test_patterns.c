@@ -102,6 +102,35 @@ TEST(what_undoes_itself_is_left_out)
     check(&p, NULL);
 }
 
+FN(masked)
+{
+    (void)ctx;
+    aril_tensor *mask = aril_full(ARIL_SHAPE(4, 4), -INFINITY, ARIL_F32, aril_cpu());
+    aril_tensor *turned = aril_sub(aril_eye(4, 4, ARIL_F32, aril_cpu()), aril_scalar(1));
+    out[0] = aril_add(aril_mul(in[0], turned), aril_triu(mask, 1));
+}
+
+TEST(what_needs_no_input_is_computed_once)
+{
+    static const pattern p = { masked,
+                               1,
+                               { { 2, { 4, 4 } } },
+                               0,
+                               "%2: f32[4,4] = full(ndim=2, dim=[4,4], dtype=f32, value=[-inf])\n"
+                               "%3: f32[4,4] = eye(ndim=2, dim=[4,4], dtype=f32)\n"
+                               "%5: f32[4,4] = sub(%3, 1)\n"
+                               "%6: f32[4,4] = triu(%2, diagonal=1)\n"
+                               "%7: f32[4,4] = mul(%1, %5)\n"
+                               "%8: f32[4,4] = add(%7, %6)\n"
+                               "return %8\n",
+                               "%5: f32[4,4] = constant\n"
+                               "%6: f32[4,4] = constant\n"
+                               "%7: f32[4,4] = mul(%1, %5)\n"
+                               "%8: f32[4,4] = add(%7, %6)\n"
+                               "return %8\n" };
+    check(&p, "-fuse");
+}
+
 FN(turned_around)
 {
     (void)ctx;
@@ -209,9 +238,9 @@ TEST(relu_before_pooling_has_the_gradient_of_the_maxima)
                                "%5: f32[2,3,3,4], %6: i64[2,3,3,4] = max_pool(%4, "
                                "kernel=[3,3], stride=[2,2], pad=[1,1,1,1])\n"
                                "%7: f32[2,3,3,4] = mul(%5, %2)\n"
-                               "%8: f32[] = sum(%7, mask=15)\n"
+                               "%8: f32[] = sum(%7, axes=[0,1,2,3])\n"
                                "%9: f32[] = full_like(%8, value=1, integer=[1,1])\n"
-                               "%10: f32[1,1,1,1] = unsqueeze(%9, mask=15)\n"
+                               "%10: f32[1,1,1,1] = unsqueeze(%9, axes=[0,1,2,3])\n"
                                "%11: f32[2,3,3,4] = expand_like(%10, %7)\n"
                                "%12: f32[2,3,3,4] = mul(%11, %2)\n"
                                "%13: f32[2,3,5,7] = max_pool_grad(%12, %6, %4, "
@@ -423,7 +452,7 @@ TEST(batch_normalization_is_folded_into_a_convolution)
                                "%17: f32[4] = neg(%5)\n"
                                "%18: f32[4] = mul(%17, %16)\n"
                                "%19: f32[4] = add(%18, %4)\n"
-                               "%20: f32[4,1,1,1] = unsqueeze(%16, mask=14)\n"
+                               "%20: f32[4,1,1,1] = unsqueeze(%16, axes=[1,2,3])\n"
                                "%21: f32[4,3,3,3] = mul(%2, %20)\n"
                                "%22: f32[2,4,18,18] = conv(%1, %21, %19, activation=relu)\n"
                                "return %22\n" };
@@ -535,7 +564,7 @@ TEST(a_folded_convolution_takes_the_residual)
         "%16: f32[4] = neg(%5)\n"
         "%17: f32[4] = mul(%16, %15)\n"
         "%18: f32[4] = add(%17, %4)\n"
-        "%19: f32[4,1,1,1] = unsqueeze(%15, mask=14)\n"
+        "%19: f32[4,1,1,1] = unsqueeze(%15, axes=[1,2,3])\n"
         "%20: f32[4,3,3,3] = mul(%2, %19)\n"
         "%22: f32[2,4,18,18] = conv_add(%1, %20, %18, %6, pad=[1,1,1,1], activation=relu)\n"
         "return %22\n"
@@ -717,11 +746,11 @@ TEST(what_depends_on_shapes_is_computed_once)
                                { { 1, { 4 } } },
                                0,
                                "%2: f32[4] = square(%1)\n"
-                               "%3: f32[] = mean(%2, mask=1)\n"
+                               "%3: f32[] = mean(%2, axes=[0])\n"
                                "%4: f32[] = full_like(%3, value=1, integer=[1,1])\n"
                                "%5: f32[] = count_like(%2, %4)\n"
                                "%6: f32[] = div(%4, %5)\n"
-                               "%7: f32[1] = unsqueeze(%6, mask=1)\n"
+                               "%7: f32[1] = unsqueeze(%6, axes=[0])\n"
                                "%8: f32[4] = expand_like(%7, %2)\n"
                                "%9: f32[4] = square_grad(%8, %1, -)\n"
                                "return %9\n",

@@ -19,10 +19,13 @@ static aril__cold bool is_unknown_size(aril_number v)
 aril_tensor *(aril_scalar)(aril_number v)
 {
     aril__thread *th = aril__self();
-    if (aril__unlikely(th->tracer) && is_unknown_size(v)) {
+    if (aril__unlikely(th->tracer ||
+                       atomic_load_explicit(&aril__sizes_n_asked, memory_order_relaxed)) &&
+        (is_unknown_size(v) || aril__size_is_computed(v.f))) {
         aril__fail(ARIL_ERR_STATE,
-                   "scalar: the number is a size that is unknown until the graph runs; use an op "
-                   "that takes it from the tensor, such as aril_mean, or a tensor as input");
+                   "scalar: the number is a size that is unknown until the graph runs, or was "
+                   "computed in C from one, which only the run knows; use an op that takes the "
+                   "size from the tensor, such as aril_mean, or a tensor as input");
         return aril__poison();
     }
     aril_tensor *t =

@@ -17,8 +17,7 @@
 #include <string.h>
 
 /* Named ahead of their rows. */
-extern const aril__op aril__op_narrow_like, aril__op_pad_like, aril__op_repeat,
-    aril__op_repeat_grad;
+extern const aril__op aril__op_narrow_like, aril__op_pad_like;
 
 /* ---- cat ---- */
 

@@ -5,7 +5,8 @@
 #include "ops/table/op.h"
 
 /* Ops that other files name. */
-extern const aril__op aril__op_cast, aril__op_contiguous, aril__op_copy, aril__op_to_device;
+extern const aril__op aril__op_cast, aril__op_contiguous, aril__op_copy, aril__op_repeat,
+    aril__op_repeat_grad, aril__op_to_device;
 
 /* Copies `src`, broadcast, to `dst`, both in host memory; converts between dtypes. */
 void aril__copy_elements(aril_tensor *dst, const aril_tensor *src);

@@ -334,32 +334,6 @@ static void note_changes(const aril__call *c)
 
 /* ---- tracing ---- */
 
-/* The tracer that owns a symbolic tensor among the operands; NULL if it has ended. */
-static aril__cold aril__tracer *tracer_of(int n_in, aril_tensor *const *in, const aril_tensor *dest)
-{
-    for (int i = -1; i < n_in; i++) {
-        const aril_tensor *t = i < 0 ? dest : in[i];
-        if (t && t->flags & ARIL__SYMBOLIC)
-            return t->u.symbol ? ((aril__symbol *)t->u.symbol)->owner->tracer : NULL;
-    }
-    return NULL;
-}
-
-/* The device of a call with symbolic inputs; another one if they are on two. */
-static aril__cold aril__device *device_of_symbols(aril__call *c)
-{
-    aril__device *other = NULL;
-    for (int i = 0; i < c->n_in; i++) {
-        if (!c->in[i] || !(c->in[i]->flags & ARIL__SYMBOLIC)) continue;
-        aril__device *d = aril__tensor_device(c->in[i]);
-        if (!c->device)
-            c->device = d;
-        else if (d != c->device)
-            other = d;
-    }
-    return other;
-}
-
 static aril_status run_traced(aril__thread *th, aril__call *c, aril_tensor *dest, aril_tensor **out)
 {
     aril_status s = th->tracer->apply(th->tracer, c, dest, out);
@@ -586,11 +560,10 @@ static aril_status check_unchanged(const aril__op *op, int n_in, aril_tensor *co
 }
 
 /* A call on symbolic tensors of a graph that is defined by calls. */
-static aril__cold aril_status apply_in_graph(const aril__op *op, int n_in, aril_tensor *const *in,
-                                             const void *attrs, aril_tensor *dest,
-                                             aril_tensor **out)
+static aril__cold aril_status apply_in_graph(aril__tracer *tracer, const aril__op *op, int n_in,
+                                             aril_tensor *const *in, const void *attrs,
+                                             aril_tensor *dest, aril_tensor **out)
 {
-    aril__tracer *tracer = tracer_of(n_in, in, dest);
     if (!tracer) {
         aril__fail(ARIL_ERR_STATE, "%s: a symbolic tensor was used outside its graph", op->name);
         return poison_all(op->n_out, out);
@@ -649,8 +622,16 @@ static __attribute__((noinline)) aril_status apply_now(const aril__op *op, int n
         return bad_input(op, n_in, in, out);
     bool symbolic = flags & ARIL__SYMBOLIC || (dest && !dest->storage);
     if (aril__unlikely(symbolic)) {
-        if (!th->tracer) return apply_in_graph(op, n_in, in, attrs, dest, out);
-        if (!other) other = device_of_symbols(&c);
+        if (!th->tracer)
+            return apply_in_graph(aril__symbolic_tracer(n_in, in, dest), op, n_in, in, attrs, dest,
+                                  out);
+        if (!other) other = aril__symbolic_device(&c);
+    }
+    if (aril__unlikely(atomic_load_explicit(&aril__sizes_n_asked, memory_order_relaxed)) &&
+        !th->tracer) { /* sizes may be those of a graph */
+        aril__tracer *of = aril__symbolic_sizes_of(op, attrs);
+        if (aril__symbolic_attrs_computed(op, attrs) < 0) return poison_all(op->n_out, out);
+        if (of) return apply_in_graph(of, op, n_in, in, attrs, dest, out);
     }
     if (aril__unlikely(other)) return devices_differ(op, c.device, other, out);
     if (aril__unlikely(!c.device)) c.device = device_of_call(like, dest, flags);

@@ -2,6 +2,8 @@
 
 #include "ops/table/apply.h"
 
+#include <math.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -73,6 +75,71 @@ aril_tensor *aril__symbolic_out(aril__thread *th, const aril__call *c, int i, vo
     else
         aril__default_order(c, o, t);
     return t;
+}
+
+/* ---- calls ---- */
+
+aril__tracer *aril__symbolic_tracer(int n_in, aril_tensor *const *in, const aril_tensor *dest)
+{
+    for (int i = -1; i < n_in; i++) {
+        const aril_tensor *t = i < 0 ? dest : in[i];
+        if (t && t->flags & ARIL__SYMBOLIC)
+            return t->u.symbol ? ((aril__symbol *)t->u.symbol)->owner->tracer : NULL;
+    }
+    return NULL;
+}
+
+aril__tracer *aril__symbolic_sizes_of(const aril__op *op, const void *attrs)
+{
+    aril__sizes *s = NULL;
+    for (int i = 0; i < op->n_attrs && attrs && !s; i++) {
+        const aril__attr *a = &op->attrs[i];
+        const void *at = (const char *)attrs + a->offset;
+        if (a->type == ARIL__I64) s = aril__sizes_of(a->count, at);
+    }
+    return s ? (aril__tracer *)(void *)((char *)s - offsetof(aril__tracer, sizes)) : NULL;
+}
+
+/* A size of a defined graph where a number with a point is expected. */
+static bool is_size(double v)
+{
+    int64_t n = fabs(v) < 0x1p53 ? (int64_t)v : 0;
+    return v < 0 && (double)n == v && aril__sizes_of(1, &n);
+}
+
+aril_status aril__symbolic_attrs_computed(const aril__op *op, const void *attrs)
+{
+    for (int i = 0; i < op->n_attrs && attrs; i++) {
+        const aril__attr *a = &op->attrs[i];
+        const char *at = (const char *)attrs + a->offset;
+        for (int k = 0; k < a->count; k++) {
+            int64_t n;
+            double v;
+            memcpy(&n, at + (size_t)k * sizeof n, sizeof n);
+            memcpy(&v, &n, sizeof v);
+            if (a->type == ARIL__I64) v = (double)n;
+            if (!aril__size_is_computed(v) && !(a->type == ARIL__F64 && is_size(v))) continue;
+            return aril__fail(ARIL_ERR_STATE,
+                              "%s: '%s' was computed in C from a size that only the run knows; "
+                              "give sizes to operations as aril_size returns them",
+                              op->name, a->name);
+        }
+    }
+    return ARIL_OK;
+}
+
+aril__device *aril__symbolic_device(aril__call *c)
+{
+    aril__device *other = NULL;
+    for (int i = 0; i < c->n_in; i++) {
+        if (!c->in[i] || !(c->in[i]->flags & ARIL__SYMBOLIC)) continue;
+        aril__device *d = aril__tensor_device(c->in[i]);
+        if (!c->device)
+            c->device = d;
+        else if (d != c->device)
+            other = d;
+    }
+    return other;
 }
 
 /* ---- sizes ---- */

@@ -35,6 +35,16 @@ aril_tensor *aril__symbolic_like(aril__thread *th, const aril_tensor *like, cons
 /* Result i of a call, for outputs that are FRESH or a VIEW. */
 aril_tensor *aril__symbolic_out(aril__thread *th, const aril__call *c, int i, void *symbol);
 
+/* The tracer that owns a symbolic tensor among the operands of a call; NULL if it has ended. */
+aril__tracer *aril__symbolic_tracer(int n_in, aril_tensor *const *in, const aril_tensor *dest);
+/* That of the defined graph whose sizes are among the attributes of a call; NULL: there are
+ * none. */
+aril__tracer *aril__symbolic_sizes_of(const aril__op *op, const void *attrs);
+/* An error if an attribute looks as if C code had computed it from a size of a defined graph. */
+aril_status aril__symbolic_attrs_computed(const aril__op *op, const void *attrs);
+/* Gives a call the device of its symbolic inputs; returns another one if they are on two. */
+aril__device *aril__symbolic_device(aril__call *c);
+
 /* Gives the anonymous sizes that a shape rule inferred an identity: the same call on the same sizes
  * gives the same unknown. */
 void aril__symbolic_sizes(aril__thread *th, aril__call *c);
