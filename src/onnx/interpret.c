@@ -130,6 +130,37 @@ static aril__cold aril_status refuse_dynamic(const onnx_call *c)
                       "needs a value that only a run knows, so that it cannot be part of a graph");
 }
 
+static const char *type_name(const onnx_value *v)
+{
+    enum { STRING = 8 };
+    return aril__onnx_dtype_name(
+        v->kind == ONNX_TEXT ? STRING : aril__onnx_dtype_number(aril_dtype_of(v->tensor)));
+}
+
+/* Inputs of one letter have the same type. Autocast computes some values in another. */
+static aril_status check_types(const onnx_call *c)
+{
+    const onnx_type_row *row = c->node->types;
+    int first[26], none = -1;
+    if (!row || aril__self()->mode.autocast) return ARIL_OK;
+    for (int i = 0; i < 26; i++) first[i] = none;
+    for (int i = 0; i < c->n_in; i++) {
+        const onnx_value *v = &c->in[i];
+        char letter = aril__onnx_type_letter(row->in, i);
+        if (letter == '.' || (v->kind != ONNX_TENSOR && v->kind != ONNX_TEXT)) continue;
+        int *k = &first[letter - 'A'];
+        if (*k == none) *k = i;
+        const onnx_value *w = &c->in[*k];
+        if (w->kind == v->kind && (v->kind == ONNX_TEXT ||
+                                   aril_dtype_of(w->tensor) == aril_dtype_of(v->tensor)))
+            continue;
+        return aril__onnx_fail(c, ARIL_ERR_DTYPE,
+                               "inputs %d and %d have the types %s and %s, expected the same", *k,
+                               i, type_name(w), type_name(v));
+    }
+    return ARIL_OK;
+}
+
 /* Whether some integers of a known tensor stand for unknown sizes. */
 static bool holds_sizes(onnx_call *c, const onnx_value *v)
 {
@@ -151,6 +182,8 @@ static aril_status convert(onnx_call *c)
     for (int i = 0; i < c->n_in; i++) /* a function may have been called without an input */
         if (c->in[i].kind == ONNX_NONE && aril__onnx_requires(c->node->takes, i))
             return aril__onnx_fail(c, ARIL_ERR_ARG, "input %d is missing", i);
+    aril_status types = check_types(c);
+    if (types < 0) return types;
     bool bodies = rule->flags & ONNX_BODIES, sizes = rule->flags & ONNX_SIZES;
     bool takes, shapes, open = meets_open_sizes(c, &takes, &shapes);
     if (!takes) return ARIL__ONNX_DYNAMIC;
