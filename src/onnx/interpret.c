@@ -126,6 +126,14 @@ static aril__cold aril_status refuse_dynamic(const onnx_call *c)
         if (c->in[i].kind != ONNX_NONE && c->in[i].kind != ONNX_TENSOR)
             return aril__fail(ARIL_ERR_UNSUPPORTED,
                               "works on strings, sequences or maps, which a graph does not have");
+    bool open = false, known = true;
+    for (int i = 0; i < c->n_in; i++) {
+        open |= has_unknown_size(&c->in[i]);
+        known &= i == 0 || c->in[i].kind == ONNX_NONE || c->in[i].known;
+    }
+    if (open && known && c->run->open)
+        return aril__fail(ARIL_ERR_STATE,
+                          "depends on sizes that are left open; they must be known");
     return aril__fail(ARIL_ERR_STATE,
                       "needs a value that only a run knows, so that it cannot be part of a graph");
 }

@@ -34,7 +34,8 @@ static aril_status note_size(sizing *s, const char *input, sized now)
 {
     const sized *old = find_size(s, now.name);
     if (old && old->value >= 0 && now.value >= 0 && old->value != now.value)
-        return aril__fail(ARIL_ERR_SHAPE, "%s: input %s: %s is %" PRId64 " here and %" PRId64 " before",
+        return aril__fail(ARIL_ERR_SHAPE,
+                          "%s: input %s: %s is %" PRId64 " here and %" PRId64 " before",
                           s->r->to->what, input, now.name, now.value, old->value);
     if (!old) s->at[s->n++] = now;
     return ARIL_OK;
@@ -85,7 +86,8 @@ static void resize_type(const sizing *s, aril__message *type)
     }
     for (int k = 0; k < 2; k++)
         if (aril__message_has(type, inner[k]))
-            resize_type(s, aril__message_set_sub(aril__message_set_sub(type, inner[k]), "elem_type"));
+            resize_type(s,
+                        aril__message_set_sub(aril__message_set_sub(type, inner[k]), "elem_type"));
 }
 
 typedef void each_graph(void *ctx, aril__message *graph);
@@ -108,7 +110,8 @@ static void resize_graph(void *ctx, aril__message *graph)
     static const char *const fields[] = { "input", "output", "value_info" };
     for (int k = 0; k < 3; k++)
         for (size_t i = 0; i < aril__message_count(graph, fields[k]); i++)
-            resize_type(ctx, aril__message_set_sub(aril__message_sub_at(graph, fields[k], i), "type"));
+            resize_type(ctx,
+                        aril__message_set_sub(aril__message_sub_at(graph, fields[k], i), "type"));
 }
 
 static aril_status set_sizes(rewriting *r, aril__message *graph)
@@ -126,8 +129,9 @@ static aril_status set_sizes(rewriting *r, aril__message *graph)
         const aril_shape *given = &r->to->sizes[i];
         if (!shape) continue;
         if (aril__message_count(shape, "dim") != (size_t)given->ndim)
-            return aril__fail(ARIL_ERR_SHAPE, "%s: input %s: expected %zu sizes, got %d", r->to->what,
-                              m->in[i].name, aril__message_count(shape, "dim"), given->ndim);
+            return aril__fail(ARIL_ERR_SHAPE, "%s: input %s: expected %zu sizes, got %d",
+                              r->to->what, m->in[i].name, aril__message_count(shape, "dim"),
+                              given->ndim);
         for (int d = 0; d < given->ndim && status == ARIL_OK; d++)
             status = set_size(&s, m->in[i].name, aril__message_sub_at(shape, "dim", (size_t)d),
                               given->dim[d]);
@@ -294,8 +298,10 @@ static bool is_external(const aril__message *t)
 /* Refers to the memory of a tensor, which the arena keeps. */
 static aril_status fill(rewriting *r, aril__message *to, aril_tensor *t)
 {
-    static const char *const data[] = { "dims", "float_data", "int32_data", "string_data",
-                                        "int64_data", "double_data", "uint64_data", "external_data" };
+    static const char *const data[] = {
+        "dims",       "float_data",  "int32_data",  "string_data",
+        "int64_data", "double_data", "uint64_data", "external_data"
+    };
     ARIL_SCOPE;
     t = aril_contiguous(aril_to(aril_detach(t), aril_cpu()));
     aril_status s = aril_tensor_status(t);
@@ -307,44 +313,64 @@ static aril_status fill(rewriting *r, aril__message *to, aril_tensor *t)
     return ARIL_OK;
 }
 
-/* Data in other files that only the main graph's initializers may have. */
-static void note_external(void *ctx, aril__message *graph)
+/* The tensors of a model for the initializers of a file. */
+typedef struct filling {
+    rewriting *r;
+    const onnx_model *from;
+    const initial *at; /* sorted */
+    size_t n, borrowed;
+    bool external; /* some data stay in another file */
+    aril_status status;
+} filling;
+
+/* Whether a name stands for one initializer only, so that a graph inside can be told by it. */
+static bool is_unique(const filling *f, onnx_slot slot, const char *name)
 {
-    bool *any = ctx;
-    for (size_t i = 0; i < aril__message_count(graph, "initializer"); i++)
-        *any |= is_external(aril__message_sub_at(graph, "initializer", i));
+    size_t n = 0;
+    for (size_t i = 0; i < f->n; i++) n += strcmp(f->at[i].name, name) == 0;
+    return n == 1 && slot;
+}
+
+static void fill_graph(void *ctx, aril__message *graph)
+{
+    filling *f = ctx;
+    bool inner = graph != aril__message_sub(f->r->m->file, "graph");
+    for (size_t i = 0; i < aril__message_count(graph, "initializer"); i++) {
+        aril__message *t = aril__message_sub_at(graph, "initializer", i);
+        const char *name = aril__message_text(t, "name");
+        onnx_slot slot = slot_of(f->at, f->n, name);
+        if (inner && !is_unique(f, slot, name)) slot = 0;
+        bool own = slot && f->from->borrowed && f->from->borrowed[slot];
+        f->borrowed -= own;
+        if (slot && (own || is_external(t)) && f->status == ARIL_OK)
+            f->status = fill(f->r, t, f->from->initial[slot].tensor);
+        f->external |= is_external(t);
+    }
     for (size_t i = 0; i < aril__message_count(graph, "node"); i++) {
         const aril__message *node = aril__message_sub_at(graph, "node", i);
         for (size_t k = 0; k < aril__message_count(node, "attribute"); k++)
-            *any |= is_external(aril__message_sub(aril__message_sub_at(node, "attribute", k), "t"));
+            f->external |=
+                is_external(aril__message_sub(aril__message_sub_at(node, "attribute", k), "t"));
     }
 }
 
 /* Tensors that modules own may have changed; those in files of their own become part of this one. */
 static aril_status set_tensors(rewriting *r, const onnx_model *from, aril__message *graph)
 {
-    size_t n = 0, borrowed = 0;
     initial *at = aril__onnx_alloc(&r->m->arena, from->n_slots, sizeof *at);
     if (!at) return ARIL_ERR_MEMORY;
+    filling f = { .r = r, .from = from, .at = at, .status = ARIL_OK };
     for (size_t i = 1; i < from->n_slots; i++) {
         if (from->initial[i].kind != ONNX_TENSOR) continue;
-        at[n++] = (initial){ from->name[i], (onnx_slot)i };
-        borrowed += from->borrowed && from->borrowed[i];
+        at[f.n++] = (initial){ from->name[i], (onnx_slot)i };
+        f.borrowed += from->borrowed && from->borrowed[i];
     }
-    if (n) qsort(at, n, sizeof *at, by_name);
-    aril_status s = ARIL_OK;
-    for (size_t i = 0; i < aril__message_count(graph, "initializer") && s == ARIL_OK; i++) {
-        aril__message *t = aril__message_sub_at(graph, "initializer", i);
-        onnx_slot slot = slot_of(at, n, aril__message_text(t, "name"));
-        bool own = slot && from->borrowed && from->borrowed[slot];
-        borrowed -= own;
-        if (slot && (own || is_external(t))) s = fill(r, t, from->initial[slot].tensor);
-    }
-    bool external = false;
-    for_graphs(graph, note_external, &external);
-    if (s == ARIL_OK && (borrowed || external))
-        s = aril__fail(ARIL_ERR_UNSUPPORTED, "%s: a graph inside has parameters", r->to->what);
-    return s;
+    if (f.n) qsort(at, f.n, sizeof *at, by_name);
+    for_graphs(graph, fill_graph, &f);
+    if (f.status == ARIL_OK && (f.borrowed || f.external))
+        return aril__fail(ARIL_ERR_UNSUPPORTED,
+                          "%s: graphs inside have parameters of the same name", r->to->what);
+    return f.status;
 }
 
 /* ---- the file ---- */
@@ -372,7 +398,8 @@ static void set_version(rewriting *r, aril__message *graph)
             ir = OVERLOADS;
     for (size_t i = aril__message_count(graph, "input");
          i-- > 0 && aril__message_int(file, "ir_version") < SEPARATE;)
-        if (is_initializer(graph, aril__message_text(aril__message_sub_at(graph, "input", i), "name")))
+        if (is_initializer(graph,
+                           aril__message_text(aril__message_sub_at(graph, "input", i), "name")))
             aril__message_remove(graph, "input", i);
     aril__message_set_int(file, "ir_version", ir);
     aril__message_set_text(file, "producer_name", "aril");
@@ -388,8 +415,9 @@ static aril_status check_source(const rewriting *r)
         const char *domain = aril__message_text(set, "domain");
         int64_t version = aril__message_int(set, "version");
         if ((!*domain || strcmp(domain, "ai.onnx") == 0) && version < OLDEST)
-            return aril__fail(ARIL_ERR_UNSUPPORTED, "%s: its operator set is %" PRId64 ", before %d",
-                              r->to->what, version, OLDEST);
+            return aril__fail(ARIL_ERR_UNSUPPORTED,
+                              "%s: its operator set is %" PRId64 ", before %d", r->to->what,
+                              version, OLDEST);
     }
     return ARIL_OK;
 }
@@ -415,8 +443,8 @@ aril_status aril__onnx_rewrite(const onnx_model *m, const onnx_rewriting *to, on
 {
     *of = NULL;
     if (m->is_cut)
-        return aril__fail(ARIL_ERR_UNSUPPORTED, "%s: a part of a model cannot be written node by node",
-                          to->what);
+        return aril__fail(ARIL_ERR_UNSUPPORTED,
+                          "%s: a part of a model cannot be written node by node", to->what);
     rewriting r = { .to = to, .m = aril__onnx_model_outline(m->path, NULL) };
     if (!r.m) return aril__latest_status();
     aril_status s = r.m->n_slots == m->n_slots

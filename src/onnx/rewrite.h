@@ -8,6 +8,7 @@ typedef struct rewriting {
     const onnx_rewriting *to;
     onnx_model *m; /* read again: its file is changed */
     onnx_types types;
+    int *elem; /* of each slot, ONNX's number of its dtype, also where its sizes are not known */
     const aril__message **visited; /* graphs and functions */
     size_t n_visited, cap_visited;
     const char *prefix; /* that no value's name begins with */

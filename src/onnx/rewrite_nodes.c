@@ -229,7 +229,7 @@ static aril_status float_to_input(const change *c, const char *name, size_t inpu
     const aril__message *a = attribute(c, name);
     if (!a) return ARIL_OK;
     float value = (float)aril__message_number(a, "f");
-    int elem = type_of(c, false, 0)->elem;
+    int elem = c->in->function || !c->n->n_in ? 0 : c->in->r->elem[c->n->in[0]];
     const char *made = new_constant(c, FLOAT, -1, &value, sizeof value);
     if (elem != FLOAT) { /* CastLike is newer than some operator sets */
         if (!elem) return refuse(c, "the type of its input is not known");
@@ -434,7 +434,8 @@ static aril_status split_13(const change *c)
 
 static aril_status split_18(const change *c)
 {
-    if (!has_input(c, 1)) set_int(c, "num_outputs", (int64_t)aril__message_count(c->node, "output"));
+    if (!has_input(c, 1))
+        set_int(c, "num_outputs", (int64_t)aril__message_count(c->node, "output"));
     return ARIL_OK;
 }
 
@@ -496,8 +497,8 @@ static aril_status rename_mode(const change *c, const char *const from[2], const
     return ARIL_OK;
 }
 
-static const char *const old_modes[] = { "bilinear", "bicubic" },
-                         *const new_modes[] = { "linear", "cubic" };
+static const char *const old_modes[] = { "bilinear", "bicubic" }, *const new_modes[] = { "linear",
+                                                                                         "cubic" };
 
 static aril_status grid_sample(const change *c)
 {
@@ -586,11 +587,20 @@ static const struct {
     int64_t i;
     const char *text;
 } harmless[] = {
-    { "allowzero", 0, NULL },    { "layout", 0, NULL },     { "saturate", 1, NULL },
-    { "start", 0, NULL },        { "block_size", 0, NULL }, { "output_dtype", 0, NULL },
-    { "precision", 0, NULL },    { "stash_type", 1, NULL }, { "training_mode", 0, NULL },
-    { "antialias", 0, NULL },    { "ceil_mode", 0, NULL },  { "noop_with_empty_axes", 0, NULL },
-    { "round_mode", 0, "up" },   { "reduction", 0, "none" },
+    { "allowzero", 0, NULL },
+    { "layout", 0, NULL },
+    { "saturate", 1, NULL },
+    { "start", 0, NULL },
+    { "block_size", 0, NULL },
+    { "output_dtype", 0, NULL },
+    { "precision", 0, NULL },
+    { "stash_type", 1, NULL },
+    { "training_mode", 0, NULL },
+    { "antialias", 0, NULL },
+    { "ceil_mode", 0, NULL },
+    { "noop_with_empty_axes", 0, NULL },
+    { "round_mode", 0, "up" },
+    { "reduction", 0, "none" },
     { "keep_aspect_ratio_policy", 0, "stretch" },
 };
 enum { HARMLESS = sizeof harmless / sizeof *harmless };
@@ -622,11 +632,6 @@ static aril_status check_attributes(const change *c)
     return ARIL_OK;
 }
 
-static int bit_of(const onnx_type *t)
-{
-    return t->kind == ONNX_TENSOR || t->kind == ONNX_TEXT ? t->elem : 0;
-}
-
 /* Versions may take fewer types than later ones. */
 static aril_status check_types(const change *c, bool output)
 {
@@ -639,11 +644,13 @@ static aril_status check_types(const change *c, bool output)
         if (was == '.' || is == '.' || !(output ? c->n->out : c->n->in)[i]) continue;
         uint32_t lost = old->types[was - 'A'] & ~now->types[is - 'A'];
         const onnx_type *t = type_of(c, output, i);
-        if (!lost || (t->kind != ONNX_NONE && !(lost >> bit_of(t) & 1))) continue;
-        if (t->kind == ONNX_NONE)
-            return refuse(c, "it may have a type that operator set %d does not take", c->to);
+        int elem = c->in->function ? 0 : c->in->r->elem[(output ? c->n->out : c->n->in)[i]];
+        bool known = elem || t->kind != ONNX_NONE;
+        if (!lost || (known && !(lost >> elem & 1))) continue;
         return refuse(c, "operator set %d does not take %s", c->to,
-                      bit_of(t) ? aril__onnx_dtype_name(bit_of(t)) : "such a value");
+                      elem    ? aril__onnx_dtype_name(elem)
+                      : known ? "such a value"
+                              : "all types it may have");
     }
     return ARIL_OK;
 }
@@ -690,6 +697,92 @@ static aril_status rewrite_node(change *c)
     if (s == ARIL_OK) s = check_attributes(c);
     if (s == ARIL_OK) s = check_types(c, false);
     return s == ARIL_OK ? check_types(c, true) : s;
+}
+
+/* ---- types without sizes ---- */
+
+static void note_elems(rewriting *r, const onnx_body *body);
+
+/* Values that a body has from the node around it, and the node from the body. */
+static void copy_elems(rewriting *r, const onnx_slot *to, size_t n_to, const onnx_slot *from,
+                       size_t n_from)
+{
+    for (size_t i = 0; i < n_to && i < n_from; i++)
+        if (to[i] && !r->elem[to[i]]) r->elem[to[i]] = r->elem[from[i]];
+}
+
+static void note_bodies(rewriting *r, const onnx_node *n)
+{
+    enum { BOOL = 9 };
+    for (size_t k = 0; k < n->n_bodies; k++) {
+        const onnx_body *b = &n->body[k];
+        bool loop = n->rule && strcmp(n->rule->name, "Loop") == 0;
+        if (loop && b->n_in > 1) {
+            r->elem[b->in[0]] = INT64;
+            r->elem[b->in[1]] = BOOL;
+            copy_elems(r, b->in + 2, b->n_in - 2, n->in + 2, n->n_in > 2 ? n->n_in - 2 : 0);
+        } else {
+            copy_elems(r, b->in, b->n_in, n->in, n->n_in);
+        }
+        note_elems(r, b);
+        if (loop && b->n_out)
+            copy_elems(r, n->out, n->n_out, b->out + 1, b->n_out - 1);
+        else
+            copy_elems(r, n->out, n->n_out, b->out, b->n_out);
+    }
+}
+
+/* The type of an output, as the operator's types and the attributes say. */
+static int elem_of(const rewriting *r, const onnx_node *n, size_t output)
+{
+    const onnx_type_row *row = n->types;
+    char letter = row ? aril__onnx_type_letter(row->out, (int)output) : '.';
+    for (size_t i = 0; i < n->n_attributes; i++) {
+        const aril__message *a = n->attribute[i].value;
+        const char *name = n->attribute[i].name;
+        if (strcmp(name, "to") == 0) return (int)aril__message_int(a, "i");
+        if (strcmp(name, "value") == 0 && aril__message_has(a, "t"))
+            return (int)aril__message_int(aril__message_sub(a, "t"), "data_type");
+    }
+    for (size_t i = 0; i < n->n_in && letter != '.'; i++)
+        if (aril__onnx_type_letter(row->in, (int)i) == letter && r->elem[n->in[i]])
+            return r->elem[n->in[i]];
+    uint32_t types = letter == '.' ? 0 : row->types[letter - 'A'];
+    return types && !(types & (types - 1)) ? __builtin_ctz(types) : 0;
+}
+
+static void note_elems(rewriting *r, const onnx_body *body)
+{
+    for (size_t i = 0; i < body->n_nodes; i++) {
+        const onnx_node *n = &body->node[i];
+        note_bodies(r, n);
+        for (size_t k = 0; k < n->n_out; k++)
+            if (n->out[k] && !r->elem[n->out[k]]) r->elem[n->out[k]] = elem_of(r, n, k);
+    }
+}
+
+static aril_status find_elems(rewriting *r)
+{
+    enum { STRING = 8 };
+    const onnx_model *m = r->m;
+    if (!(r->elem = aril__onnx_alloc(&r->m->arena, m->n_slots, sizeof *r->elem)))
+        return ARIL_ERR_MEMORY;
+    for (size_t i = 1; i < m->n_slots; i++) {
+        const onnx_value *v = &m->initial[i];
+        if (v->kind == ONNX_TENSOR)
+            r->elem[i] = aril__onnx_dtype_number(aril_dtype_of(v->tensor));
+        else if (v->kind == ONNX_TEXT)
+            r->elem[i] = STRING;
+        else if (!r->types.of[i].missing)
+            r->elem[i] = r->types.of[i].elem;
+    }
+    for (int i = 0; i < m->n_in; i++)
+        if (!r->elem[m->in[i].slot])
+            r->elem[m->in[i].slot] =
+                (int)aril__message_int(aril__message_sub(m->in[i].type, "tensor_type"),
+                                       "elem_type");
+    note_elems(r, &m->main);
+    return ARIL_OK;
 }
 
 /* ---- graphs ---- */
@@ -742,10 +835,9 @@ static aril_status rewrite_bodies(rewriting *r, const onnx_node *n, bool functio
 static aril_status rewrite_body(rewriting *r, aril__message *graph, const onnx_body *body,
                                 bool function)
 {
-    rewritten in = { .r = r,
-                     .graph = graph,
-                     .n_old = aril__message_count(graph, "node"),
-                     .function = function };
+    rewritten in = {
+        .r = r, .graph = graph, .n_old = aril__message_count(graph, "node"), .function = function
+    };
     aril_status s = ARIL_OK;
     for (size_t i = 0; i < body->n_nodes && s == ARIL_OK; i++) {
         const onnx_node *n = &body->node[i];
@@ -798,7 +890,9 @@ static void set_imports(rewriting *r)
 
 aril_status aril__onnx_rewrite_nodes(rewriting *r)
 {
-    aril_status s = rewrite_body(r, aril__message_set_sub(r->m->file, "graph"), &r->m->main, false);
+    aril_status s = find_elems(r);
+    if (s == ARIL_OK)
+        s = rewrite_body(r, aril__message_set_sub(r->m->file, "graph"), &r->m->main, false);
     if (s == ARIL_OK) set_imports(r);
     return s;
 }
