@@ -544,9 +544,10 @@ aril_status aril__onnx_run_timed(onnx_model *m, onnx_arena *a, size_t n_in, cons
     return run_model(m, a, false, n_in, in, out, times);
 }
 
-aril_status aril__onnx_infer_run(onnx_model *m, onnx_types *types, const onnx_value *in)
+aril_status aril__onnx_infer_run(onnx_model *m, onnx_types *types, const onnx_value *in,
+                                 bool tracing)
 {
-    onnx_run run = { .model = m, .types = types, .tracing = true, .open = true };
+    onnx_run run = { .model = m, .types = types, .tracing = tracing, .open = tracing };
     run.arena.limit = m->max_memory;
     run.slot = aril__calloc(m->n_slots * sizeof *run.slot);
     if (!run.slot) return aril__fail(ARIL_ERR_MEMORY, "onnx: out of memory");

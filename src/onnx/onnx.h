@@ -265,9 +265,10 @@ aril_status aril__onnx_run_timed(onnx_model *m, onnx_arena *a, size_t n_in, cons
 /* infer.c: the types of all values, found by a trace on inputs of the declared types; sizes with
  * names stay open. The memory belongs to the model. */
 aril_status aril__onnx_infer(onnx_model *m, onnx_types *to);
-/* interpret.c: the part of it that runs inside the trace: in[n_required], of which those that are
- * not tensors are of no kind. */
-aril_status aril__onnx_infer_run(onnx_model *m, onnx_types *types, const onnx_value *in);
+/* interpret.c: the part of it that runs inside the trace, or a run on values without one:
+ * in[n_required], of which those that are not known are of no kind. */
+aril_status aril__onnx_infer_run(onnx_model *m, onnx_types *types, const onnx_value *in,
+                                 bool tracing);
 /* The name of an unknown size; NULL: it has none. */
 const char *aril__onnx_size_name(const onnx_types *types, int64_t dim);
 

@@ -355,8 +355,9 @@ static void fill_graph(void *ctx, aril__message *graph)
 }
 
 /* Tensors that modules own may have changed; those in files of their own become part of this one. */
-static aril_status set_tensors(rewriting *r, const onnx_model *from, aril__message *graph)
+static aril_status set_tensors(rewriting *r, aril__message *graph)
 {
+    const onnx_model *from = r->from;
     initial *at = aril__onnx_alloc(&r->m->arena, from->n_slots, sizeof *at);
     if (!at) return ARIL_ERR_MEMORY;
     filling f = { .r = r, .from = from, .at = at, .status = ARIL_OK };
@@ -422,7 +423,7 @@ static aril_status check_source(const rewriting *r)
     return ARIL_OK;
 }
 
-static aril_status rewrite(rewriting *r, const onnx_model *from)
+static aril_status rewrite(rewriting *r)
 {
     aril__message *graph = aril__message_set_sub(r->m->file, "graph");
     aril_status s = check_source(r);
@@ -432,7 +433,7 @@ static aril_status rewrite(rewriting *r, const onnx_model *from)
     if (s == ARIL_OK) s = aril__onnx_rewrite_nodes(r);
     if (s != ARIL_OK) return s;
     set_output_sizes(r);
-    s = set_tensors(r, from, graph);
+    s = set_tensors(r, graph);
     if (s == ARIL_OK) s = set_names(r, graph);
     if (s == ARIL_OK) set_version(r, graph);
     return s == ARIL_OK && !aril_ok() ? aril__latest_status() : s;
@@ -445,10 +446,10 @@ aril_status aril__onnx_rewrite(const onnx_model *m, const onnx_rewriting *to, on
     if (m->is_cut)
         return aril__fail(ARIL_ERR_UNSUPPORTED,
                           "%s: a part of a model cannot be written node by node", to->what);
-    rewriting r = { .to = to, .m = aril__onnx_model_outline(m->path, NULL) };
+    rewriting r = { .to = to, .from = m, .m = aril__onnx_model_outline(m->path, NULL) };
     if (!r.m) return aril__latest_status();
     aril_status s = r.m->n_slots == m->n_slots
-                        ? rewrite(&r, m)
+                        ? rewrite(&r)
                         : aril__fail(ARIL_ERR_IO, "%s: %s has changed", to->what, m->path);
     free(r.visited);
     if (s == ARIL_OK) {

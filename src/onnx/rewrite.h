@@ -6,7 +6,9 @@
 
 typedef struct rewriting {
     const onnx_rewriting *to;
-    onnx_model *m; /* read again: its file is changed */
+    onnx_model *m;          /* read again: its file is changed */
+    const onnx_model *from; /* as it was loaded, with its values */
+    bool ran;               /* for types */
     onnx_types types;
     int *elem; /* of each slot, ONNX's number of its dtype, also where its sizes are not known */
     const aril__message **visited; /* graphs and functions */

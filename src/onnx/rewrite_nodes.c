@@ -579,126 +579,6 @@ static aril_status take_steps(change *c)
     return s;
 }
 
-/* ---- what the target takes ---- */
-
-/* Attributes that a version does not have may be left out where they say what it does anyway. */
-static const struct {
-    const char *name;
-    int64_t i;
-    const char *text;
-} harmless[] = {
-    { "allowzero", 0, NULL },
-    { "layout", 0, NULL },
-    { "saturate", 1, NULL },
-    { "start", 0, NULL },
-    { "block_size", 0, NULL },
-    { "output_dtype", 0, NULL },
-    { "precision", 0, NULL },
-    { "stash_type", 1, NULL },
-    { "training_mode", 0, NULL },
-    { "antialias", 0, NULL },
-    { "ceil_mode", 0, NULL },
-    { "noop_with_empty_axes", 0, NULL },
-    { "round_mode", 0, "up" },
-    { "reduction", 0, "none" },
-    { "keep_aspect_ratio_policy", 0, "stretch" },
-};
-enum { HARMLESS = sizeof harmless / sizeof *harmless };
-
-static bool is_harmless(const aril__message *a)
-{
-    const char *name = aril__message_text(a, "name");
-    bool is = false;
-    for (int k = 0; k < HARMLESS; k++)
-        if (strcmp(harmless[k].name, name) == 0)
-            is |= harmless[k].text ? text_is(a, harmless[k].text)
-                                   : aril__message_int(a, "i") == harmless[k].i;
-    bool ones = strcmp(name, "dilations") == 0;
-    for (size_t i = 0; ones && i < aril__message_count(a, "ints"); i++)
-        ones = aril__message_int_at(a, "ints", i) == 1;
-    return (is || ones) && !aril__message_has(a, "ref_attr_name");
-}
-
-static aril_status check_attributes(const change *c)
-{
-    for (size_t i = aril__message_count(c->node, "attribute"); i-- > 0;) {
-        const aril__message *a = aril__message_sub_at(c->node, "attribute", i);
-        const char *name = aril__message_text(a, "name");
-        if (aril__onnx_takes_attribute(c->op, c->to, name)) continue;
-        if (!is_harmless(a))
-            return refuse(c, "operator set %d does not have its attribute %.60s", c->to, name);
-        aril__message_remove(c->node, "attribute", i);
-    }
-    return ARIL_OK;
-}
-
-/* Versions may take fewer types than later ones. */
-static aril_status check_types(const change *c, bool output)
-{
-    const onnx_type_row *old = aril__onnx_type_row(c->n->rule->name, c->from),
-                        *now = aril__onnx_type_row(c->op, c->to);
-    size_t n = output ? c->n->n_out : c->n->n_in;
-    for (size_t i = 0; i < n && old && now && c->to < c->from; i++) {
-        char was = aril__onnx_type_letter(output ? old->out : old->in, (int)i),
-             is = aril__onnx_type_letter(output ? now->out : now->in, (int)i);
-        if (was == '.' || is == '.' || !(output ? c->n->out : c->n->in)[i]) continue;
-        uint32_t lost = old->types[was - 'A'] & ~now->types[is - 'A'];
-        const onnx_type *t = type_of(c, output, i);
-        int elem = c->in->function ? 0 : c->in->r->elem[(output ? c->n->out : c->n->in)[i]];
-        bool known = elem || t->kind != ONNX_NONE;
-        if (!lost || (known && !(lost >> elem & 1))) continue;
-        return refuse(c, "operator set %d does not take %s", c->to,
-                      elem    ? aril__onnx_dtype_name(elem)
-                      : known ? "such a value"
-                              : "all types it may have");
-    }
-    return ARIL_OK;
-}
-
-static aril_status check_ports(const change *c)
-{
-    int in, out, from, until;
-    if (!aril__onnx_rule("", c->op, c->to, &from, &until) ||
-        !aril__onnx_most_ports(c->op, c->to, &in, &out))
-        return refuse(c, "operator set %d does not have the operator", c->to);
-    if (in >= 0 && inputs(c) > (size_t)in)
-        return refuse(c, "operator set %d takes %d inputs, the node has %zu", c->to, in, inputs(c));
-    if (out >= 0 && aril__message_count(c->node, "output") > (size_t)out)
-        return refuse(c, "operator set %d has %d outputs, the node has %zu", c->to, out,
-                      aril__message_count(c->node, "output"));
-    return ARIL_OK;
-}
-
-/* Whether a step would read an attribute that the caller of a function gives. */
-static bool refers(const aril__message *node)
-{
-    bool any = false;
-    for (size_t i = 0; i < aril__message_count(node, "attribute"); i++)
-        any |= aril__message_has(aril__message_sub_at(node, "attribute", i), "ref_attr_name");
-    return any;
-}
-
-static bool has_step(const change *c)
-{
-    bool any = false;
-    for (int k = 0; k < STEPS; k++)
-        any |= strcmp(steps[k].op, c->op) == 0 &&
-               ((steps[k].up && c->from < steps[k].version && c->to >= steps[k].version) ||
-                (steps[k].down && c->to < steps[k].version && c->from >= steps[k].version));
-    return any;
-}
-
-static aril_status rewrite_node(change *c)
-{
-    if (c->from == c->to) return ARIL_OK;
-    if (has_step(c) && refers(c->node)) return refuse(c, "it is part of a function of the file");
-    aril_status s = take_steps(c);
-    if (s == ARIL_OK) s = check_ports(c);
-    if (s == ARIL_OK) s = check_attributes(c);
-    if (s == ARIL_OK) s = check_types(c, false);
-    return s == ARIL_OK ? check_types(c, true) : s;
-}
-
 /* ---- types without sizes ---- */
 
 static void note_elems(rewriting *r, const onnx_body *body);
@@ -783,6 +663,182 @@ static aril_status find_elems(rewriting *r)
                                        "elem_type");
     note_elems(r, &m->main);
     return ARIL_OK;
+}
+
+/* Zeros, or empty strings, of an input's type, with 1 for sizes that are not known. */
+static onnx_value sample_of(rewriting *r, const onnx_port *port)
+{
+    enum { STRING = 8 };
+    const aril__message *type = aril__message_sub(port->type, "tensor_type"),
+                        *sizes = aril__message_sub(type, "shape");
+    size_t n = aril__message_count(sizes, "dim");
+    aril_shape shape = { 0 };
+    aril_dtype dtype;
+    int64_t all = 1, elem = aril__message_int(type, "elem_type");
+    for (size_t d = 0; d < n && n <= ARIL_MAX_DIMS; d++) {
+        int64_t size = aril__message_int(aril__message_sub_at(sizes, "dim", d), "dim_value");
+        shape.dim[shape.ndim++] = size > 0 ? size : 1;
+        if (__builtin_mul_overflow(all, shape.dim[d], &all)) return (onnx_value){ 0 };
+    }
+    if (elem == STRING && all < INT32_MAX) {
+        onnx_text *text = aril__onnx_alloc(&r->m->arena, 1, sizeof *text);
+        aril__slice *at = aril__onnx_alloc(&r->m->arena, (size_t)all, sizeof *at);
+        if (!text || !at) return (onnx_value){ 0 };
+        for (int64_t i = 0; i < all; i++) at[i].at = "";
+        *text = (onnx_text){ shape, (size_t)all, at };
+        return (onnx_value){ .kind = ONNX_TEXT, .text = text };
+    }
+    if (!aril__onnx_dtype(elem, &dtype)) return (onnx_value){ 0 };
+    aril_tensor *zeros = aril_zeros(shape, dtype, r->from->device);
+    return (onnx_value){ .kind = aril_tensor_status(zeros) < 0 ? ONNX_NONE : ONNX_TENSOR,
+                         .tensor = zeros };
+}
+
+/* A run on zeros tells the types of what it computes, once. */
+static void run_for_types(rewriting *r)
+{
+    onnx_model *m = (onnx_model *)(uintptr_t)r->from;
+    onnx_types types = { .of = aril__onnx_alloc(&r->m->arena, m->n_slots, sizeof *types.of) };
+    onnx_value *in = aril__onnx_alloc(&r->m->arena, (size_t)m->n_required, sizeof *in);
+    if (r->ran || !types.of || !in) return;
+    r->ran = true;
+    ARIL_SCOPE;
+    ARIL_NO_GRAD;
+    aril__saved_errors before = aril__errors_begin_quiet();
+    for (int i = 0; i < m->n_required; i++) in[i] = sample_of(r, &r->m->in[i]);
+    aril__onnx_infer_run(m, &types, in, false);
+    aril__error_release(aril__errors_end(&before));
+    for (size_t i = 1; i < m->n_slots; i++) {
+        const onnx_type *t = &types.of[i];
+        if (!r->elem[i]) r->elem[i] = t->missing ? 0 : t->elem;
+        if (t->kind > ONNX_TEXT && r->types.of[i].kind == ONNX_NONE)
+            r->types.of[i] = (onnx_type){ .kind = t->kind };
+    }
+    note_elems(r, &r->m->main);
+}
+
+/* ---- what the target takes ---- */
+
+/* Attributes that a version does not have may be left out where they say what it does anyway. */
+static const struct {
+    const char *name;
+    int64_t i;
+    const char *text;
+} harmless[] = {
+    { "allowzero", 0, NULL },
+    { "layout", 0, NULL },
+    { "saturate", 1, NULL },
+    { "start", 0, NULL },
+    { "block_size", 0, NULL },
+    { "output_dtype", 0, NULL },
+    { "precision", 0, NULL },
+    { "stash_type", 1, NULL },
+    { "training_mode", 0, NULL },
+    { "antialias", 0, NULL },
+    { "ceil_mode", 0, NULL },
+    { "noop_with_empty_axes", 0, NULL },
+    { "round_mode", 0, "up" },
+    { "reduction", 0, "none" },
+    { "keep_aspect_ratio_policy", 0, "stretch" },
+};
+enum { HARMLESS = sizeof harmless / sizeof *harmless };
+
+static bool is_harmless(const aril__message *a)
+{
+    const char *name = aril__message_text(a, "name");
+    bool is = false;
+    for (int k = 0; k < HARMLESS; k++)
+        if (strcmp(harmless[k].name, name) == 0)
+            is |= harmless[k].text ? text_is(a, harmless[k].text)
+                                   : aril__message_int(a, "i") == harmless[k].i;
+    bool ones = strcmp(name, "dilations") == 0;
+    for (size_t i = 0; ones && i < aril__message_count(a, "ints"); i++)
+        ones = aril__message_int_at(a, "ints", i) == 1;
+    return (is || ones) && !aril__message_has(a, "ref_attr_name");
+}
+
+static aril_status check_attributes(const change *c)
+{
+    for (size_t i = aril__message_count(c->node, "attribute"); i-- > 0;) {
+        const aril__message *a = aril__message_sub_at(c->node, "attribute", i);
+        const char *name = aril__message_text(a, "name");
+        if (aril__onnx_takes_attribute(c->op, c->to, name)) continue;
+        if (!is_harmless(a))
+            return refuse(c, "operator set %d does not have its attribute %.60s", c->to, name);
+        aril__message_remove(c->node, "attribute", i);
+    }
+    return ARIL_OK;
+}
+
+/* Versions may take fewer types than later ones. */
+static aril_status check_types(const change *c, bool output)
+{
+    const onnx_type_row *old = aril__onnx_type_row(c->n->rule->name, c->from),
+                        *now = aril__onnx_type_row(c->op, c->to);
+    size_t n = output ? c->n->n_out : c->n->n_in;
+    for (size_t i = 0; i < n && old && now && c->to < c->from; i++) {
+        char was = aril__onnx_type_letter(output ? old->out : old->in, (int)i),
+             is = aril__onnx_type_letter(output ? now->out : now->in, (int)i);
+        if (was == '.' || is == '.' || !(output ? c->n->out : c->n->in)[i]) continue;
+        uint32_t lost = old->types[was - 'A'] & ~now->types[is - 'A'];
+        if (!lost) continue;
+        onnx_slot slot = (output ? c->n->out : c->n->in)[i];
+        const onnx_type *t = type_of(c, output, i);
+        int *elem = &c->in->r->elem[c->in->function ? 0 : slot];
+        if (slot && !c->in->function && !*elem && t->kind == ONNX_NONE) run_for_types(c->in->r);
+        t = type_of(c, output, i);
+        bool known = *elem || t->kind != ONNX_NONE;
+        if (known && !(lost >> *elem & 1)) continue;
+        return refuse(c, "operator set %d does not take %s", c->to,
+                      *elem   ? aril__onnx_dtype_name(*elem)
+                      : known ? "such a value"
+                              : "all types it may have");
+    }
+    return ARIL_OK;
+}
+
+static aril_status check_ports(const change *c)
+{
+    int in, out, from, until;
+    if (!aril__onnx_rule("", c->op, c->to, &from, &until) ||
+        !aril__onnx_most_ports(c->op, c->to, &in, &out))
+        return refuse(c, "operator set %d does not have the operator", c->to);
+    if (in >= 0 && inputs(c) > (size_t)in)
+        return refuse(c, "operator set %d takes %d inputs, the node has %zu", c->to, in, inputs(c));
+    if (out >= 0 && aril__message_count(c->node, "output") > (size_t)out)
+        return refuse(c, "operator set %d has %d outputs, the node has %zu", c->to, out,
+                      aril__message_count(c->node, "output"));
+    return ARIL_OK;
+}
+
+/* Whether a step would read an attribute that the caller of a function gives. */
+static bool refers(const aril__message *node)
+{
+    bool any = false;
+    for (size_t i = 0; i < aril__message_count(node, "attribute"); i++)
+        any |= aril__message_has(aril__message_sub_at(node, "attribute", i), "ref_attr_name");
+    return any;
+}
+
+static bool has_step(const change *c)
+{
+    bool any = false;
+    for (int k = 0; k < STEPS; k++)
+        any |= strcmp(steps[k].op, c->op) == 0 &&
+               ((steps[k].up && c->from < steps[k].version && c->to >= steps[k].version) ||
+                (steps[k].down && c->to < steps[k].version && c->from >= steps[k].version));
+    return any;
+}
+
+static aril_status rewrite_node(change *c)
+{
+    if (c->from == c->to) return ARIL_OK;
+    if (has_step(c) && refers(c->node)) return refuse(c, "it is part of a function of the file");
+    aril_status s = take_steps(c);
+    if (s == ARIL_OK) s = check_ports(c);
+    if (s == ARIL_OK) s = check_attributes(c);
+    if (s == ARIL_OK) s = check_types(c, false);
+    return s == ARIL_OK ? check_types(c, true) : s;
 }
 
 /* ---- graphs ---- */
