@@ -130,8 +130,8 @@ static aril_status run_once(const runnable *r)
                              aril_program_input_name(r->program, i));
     if (aril_program_outputs(r->program) > MOST)
         return aril_fail(ARIL_ERR_UNSUPPORTED, "the model has more than %d outputs", MOST);
-    return aril_program_run_values(
-        r->program, (aril_values){ r->n_in, (aril_value *const *)r->value }, values);
+    return aril_program_run_values(r->program,
+                                   (aril_values){ r->n_in, (aril_value *const *)r->value }, values);
 }
 
 /* Which weights a network of the zoo gets. */
@@ -564,8 +564,8 @@ static int run_time(void *values, int n, char **argument)
         return EXIT_USAGE;
     }
     bool caffe = is_caffe(name);
-    if (!arguments_without(&command_time, o, caffe ? "size value " : "device phase stage level ", true,
-                           caffe ? "a net of Caffe" : "a model that is no net of Caffe"))
+    if (!arguments_without(&command_time, o, caffe ? "size value " : "device phase stage level ",
+                           true, caffe ? "a net of Caffe" : "a model that is no net of Caffe"))
         return EXIT_USAGE;
     if (!check_device(o->caffe.device)) {
         report("time");
