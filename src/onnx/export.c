@@ -180,8 +180,9 @@ static void add_outputs(export_graph *g, const job *j)
 {
     export_model *m = g->model;
     for (uint32_t i = 0; i < g->g->n_outputs && j->opts->outputs; i++)
-        if (!j->opts->outputs[i]) {
-            m->status = aril__fail(ARIL_ERR_ARG, "%s: the name of output %u is NULL", j->what, i);
+        if (!j->opts->outputs[i] || !*j->opts->outputs[i]) {
+            m->status = aril__fail(ARIL_ERR_ARG, "%s: the name of output %u is %s", j->what, i,
+                                   j->opts->outputs[i] ? "empty" : "NULL");
             return;
         }
     for (uint32_t i = 0; i < g->g->n_outputs; i++) {
@@ -317,8 +318,7 @@ static aril_status save_message(aril__message *model, const job *j)
         if (md->key[i]) aril__message_set_text(entry, "key", md->key[i]);
         if (md->value[i]) aril__message_set_text(entry, "value", md->value[i]);
     }
-    bool beside =
-        j->opts->external_data || weight_bytes(aril__message_sub(model, "graph")) > most;
+    bool beside = j->opts->external_data || weight_bytes(aril__message_sub(model, "graph")) > most;
     return beside ? save_beside(model, j) : save_plain(model, j);
 }
 
@@ -392,8 +392,9 @@ static aril_status check(const char *what, const void *of, aril_list in, const c
                           : path ? "list"
                                  : "path");
     for (int i = 0; i < in.n && o->inputs; i++)
-        if (!o->inputs[i])
-            return aril__fail(ARIL_ERR_ARG, "%s: the name of input %d is NULL", what, i);
+        if (!o->inputs[i] || !*o->inputs[i])
+            return aril__fail(ARIL_ERR_ARG, "%s: the name of input %d is %s", what, i,
+                              o->inputs[i] ? "empty" : "NULL");
     if (o->opset && (o->opset < OLDEST || o->opset > NEWEST))
         return aril__fail(ARIL_ERR_ARG, "%s: operator set %d, expected %d to %d", what, o->opset,
                           OLDEST, NEWEST);
@@ -446,7 +447,8 @@ static aril_status trace_program(job *j, aril_list in)
 static aril_shape *sizes_of(const job *j, aril_list in)
 {
     const aril_export_opts *o = j->opts;
-    aril_shape *sizes = o->batch ? open_batch(in) : aril__calloc(((size_t)in.n + 1) * sizeof *sizes);
+    aril_shape *sizes =
+        o->batch ? open_batch(in) : aril__calloc(((size_t)in.n + 1) * sizeof *sizes);
     for (int i = 0; sizes && i < in.n && !o->batch; i++)
         sizes[i] = o->sizes && i < o->n_sizes ? o->sizes[i] : aril_shape_of(in.at[i]);
     if (!sizes) aril__fail(ARIL_ERR_MEMORY, "%s: out of memory", j->what);

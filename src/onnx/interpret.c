@@ -159,8 +159,8 @@ static aril_status check_types(const onnx_call *c)
         int *k = &first[letter - 'A'];
         if (*k == none) *k = i;
         const onnx_value *w = &c->in[*k];
-        if (w->kind == v->kind && (v->kind == ONNX_TEXT ||
-                                   aril_dtype_of(w->tensor) == aril_dtype_of(v->tensor)))
+        if (w->kind == v->kind &&
+            (v->kind == ONNX_TEXT || aril_dtype_of(w->tensor) == aril_dtype_of(v->tensor)))
             continue;
         return aril__onnx_fail(c, ARIL_ERR_DTYPE,
                                "inputs %d and %d have the types %s and %s, expected the same", *k,
@@ -310,6 +310,8 @@ static void infer_node(onnx_run *run, const onnx_node *n)
         else
             of[slot] = (onnx_type){ .missing = true };
     }
+    bool told = s == ARIL_ERR_SHAPE || s == ARIL_ERR_DTYPE || s == ARIL_ERR_ARG;
+    if (told && !*run->types->why) aril__error_text(run->types->why, sizeof run->types->why);
     if (s < 0) aril_clear_error();
 }
 
@@ -432,6 +434,37 @@ aril_status aril__onnx_check_input(const onnx_model *m, const onnx_port *port, c
     return check_sizes(m, port, type, aril_shape_of(v->tensor));
 }
 
+/* The size of dimension d of an input, if the model gives it a name. */
+static const char *named_size(const onnx_port *port, const onnx_value *v, int d, int64_t *size)
+{
+    const aril__message *shape =
+        aril__message_sub(aril__message_sub(port->type, "tensor_type"), "shape");
+    if (v->kind != ONNX_TENSOR || (size_t)d >= aril__message_count(shape, "dim")) return NULL;
+    const char *name =
+        aril__message_text(aril__message_sub_at(shape, "dim", (size_t)d), "dim_param");
+    *size = aril_size(v->tensor, d);
+    return *name && *size >= 0 ? name : NULL;
+}
+
+/* Sizes of one name are equal. */
+static aril_status check_names(const onnx_model *m, size_t i, const onnx_value *in)
+{
+    int64_t here, there;
+    for (int d = 0; d < ARIL_MAX_DIMS; d++) {
+        const char *name = named_size(&m->in[i], &in[i], d, &here);
+        for (size_t k = 0; k <= i && name; k++)
+            for (int e = 0; e < ARIL_MAX_DIMS; e++) {
+                const char *other = named_size(&m->in[k], &in[k], e, &there);
+                if (!other || strcmp(name, other) != 0 || here == there) continue;
+                return aril__fail(ARIL_ERR_SHAPE,
+                                  "%s: input %s: the size %s is %" PRId64 ", but %" PRId64
+                                  " in input %s",
+                                  m->path, m->in[i].name, name, here, there, m->in[k].name);
+            }
+    }
+    return ARIL_OK;
+}
+
 static aril_status set_inputs(onnx_run *run, size_t n_in, const onnx_value *in)
 {
     onnx_model *m = run->model;
@@ -441,6 +474,7 @@ static aril_status set_inputs(onnx_run *run, size_t n_in, const onnx_value *in)
                           n_in < (size_t)m->n_required ? m->in[n_in].name : "");
     for (size_t i = 0; i < n_in; i++) {
         aril_status s = aril__onnx_check_input(m, &m->in[i], &in[i]);
+        if (s == ARIL_OK) s = check_names(m, i, in);
         if (s < 0) return s;
         put(run, m->in[i].slot, in[i]);
     }

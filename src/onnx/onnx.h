@@ -189,6 +189,7 @@ typedef struct onnx_types {
     int64_t *size;
     const char **size_name;
     size_t n_sizes;
+    char why[400]; /* the first error that left types unknown; "": none */
 } onnx_types;
 
 typedef struct onnx_model {

@@ -212,6 +212,9 @@ static void rename_graph(void *ctx, aril__message *graph)
 static aril_status note_name(const rewriting *r, renamed *at, int *n, const char *from,
                              const char *to)
 {
+    if (!to || !*to)
+        return aril__fail(ARIL_ERR_ARG, "%s: the name of %s is %s", r->to->what, from,
+                          to ? "empty" : "NULL");
     if (strcmp(from, to) == 0) return ARIL_OK;
     for (int i = 0; i < *n; i++)
         if (strcmp(at[i].from, from) == 0 || strcmp(at[i].to, to) == 0)

@@ -258,3 +258,64 @@ TEST(operands_of_two_types)
     aril_clear_error();
     aril_program_free(p);
 }
+
+/* ---- sizes and names ---- */
+
+TEST(sizes_of_one_name_are_equal)
+{
+    ARIL_SCOPE;
+    aril_program *p = load_text(
+        OPSET(18),
+        "node { op_type: 'Concat' input: ['x', 'z'] output: 'y' " INT(
+            "axis", 1) "} "
+                       "input " OPEN("x", DIM(2)) "input " OPEN("z", DIM(3)) "output " MATRIX("y"));
+    aril_tensor *x = aril_ones(ARIL_SHAPE(2, 2), ARIL_F32, aril_cpu()),
+                *z = aril_ones(ARIL_SHAPE(4, 3), ARIL_F32, aril_cpu()), *y;
+    CHECK(aril_program_run(p, ARIL_LIST(x, z), &y) < 0);
+    CHECK_MSG(strstr(aril_error(), "input z: the size N is 4, but 2 in input x"), "%s",
+              aril_error());
+    aril_clear_error();
+    aril_program_free(p);
+}
+
+TEST(empty_names_are_refused)
+{
+    ARIL_SCOPE;
+    aril_module *m = aril_nn_linear(2, 3);
+    aril_tensor *x = aril_ones(ARIL_SHAPE(1, 2), ARIL_F32, aril_cpu());
+    const char *none[] = { "" };
+    const char *path = temp_path("names.onnx");
+    CHECK(aril_module_export(m, ARIL_LIST(x), path, (aril_export_opts){ .inputs = none }) < 0);
+    CHECK_MSG(strstr(aril_error(), "the name of input 0 is empty"), "%s", aril_error());
+    aril_clear_error();
+    CHECK(aril_module_export(m, ARIL_LIST(x), path, (aril_export_opts){ .outputs = none }) < 0);
+    CHECK_MSG(strstr(aril_error(), "the name of output 0 is empty"), "%s", aril_error());
+    aril_clear_error();
+    aril_module_release(m);
+}
+
+/* Inputs and outputs of a model that is written node by node get other names. */
+TEST(other_names)
+{
+    ARIL_SCOPE;
+    aril_program *p =
+        load_text(OPSET(18), ROWS NODE("Mul", "'x', 'rows'", "'y'",
+                                       "") "input " OPEN("x", DIM(2)) "output " MATRIX("y"));
+    aril_tensor *x = aril_ones(ARIL_SHAPE(3, 2), ARIL_F32, aril_cpu());
+    const char *in[] = { "pixels" }, *out[] = { "scores" }, *taken[] = { "rows" };
+    aril_shape open = { 2, { -1, 2 } };
+    aril_export_opts opts = { .inputs = in, .outputs = out, .sizes = &open, .n_sizes = 1 };
+    const char *path = temp_path("named.onnx");
+    CHECK_MSG(aril_program_export(p, ARIL_LIST(x), path, opts) == ARIL_OK, "%s", aril_error());
+    aril_program *q = aril_program_load(path, (aril_load_opts){ 0 });
+    CHECK_MSG(q != NULL, "%s", aril_error());
+    CHECK_STR(aril_program_input_name(q, 0), "pixels");
+    CHECK_STR(aril_program_output_name(q, 0), "scores");
+    CHECK_STR(aril_program_input_size_name(q, 0, 0), "N");
+    opts.outputs = taken;
+    CHECK(aril_program_export(p, ARIL_LIST(x), path, opts) < 0);
+    CHECK_MSG(strstr(aril_error(), "another value named rows"), "%s", aril_error());
+    aril_clear_error();
+    aril_program_free(q);
+    aril_program_free(p);
+}

@@ -57,7 +57,7 @@ TEST(values_hold_what_they_were_made_of)
     fclose(to);
     CHECK_MSG(
         strcmp(text,
-               "[{\"cat\": f32[], \"dog\": [\"cat\", \"\", \"cat\", \"dog\"]}, optional f32[], "
+               "[{\"cat\": 3, \"dog\": [\"cat\", \"\", \"cat\", \"dog\"]}, optional 3, "
                "nothing, [\"cat\", \"dog\"]]\n") == 0,
         "%s", text);
     free(text);
