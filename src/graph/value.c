@@ -434,9 +434,7 @@ static void print_value(const aril_value *v, int depth, FILE *to)
         return;
     }
     switch (v->kind) {
-    case ARIL_VALUE_TENSOR:
-        print_tensor(v->tensor, to);
-        return;
+    case ARIL_VALUE_TENSOR: print_tensor(v->tensor, to); return;
     case ARIL_VALUE_OPTIONAL:
         fputs(v->n ? "optional " : "nothing", to);
         if (v->n) print_value(v->item[0], depth + 1, to);

@@ -357,7 +357,7 @@ static void fill_graph(void *ctx, aril__message *graph)
     }
 }
 
-/* Tensors that modules own may have changed; those in files of their own become part of this one. */
+/* Tensors that modules own may have changed; those in other files become part of this one. */
 static aril_status set_tensors(rewriting *r, aril__message *graph)
 {
     const onnx_model *from = r->from;

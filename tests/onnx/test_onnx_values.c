@@ -55,11 +55,9 @@ TEST(values_hold_what_they_were_made_of)
     FILE *to = open_memstream(&text, &size);
     aril_value_print(kept, to);
     fclose(to);
-    CHECK_MSG(
-        strcmp(text,
-               "[{\"cat\": 3, \"dog\": [\"cat\", \"\", \"cat\", \"dog\"]}, optional 3, "
-               "nothing, [\"cat\", \"dog\"]]\n") == 0,
-        "%s", text);
+    CHECK_MSG(strcmp(text, "[{\"cat\": 3, \"dog\": [\"cat\", \"\", \"cat\", \"dog\"]}, optional 3, "
+                           "nothing, [\"cat\", \"dog\"]]\n") == 0,
+              "%s", text);
     free(text);
     aril_value_release(kept);
     CHECK_INT((int)aril__interned(), (int)before);
