@@ -454,7 +454,7 @@ static const option draw_table[] = {
 };
 
 static const example draw_examples[] = {
-    { "aril draw resnet18 resnet18.svg", "by modules, as it has more than 60 operations" },
+    { "aril draw resnet18 resnet18.svg", "the operations that run, within its modules" },
     { "aril draw model.onnx model.dot", "in Graphviz's language" },
     { "aril draw train_val.prototxt", "a net of Caffe, to train_val.svg" },
     { 0 },
