@@ -269,7 +269,7 @@ static aril_status cut(onnx_call *c, aril__regex *r, bool between, aril__slice t
     return s;
 }
 
-/* The tokens of all strings, one expression after the other: end[i] is the number up to string i. */
+/* The tokens of all strings, one expression after the other: end[i] is the number up to i. */
 static aril_status cut_all(onnx_call *c, aril__slice pattern, bool between, tokens *all,
                            size_t *end, size_t n)
 {
