@@ -115,26 +115,200 @@ static bool read_shape(const aril_program *p, model_file *m, aril_shape *shape)
     return true;
 }
 
+/* ---- scores ---- */
+
+/* A result [batch, classes, 1, 1], as of a net that ends with a pooling, without the ones. */
+static aril_tensor *forward_flat(aril_module *self, aril_tensor *x)
+{
+    return aril_flatten(aril_forward(aril_module_child(self, 0), x), 1, -1);
+}
+
+/* Owns net. */
+static aril_module *flat(aril_module *net)
+{
+    aril_module *m = aril_module_new("Flat", 0, forward_flat);
+    if (m)
+        aril_module_add(m, "net", net);
+    else
+        aril_module_release(net);
+    return m;
+}
+
+static bool is_flat(aril_tensor *y)
+{
+    bool is = aril_ndim(y) > 2;
+    for (int d = 2; d < aril_ndim(y); d++) is = is && aril_size(y, d) == 1;
+    return is;
+}
+
+/* A model one of whose results is a list of maps, from classes to scores: as a module that returns
+ * [batch, classes]. */
+typedef struct maps {
+    aril_program *program;
+    int output;
+} maps;
+
+enum { RESULTS = 64 };
+
+/* The scores of one map, in its order. */
+static aril_tensor *scores_of(const aril_value *map)
+{
+    aril_tensor *score[4096];
+    int64_t n = aril_value_count(map);
+    if (n > 4096) return aril_fail(ARIL_ERR_UNSUPPORTED, "more than 4096 classes in a map"), NULL;
+    for (int64_t i = 0; i < n; i++)
+        score[i] = aril_reshape(aril_cast(aril_value_tensor(aril_value_at(map, i)), ARIL_F32),
+                                ARIL_SHAPE(1));
+    return aril_cat((aril_list){ (int)n, score }, 0);
+}
+
+static void forward_maps(aril_module *self, int n_in, aril_tensor *const *in, int n_out,
+                         aril_tensor **result)
+{
+    (void)n_in, (void)n_out;
+    const maps *of = aril_module_data(self);
+    aril_value *out[RESULTS] = { 0 };
+    aril_tensor *all = NULL;
+    if (aril_program_run_values(of->program, ARIL_VALUES(aril_value_of(in[0])), out) == ARIL_OK) {
+        const aril_value *list = out[of->output];
+        int64_t n = aril_value_count(list);
+        aril_tensor **row = calloc((size_t)n + 1, sizeof *row);
+        for (int64_t i = 0; i < n && row; i++) row[i] = scores_of(aril_value_at(list, i));
+        if (row) all = aril_stack((aril_list){ (int)n, row }, 0);
+        free(row);
+    }
+    result[0] = all;
+}
+
+static void free_maps(aril_module *self)
+{
+    aril_program_free(((maps *)aril_module_data(self))->program);
+}
+
+static const aril_module_class maps_class = { .type = "Maps",
+                                              .size = sizeof(maps),
+                                              .forward = forward_maps,
+                                              .destroy = free_maps,
+                                              .eager = "it works on maps" };
+
+static bool is_scores(const aril_value *v)
+{
+    aril_tensor *t = v && aril_value_kind_of(v) == ARIL_VALUE_TENSOR ? aril_value_tensor(v) : NULL;
+    return t && aril_dtype_is_float(aril_dtype_of(t)) && (aril_ndim(t) == 2 || is_flat(t));
+}
+
+static bool is_maps(const aril_value *v)
+{
+    return v && aril_value_kind_of(v) == ARIL_VALUE_SEQUENCE && aril_value_count(v) > 0 &&
+           aril_value_kind_of(aril_value_at(v, 0)) == ARIL_VALUE_MAP;
+}
+
+/* The result that is looked at: scores, of several the first with more than one column; or maps.
+ * -1: there is none. */
+static int choose(int n, aril_value *const *out)
+{
+    int one = -1;
+    for (int i = 0; i < n; i++) {
+        if (is_maps(out[i])) return i;
+        if (!is_scores(out[i])) continue;
+        if (aril_size(aril_value_tensor(out[i]), 1) > 1) return i;
+        if (one < 0) one = i;
+    }
+    return one;
+}
+
+/* Says what the results are instead. */
+static void refuse_results(const model_file *m, const aril_program *p, int n,
+                           aril_value *const *out)
+{
+    static const char *const kind[] = { [ARIL_VALUE_TENSOR] = "a tensor",
+                                        [ARIL_VALUE_TEXT] = "strings",
+                                        [ARIL_VALUE_SEQUENCE] = "a sequence",
+                                        [ARIL_VALUE_MAP] = "a map",
+                                        [ARIL_VALUE_OPTIONAL] = "an optional" };
+    char text[600] = "";
+    size_t used = 0;
+    for (int i = 0; i < n && used < sizeof text; i++) {
+        aril_shape s = aril_value_shape(out[i]);
+        used += (size_t)snprintf(text + used, sizeof text - used, "%s%.60s is %s", i ? ", " : "",
+                                 aril_program_output_name(p, i), kind[aril_value_kind_of(out[i])]);
+        for (int d = 0; d < s.ndim && used < sizeof text; d++)
+            used += (size_t)snprintf(text + used, sizeof text - used, "%s%lld%s", d ? "," : " [",
+                                     (long long)s.dim[d], d + 1 < s.ndim ? "" : "]");
+    }
+    aril_fail(ARIL_ERR_UNSUPPORTED, "'%s': expected a result [batch, classes]: %s", m->path, text);
+}
+
+/* Classes have the names of a map's keys. */
+static bool name_classes(model_file *m, const aril_value *map)
+{
+    aril_value *keys = aril_value_keys(map);
+    int n = (int)aril_value_count(map);
+    char number[32];
+    char **name = calloc((size_t)n + 1, sizeof *name);
+    bool good = name != NULL;
+    const int64_t *at =
+        aril_value_kind_of(keys) == ARIL_VALUE_TENSOR ? aril_data(aril_value_tensor(keys)) : NULL;
+    for (int i = 0; i < n && good; i++) {
+        snprintf(number, sizeof number, "%lld", at ? (long long)at[i] : 0);
+        good = (name[i] = strdup(at ? number : aril_value_string(keys, i))) != NULL;
+    }
+    if (!good) aril_fail(ARIL_ERR_MEMORY, "out of memory");
+    good = good && model_set_classes(m, n, (const char *const *)name);
+    for (int i = 0; i < n && name; i++) free(name[i]);
+    free(name);
+    return good;
+}
+
+/* The module whose result are scores of classes; takes the program where it needs it. */
+static bool open_scores(model_file *m, aril_program **p, aril_shape shape, bool fixed)
+{
+    aril_value *out[RESULTS] = { 0 };
+    int n = aril_program_outputs(*p);
+    if (n > RESULTS)
+        return aril_fail(ARIL_ERR_UNSUPPORTED, "'%s': more than %d results", m->path, RESULTS),
+               false;
+    aril_tensor *x = aril_zeros(shape, aril_program_input_dtype(*p, 0), aril_cpu());
+    if (aril_program_run_values(*p, ARIL_VALUES(aril_value_of(x)), out) < 0) return false;
+    int k = choose(n, out);
+    if (k < 0) return refuse_results(m, *p, n, out), false;
+    const char *name = aril_program_output_name(*p, k);
+    if (n > 1) fprintf(stderr, "aril: %s: looking at the result %s\n", m->path, name);
+    if (is_maps(out[k])) {
+        m->net = aril_module_make(&maps_class);
+        if (!m->net) return false;
+        *(maps *)aril_module_data(m->net) = (maps){ *p, k };
+        *p = NULL;
+        m->classes = aril_value_count(aril_value_at(out[k], 0));
+        if (!name_classes(m, aril_value_at(out[k], 0))) return false;
+    } else {
+        m->net = aril_module_load(m->path, (aril_load_opts){ .output = k ? name : NULL });
+        if (m->net && is_flat(aril_value_tensor(out[k]))) m->net = flat(m->net);
+        m->classes = aril_size(aril_value_tensor(out[k]), 1);
+    }
+    if (m->net && fixed) m->net = in_batches(m->net, shape.dim[0]);
+    return m->net != NULL;
+}
+
 bool model_read_onnx(model_file *m)
 {
     ARIL_SCOPE;
     ARIL_INFERENCE;
     aril_shape shape;
     aril_program *p = aril_program_load(m->path, (aril_load_opts){ 0 });
+    aril_metadata told = aril_program_metadata(p);
     bool good = p && read_shape(p, m, &shape);
     if (good) {
         bool fixed = shape.dim[0] > 0;
         shape.dim[0] = fixed ? shape.dim[0] : 1;
-        m->net = aril_module_load(m->path, (aril_load_opts){ 0 });
-        if (fixed) m->net = in_batches(m->net, shape.dim[0]);
-        aril_tensor *y = aril_forward(m->net, aril_zeros(shape, ARIL_F32, aril_cpu()));
-        m->classes = aril_ok() && aril_ndim(y) == 2 ? aril_size(y, 1) : 0;
-        if (aril_ok() && m->classes < 1)
-            aril_fail(ARIL_ERR_UNSUPPORTED, "'%s': expected a result [batch, classes]", m->path);
+        aril_program *kept = p;
+        good = open_scores(m, &p, shape, fixed);
+        told = aril_program_metadata(kept);
+        aril_tensor *y =
+            good ? aril_forward(m->net, aril_zeros(shape, ARIL_F32, aril_cpu())) : NULL;
         m->name = strdup("onnx");
         m->data = strdup("");
-        aril_metadata told = aril_program_metadata(p);
-        good = aril_ok() && m->name && m->data && use_metadata(&told, m);
+        good = good && aril_ok() && m->name && m->data && use_metadata(&told, m);
         good = good && model_set_scores(m, y);
     }
     aril_program_free(p);

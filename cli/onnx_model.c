@@ -17,6 +17,9 @@ typedef struct runnable {
     aril_tensor *in[ONNX_INPUTS];
     int n_in;
     onnx_sizes sizes; /* of ONNX */
+    /* Of a model of ONNX that takes or returns strings, sequences or maps: what it runs on. */
+    aril_value *value[ONNX_INPUTS];
+    bool on_values;
 } runnable;
 
 static void close_runnable(runnable *r)
@@ -38,6 +41,34 @@ static aril_tensor *zeros_for(aril_shape shape, aril_dtype dtype, int64_t batch)
     return aril_zeros(shape, dtype, aril_cpu());
 }
 
+/* Empty strings. */
+static aril_value *no_text(aril_shape shape)
+{
+    int64_t n = 1;
+    for (int d = 0; d < shape.ndim; d++) n *= shape.dim[d];
+    const char **text = calloc((size_t)n + 1, sizeof *text);
+    for (int64_t i = 0; i < n && text; i++) text[i] = "";
+    if (!text) aril_fail(ARIL_ERR_MEMORY, "out of memory");
+    aril_value *v = text ? aril_value_text(shape, text) : NULL;
+    free(text);
+    return v;
+}
+
+/* Values of inputs, where some are no tensors: strings are empty, sequences and maps unknown. */
+static void set_values(runnable *r)
+{
+    for (int i = 0; i < r->n_in; i++) {
+        aril_value_kind kind = aril_program_input_kind(r->program, i);
+        r->on_values |= kind != ARIL_VALUE_TENSOR;
+        if (kind == ARIL_VALUE_TENSOR)
+            r->value[i] = aril_value_of(r->in[i]);
+        else if (kind == ARIL_VALUE_TEXT)
+            r->value[i] = no_text(r->sizes.known[i]);
+    }
+    for (int i = 0; i < aril_program_outputs(r->program); i++)
+        r->on_values |= aril_program_output_kind(r->program, i) != ARIL_VALUE_TENSOR;
+}
+
 static bool open_onnx(const char *path, int64_t batch, const char *sizes, runnable *r)
 {
     r->program = aril_program_load(path, (aril_load_opts){ 0 });
@@ -46,7 +77,61 @@ static bool open_onnx(const char *path, int64_t batch, const char *sizes, runnab
     for (int i = 0; i < r->n_in; i++)
         r->in[i] =
             aril_zeros(r->sizes.known[i], aril_program_input_dtype(r->program, i), aril_cpu());
+    set_values(r);
     return aril_ok();
+}
+
+/* Sets an input to one number, by "NAME=NUMBER". */
+static bool set_number(runnable *r, const char *entry)
+{
+    const char *equal = strrchr(entry, '=');
+    char *end = NULL;
+    double number = equal ? strtod(equal + 1, &end) : 0;
+    if (!equal || end == equal + 1 || *end)
+        return aril_fail(ARIL_ERR_ARG, "--value: expected NAME=NUMBER, got '%s'", entry), false;
+    for (int i = 0; i < r->n_in; i++) {
+        const char *name = aril_program_input_name(r->program, i);
+        if (strlen(name) != (size_t)(equal - entry) || strncmp(name, entry, strlen(name)) != 0)
+            continue;
+        if (aril_program_input_kind(r->program, i) != ARIL_VALUE_TENSOR)
+            return aril_fail(ARIL_ERR_ARG, "--value: '%s' is not a tensor of numbers", name), false;
+        r->in[i] = aril_full(r->sizes.known[i], number, aril_dtype_of(r->in[i]), aril_cpu());
+        r->value[i] = aril_value_of(r->in[i]);
+        return aril_ok();
+    }
+    return aril_fail(ARIL_ERR_ARG, "--value: the model has no input '%.*s'", (int)(equal - entry),
+                     entry),
+           false;
+}
+
+static bool set_numbers(runnable *r, const char *given)
+{
+    char *copy = strdup(given), *rest = copy, *entry;
+    bool good = copy != NULL;
+    if (!good) aril_fail(ARIL_ERR_MEMORY, "out of memory");
+    while (good && (entry = strsep(&rest, ",")) != NULL) good = set_number(r, entry);
+    free(copy);
+    return good;
+}
+
+/* One run; of results that are tensors, or other values. */
+static aril_status run_once(const runnable *r)
+{
+    enum { MOST = 1024 };
+    ARIL_SCOPE;
+    aril_tensor *out[64];
+    if (!r->on_values) return aril_program_run(r->program, (aril_list){ r->n_in, r->in }, out);
+    aril_value *values[MOST];
+    for (int i = 0; i < r->n_in; i++)
+        if (!r->value[i])
+            return aril_fail(ARIL_ERR_UNSUPPORTED,
+                             "input %s is a sequence, a map or an optional, of which nothing is "
+                             "known to run the model on",
+                             aril_program_input_name(r->program, i));
+    if (aril_program_outputs(r->program) > MOST)
+        return aril_fail(ARIL_ERR_UNSUPPORTED, "the model has more than %d outputs", MOST);
+    return aril_program_run_values(r->program,
+                                   (aril_values){ r->n_in, (aril_value *const *)r->value }, values);
 }
 
 /* Which weights a network of the zoo gets. */
@@ -369,7 +454,7 @@ static const option draw_table[] = {
 };
 
 static const example draw_examples[] = {
-    { "aril draw resnet18 resnet18.svg", "by modules, as it has more than 60 operations" },
+    { "aril draw resnet18 resnet18.svg", "the operations that run, within its modules" },
     { "aril draw model.onnx model.dot", "in Graphviz's language" },
     { "aril draw train_val.prototxt", "a net of Caffe, to train_val.svg" },
     { 0 },
@@ -396,7 +481,7 @@ const command command_draw = {
 /* ---- time ---- */
 
 typedef struct time_options {
-    const char *model, *size;
+    const char *model, *size, *value;
     int64_t threads;
     bool nodes;
     caffe_time_options caffe; /* some of them are for all models */
@@ -423,6 +508,24 @@ static int64_t batch_of(const runnable *r)
     return 1;
 }
 
+/* The sizes with names that the model leaves open, but for the batch. */
+static void print_sizes(const runnable *r)
+{
+    bool printed[ONNX_SIZE_NAMES] = { false };
+    for (int i = 0; i < r->sizes.n && r->program && !r->file.net; i++)
+        for (int d = 0; d < r->sizes.known[i].ndim; d++) {
+            const char *name = aril_program_input_size_name(r->program, i, d);
+            int k = 0;
+            while (name && k < r->sizes.n_names && strcmp(r->sizes.names[k], name) != 0) k++;
+            if (!name || k >= ONNX_SIZE_NAMES || printed[k]) continue;
+            printed[k] = true;
+            if (d == 0) continue;
+            fputs(", ", stdout);
+            print_text(stdout, name);
+            printf(" %lld", (long long)r->sizes.known[i].dim[d]);
+        }
+}
+
 /* The median of runs that take `seconds` in all, after one that prepares. */
 static void time_runs(runnable *r, const time_options *o)
 {
@@ -432,10 +535,8 @@ static void time_runs(runnable *r, const time_options *o)
     int64_t asked = o->caffe.iterations;
     for (double end = now() + o->caffe.seconds;
          aril_ok() && n < MOST && (asked ? n < asked : n < 3 || now() < end); n++) {
-        ARIL_SCOPE;
-        aril_tensor *out[64];
         double start = now();
-        aril_program_run(r->program, (aril_list){ r->n_in, r->in }, out);
+        run_once(r);
         took[n] = now() - start;
     }
     if (!aril_ok()) return;
@@ -443,8 +544,10 @@ static void time_runs(runnable *r, const time_options *o)
     bool short_run = took[n / 2] < 1e-4;
     double unit = short_run ? 1e6 : 1e3;
     const char *name = short_run ? "us" : "ms";
-    printf("%.3f %s (median of %d runs, fastest %.3f %s), batch %lld\n", took[n / 2] * unit, name,
-           n, took[0] * unit, name, (long long)batch_of(r));
+    printf("%.3f %s (median of %d runs, fastest %.3f %s), batch %lld", took[n / 2] * unit, name, n,
+           took[0] * unit, name, (long long)batch_of(r));
+    print_sizes(r);
+    putchar('\n');
 }
 
 static int run_time(void *values, int n, char **argument)
@@ -461,8 +564,8 @@ static int run_time(void *values, int n, char **argument)
         return EXIT_USAGE;
     }
     bool caffe = is_caffe(name);
-    if (!arguments_without(&command_time, o, caffe ? "size " : "device phase stage level ", true,
-                           caffe ? "a net of Caffe" : "a model that is no net of Caffe"))
+    if (!arguments_without(&command_time, o, caffe ? "size value " : "device phase stage level ",
+                           true, caffe ? "a net of Caffe" : "a model that is no net of Caffe"))
         return EXIT_USAGE;
     if (!check_device(o->caffe.device)) {
         report("time");
@@ -473,13 +576,18 @@ static int run_time(void *values, int n, char **argument)
     ARIL_SCOPE;
     ARIL_INFERENCE;
     runnable r = { 0 };
-    aril_tensor *out[64];
     chosen_weights chosen = { .w.file = o->caffe.weights };
     bool opened = open_runnable(name, batch ? batch : 1, o->size, &chosen, &r);
     if (opened && batch && !o->size && batch_of(&r) != batch)
         aril_fail(ARIL_ERR_ARG, "--batch %lld: the model takes batches of %lld only",
                   (long long)batch, (long long)batch_of(&r));
-    if (aril_ok()) aril_program_run(r.program, (aril_list){ r.n_in, r.in }, out);
+    if (opened && o->value && r.file.net)
+        aril_fail(ARIL_ERR_ARG, "--value is for models of ONNX");
+    else if (opened && o->value)
+        set_numbers(&r, o->value);
+    if (aril_ok() && o->nodes && r.on_values)
+        aril_fail(ARIL_ERR_UNSUPPORTED, "--nodes: the model does not work on tensors alone");
+    if (aril_ok()) run_once(&r);
     if (aril_ok()) time_runs(&r, o);
     if (aril_ok() && o->nodes) aril_program_costs(r.program, (aril_list){ r.n_in, r.in }, stdout);
     close_runnable(&r);
@@ -498,6 +606,12 @@ static const option time_table[] = {
       .by_default = "1, or that of a Caffe net",
       .help = "batch size, where the model leaves it open" },
     OPTION_SIZE("sizes that ONNX leaves open: seq=7, or all of an input: ids=2x7"),
+    { .name = "value",
+      .value = "NUMBERS",
+      .kind = OPTION_STRING,
+      OPTION_AT(value),
+      .by_default = "0",
+      .help = "numbers for inputs of ONNX, such as a rate that decides on a branch: sr=16000" },
     { .name = "seconds",
       .value = "S",
       .kind = OPTION_FLOAT,

@@ -2,6 +2,7 @@
 
 #include "model_file.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -52,13 +53,18 @@ static bool read_one(const aril_program *p, const char *name, const char *sizes,
     char known[400];
     int k = 0, i = 0;
     if (!shape_read(sizes, &shape)) {
-        aril_fail(ARIL_ERR_ARG, "--size: expected sizes such as 2x7 for '%s', got '%s'", name,
-                  sizes);
+        aril_fail(ARIL_ERR_ARG, "--size: expected sizes such as 2x7 for '%s', got '%s'%s", name,
+                  sizes, errno == ERANGE ? ": a size is too large" : "");
         return false;
     }
     while (k < to->n_names && strcmp(to->names[k], name) != 0) k++;
     while (i < to->n && strcmp(aril_program_input_name(p, i), name) != 0) i++;
     if (k < to->n_names && shape.ndim == 1 && !(i < to->n && to->open[i].ndim == 1)) {
+        if (value[k] && value[k] != shape.dim[0]) {
+            aril_fail(ARIL_ERR_SHAPE, "--size: %s is %lld, but %lld before", name,
+                      (long long)shape.dim[0], (long long)value[k]);
+            return false;
+        }
         value[k] = shape.dim[0];
         return true;
     }
@@ -72,7 +78,13 @@ static bool read_one(const aril_program *p, const char *name, const char *sizes,
     for (int d = 0; d < shape.ndim && fits; d++) {
         int64_t open = to->open[i].ndim ? to->open[i].dim[d] : -1;
         fits = open < 0 || open == shape.dim[d];
-        if (open < -1) value[-2 - open] = shape.dim[d];
+        int64_t *named = open < -1 ? &value[-2 - open] : NULL;
+        if (named && *named && *named != shape.dim[d]) {
+            aril_fail(ARIL_ERR_SHAPE, "--size: %s is %lld in %s, but %lld before",
+                      to->names[-2 - open], (long long)shape.dim[d], name, (long long)*named);
+            return false;
+        }
+        if (named) *named = shape.dim[d];
     }
     if (!fits) {
         aril_fail(ARIL_ERR_SHAPE,

@@ -77,7 +77,8 @@ ARIL_API aril_value *aril_value_keys(const aril_value *map);
 ARIL_API aril_value *aril_value_find(const aril_value *map, const char *key);
 ARIL_API aril_value *aril_value_find_number(const aril_value *map, int64_t key);
 
-/* Writes a value as text: tensors by dtype and shape, strings in quotes. */
+/* Writes a value as text: numbers as they are, other tensors by dtype and shape, strings in
+ * quotes. */
 ARIL_API void aril_value_print(const aril_value *v, FILE *to);
 
 /* ---- lifetime ---- */

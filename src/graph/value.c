@@ -411,17 +411,30 @@ aril_value *aril_value_find_number(const aril_value *map, int64_t key)
     return NULL;
 }
 
-static void print_value(const aril_value *v, int depth, FILE *to)
+/* A number as itself, other tensors by dtype and shape. */
+static void print_tensor(aril_tensor *t, FILE *to)
 {
     char text[ARIL__SHAPE_TEXT];
+    aril_dtype dtype = aril_dtype_of(t);
+    bool number = aril_numel(t) == 1 && aril_ndim(t) == 0 && aril_tensor_status(t) == ARIL_OK;
+    if (number && dtype == ARIL_BOOL)
+        fputs(aril_item(t) != 0 ? "true" : "false", to);
+    else if (number && aril_dtype_is_float(dtype))
+        fprintf(to, "%.6g", aril_item(t));
+    else if (number)
+        fprintf(to, "%" PRId64, aril_item_int(t));
+    else
+        fprintf(to, "%s%s", aril_dtype_name(dtype), aril__text(text, t));
+}
+
+static void print_value(const aril_value *v, int depth, FILE *to)
+{
     if (depth > 64) {
         fputs("...", to);
         return;
     }
     switch (v->kind) {
-    case ARIL_VALUE_TENSOR:
-        fprintf(to, "%s%s", aril_dtype_name(aril_dtype_of(v->tensor)), aril__text(text, v->tensor));
-        return;
+    case ARIL_VALUE_TENSOR: print_tensor(v->tensor, to); return;
     case ARIL_VALUE_OPTIONAL:
         fputs(v->n ? "optional " : "nothing", to);
         if (v->n) print_value(v->item[0], depth + 1, to);

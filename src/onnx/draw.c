@@ -116,6 +116,17 @@ static void choose_depth(drawing *d)
     find_boxes(d);
 }
 
+/* "\nthen_branch: 12 nodes" for each graph of a node. */
+static void put_bodies(const drawing *d, const onnx_node *n)
+{
+    for (size_t k = 0; k < n->n_bodies; k++) {
+        size_t count = n->body[k].n_nodes;
+        fputs("\\n", d->to);
+        put(d, n->rule && n->body_name[k] ? n->body_name[k] : n->body[k].name);
+        fprintf(d->to, ": %zu node%s", count, count == 1 ? "" : "s");
+    }
+}
+
 static void put_box(const drawing *d, uint32_t i)
 {
     const onnx_node *n = &d->m->main.node[i];
@@ -133,6 +144,7 @@ static void put_box(const drawing *d, uint32_t i)
         put(d, aril__message_text(n->message, "op_type"));
         fputs(*name ? "\\n" : "", d->to);
         put(d, name);
+        put_bodies(d, n);
     }
     free(module);
     n = &d->m->main.node[last];

@@ -47,8 +47,7 @@ static char *external_path(const aril__message *tensor, const char *folder)
     } else if (*location == '/' || asprintf(&path, "%s/%s", folder, location) < 0) {
         aril__onnx_malformed(tensor, "the location of external data leaves the model's folder");
     } else if (!(base = realpath(folder, NULL)) || !(real = realpath(path, NULL))) {
-        aril__fail(ARIL_ERR_IO, "onnx: tensor %s: cannot find %s", aril__onnx_tensor_name(tensor),
-                   path);
+        aril__fail(ARIL_ERR_IO, "tensor %s: cannot find %s", aril__onnx_tensor_name(tensor), path);
     } else {
         size_t n = strlen(base);
         if (strncmp(real, base, n) != 0 || (real[n] != '/' && n > 1)) {

@@ -126,8 +126,47 @@ static aril__cold aril_status refuse_dynamic(const onnx_call *c)
         if (c->in[i].kind != ONNX_NONE && c->in[i].kind != ONNX_TENSOR)
             return aril__fail(ARIL_ERR_UNSUPPORTED,
                               "works on strings, sequences or maps, which a graph does not have");
+    bool open = false, known = true;
+    for (int i = 0; i < c->n_in; i++) {
+        open |= has_unknown_size(&c->in[i]);
+        known &= i == 0 || c->in[i].kind == ONNX_NONE || c->in[i].known;
+    }
+    if (open && known && c->run->open)
+        return aril__fail(ARIL_ERR_STATE,
+                          "depends on sizes that are left open; they must be known");
     return aril__fail(ARIL_ERR_STATE,
                       "needs a value that only a run knows, so that it cannot be part of a graph");
+}
+
+static const char *type_name(const onnx_value *v)
+{
+    enum { STRING = 8 };
+    return aril__onnx_dtype_name(
+        v->kind == ONNX_TEXT ? STRING : aril__onnx_dtype_number(aril_dtype_of(v->tensor)));
+}
+
+/* Inputs of one letter have the same type. Autocast computes some values in another. */
+static aril_status check_types(const onnx_call *c)
+{
+    const onnx_type_row *row = c->node->types;
+    int first[26], none = -1;
+    if (!row || aril__self()->mode.autocast) return ARIL_OK;
+    for (int i = 0; i < 26; i++) first[i] = none;
+    for (int i = 0; i < c->n_in; i++) {
+        const onnx_value *v = &c->in[i];
+        char letter = aril__onnx_type_letter(row->in, i);
+        if (letter == '.' || (v->kind != ONNX_TENSOR && v->kind != ONNX_TEXT)) continue;
+        int *k = &first[letter - 'A'];
+        if (*k == none) *k = i;
+        const onnx_value *w = &c->in[*k];
+        if (w->kind == v->kind &&
+            (v->kind == ONNX_TEXT || aril_dtype_of(w->tensor) == aril_dtype_of(v->tensor)))
+            continue;
+        return aril__onnx_fail(c, ARIL_ERR_DTYPE,
+                               "inputs %d and %d have the types %s and %s, expected the same", *k,
+                               i, type_name(w), type_name(v));
+    }
+    return ARIL_OK;
 }
 
 /* Whether some integers of a known tensor stand for unknown sizes. */
@@ -177,6 +216,8 @@ static aril_status convert(onnx_call *c)
     for (int i = 0; i < c->n_in; i++) /* a function may have been called without an input */
         if (c->in[i].kind == ONNX_NONE && aril__onnx_requires(c->node->takes, i))
             return aril__onnx_fail(c, ARIL_ERR_ARG, "input %d is missing", i);
+    aril_status types = check_types(c);
+    if (types < 0) return types;
     bool bodies = rule->flags & ONNX_BODIES, sizes = rule->flags & ONNX_SIZES;
     bool takes, shapes, open = meets_open_sizes(c, &takes, &shapes);
     if (!takes) return ARIL__ONNX_DYNAMIC;
@@ -299,6 +340,8 @@ static void infer_node(onnx_run *run, const onnx_node *n)
         else
             of[slot] = (onnx_type){ .missing = true };
     }
+    bool told = s == ARIL_ERR_SHAPE || s == ARIL_ERR_DTYPE || s == ARIL_ERR_ARG;
+    if (told && !*run->types->why) aril__error_text(run->types->why, sizeof run->types->why);
     if (s < 0) aril_clear_error();
 }
 
@@ -422,6 +465,37 @@ aril_status aril__onnx_check_input(const onnx_model *m, const onnx_port *port, c
     return check_sizes(m, port, type, aril_shape_of(v->tensor));
 }
 
+/* The size of dimension d of an input, if the model gives it a name. */
+static const char *named_size(const onnx_port *port, const onnx_value *v, int d, int64_t *size)
+{
+    const aril__message *shape =
+        aril__message_sub(aril__message_sub(port->type, "tensor_type"), "shape");
+    if (v->kind != ONNX_TENSOR || (size_t)d >= aril__message_count(shape, "dim")) return NULL;
+    const char *name =
+        aril__message_text(aril__message_sub_at(shape, "dim", (size_t)d), "dim_param");
+    *size = aril_size(v->tensor, d);
+    return *name && *size >= 0 ? name : NULL;
+}
+
+/* Sizes of one name are equal. */
+static aril_status check_names(const onnx_model *m, size_t i, const onnx_value *in)
+{
+    int64_t here, there;
+    for (int d = 0; d < ARIL_MAX_DIMS; d++) {
+        const char *name = named_size(&m->in[i], &in[i], d, &here);
+        for (size_t k = 0; k <= i && name; k++)
+            for (int e = 0; e < ARIL_MAX_DIMS; e++) {
+                const char *other = named_size(&m->in[k], &in[k], e, &there);
+                if (!other || strcmp(name, other) != 0 || here == there) continue;
+                return aril__fail(ARIL_ERR_SHAPE,
+                                  "%s: input %s: the size %s is %" PRId64 ", but %" PRId64
+                                  " in input %s",
+                                  m->path, m->in[i].name, name, here, there, m->in[k].name);
+            }
+    }
+    return ARIL_OK;
+}
+
 static aril_status set_inputs(onnx_run *run, size_t n_in, const onnx_value *in)
 {
     onnx_model *m = run->model;
@@ -431,6 +505,7 @@ static aril_status set_inputs(onnx_run *run, size_t n_in, const onnx_value *in)
                           n_in < (size_t)m->n_required ? m->in[n_in].name : "");
     for (size_t i = 0; i < n_in; i++) {
         aril_status s = aril__onnx_check_input(m, &m->in[i], &in[i]);
+        if (s == ARIL_OK) s = check_names(m, i, in);
         if (s < 0) return s;
         put(run, m->in[i].slot, in[i]);
     }
@@ -534,9 +609,10 @@ aril_status aril__onnx_run_timed(onnx_model *m, onnx_arena *a, size_t n_in, cons
     return run_model(m, a, false, n_in, in, out, times);
 }
 
-aril_status aril__onnx_infer_run(onnx_model *m, onnx_types *types, const onnx_value *in)
+aril_status aril__onnx_infer_run(onnx_model *m, onnx_types *types, const onnx_value *in,
+                                 bool tracing)
 {
-    onnx_run run = { .model = m, .types = types, .tracing = true, .open = true };
+    onnx_run run = { .model = m, .types = types, .tracing = tracing, .open = tracing };
     run.arena.limit = m->max_memory;
     run.slot = aril__calloc(m->n_slots * sizeof *run.slot);
     if (!run.slot) return aril__fail(ARIL_ERR_MEMORY, "onnx: out of memory");

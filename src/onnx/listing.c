@@ -599,6 +599,11 @@ static aril_status describe(const char *path, FILE *out)
         aril__put_text(out, why, strlen(why));
         fputc('\n', out);
     }
+    if (*l.types.why) {
+        fputs("\nTypes could not be inferred from here on: ", out);
+        aril__put_text(out, l.types.why, strlen(l.types.why));
+        fputc('\n', out);
+    }
     if (l.status == ARIL_OK) l.status = aril__message_check(model);
     aril__message_free(own);
     aril__onnx_model_free(m);

@@ -46,8 +46,9 @@ typedef struct loading {
     onnx_model *m;
     size_t cap_slots, n_nodes;
     int depth;
-    aril__bytes missing; /* operators without a rule */
-    int n_missing;
+    struct missing *missing; /* operators without a rule, */
+    size_t n_kinds, cap_kinds;
+    int n_missing; /* and the nodes that have them */
     const calling *calls;
     const char *output;      /* of the main graph, instead of its own; NULL: its own */
     function_row *functions; /* sorted */
@@ -293,22 +294,77 @@ static const aril__message *function_of(const loading *l, const aril__message *n
     return found ? l->functions[low].function : NULL;
 }
 
-static void note_missing(loading *l, const aril__message *node, int version, int from, int to)
+/* An operator that there is no rule for. */
+typedef struct missing {
+    const aril__message *first; /* node */
+    const char *domain, *name;
+    int version, from, to; /* version 0: the domain is not imported; supported ones, or 0 */
+    int nodes;
+} missing;
+
+static aril_status note_missing(loading *l, const aril__message *node, int version, int from,
+                                int to)
 {
-    enum { LISTED = 12 };
     const char *domain = aril__message_text(node, "domain"),
-               *name = aril__message_text(node, "name");
+               *name = aril__message_text(node, "op_type");
+    if (is_default_domain(domain)) domain = "";
+    l->n_missing++;
+    for (size_t i = 0; i < l->n_kinds; i++) {
+        missing *k = &l->missing[i];
+        if (k->version == version && strcmp(k->name, name) == 0 && strcmp(k->domain, domain) == 0) {
+            k->nodes++;
+            return ARIL_OK;
+        }
+    }
+    if (l->n_kinds == l->cap_kinds) {
+        size_t more = 2 * l->cap_kinds + 8;
+        missing *grown = aril__realloc(l->missing, more * sizeof *grown);
+        if (!grown) return no_memory();
+        l->missing = grown;
+        l->cap_kinds = more;
+    }
+    l->missing[l->n_kinds++] = (missing){ node, domain, name, version, from, to, 1 };
+    return ARIL_OK;
+}
+
+/* An operator, and unless `brief` where it is. */
+static void print_missing(aril__bytes *to, const missing *k, bool brief)
+{
+    const char *name = aril__message_text(k->first, "name");
     char place[64];
-    if (l->n_missing++ >= LISTED) return;
-    aril__bytes_print(&l->missing, "%s%s%s%s", l->n_missing > 1 ? ", " : "",
-                      is_default_domain(domain) ? "" : domain, is_default_domain(domain) ? "" : ".",
-                      aril__message_text(node, "op_type"));
-    if (version) aril__bytes_print(&l->missing, "-%d", version);
-    aril__bytes_print(&l->missing, " (node %s at %s", *name ? name : "without a name",
-                      aril__message_place(node, place, sizeof place));
-    if (!version) aril__bytes_print(&l->missing, ", the domain is not imported");
-    if (version && from) aril__bytes_print(&l->missing, ", supported: versions %d to %d", from, to);
-    aril__bytes_print(&l->missing, ")");
+    aril__bytes_print(to, "%s%s%s", k->domain, *k->domain ? "." : "", k->name);
+    if (k->version) aril__bytes_print(to, "-%d", k->version);
+    if (brief && k->nodes > 1) aril__bytes_print(to, " (%d nodes)", k->nodes);
+    if (brief) return;
+    aril__bytes_print(to, " (");
+    if (k->nodes > 1) aril__bytes_print(to, "%d nodes, first ", k->nodes);
+    if (k->nodes == 1 || !*name) aril__bytes_print(to, "node ");
+    aril__bytes_print(to, "%.100s at %s", *name ? name : "without a name",
+                      aril__message_place(k->first, place, sizeof place));
+    if (!k->version) aril__bytes_print(to, ", the domain is not imported");
+    if (k->version && k->from)
+        aril__bytes_print(to, ", supported: versions %d to %d", k->from, k->to);
+    aril__bytes_print(to, ")");
+}
+
+/* All operators in one error, with the places of as many as there is room for. */
+static aril_status fail_missing(const loading *l)
+{
+    enum { ROOM = 450, MOST = 700 }; /* of the message, for what comes with places; for all */
+    aril__bytes text = { 0 };
+    for (size_t i = 0; i < l->n_kinds; i++) {
+        if (i) aril__bytes_print(&text, ", ");
+        if (text.n > MOST) {
+            aril__bytes_print(&text, "and %zu more operators", l->n_kinds - i);
+            break;
+        }
+        print_missing(&text, &l->missing[i], text.n > ROOM);
+    }
+    aril_status s = aril__fail(ARIL_ERR_UNSUPPORTED, "%s: %d %s not supported: %s", l->m->path,
+                               l->n_missing, l->n_missing == 1 ? "node is" : "nodes are",
+                               text.at ? (const char *)text.at : "");
+    aril__bytes_free(&text);
+    return s;
 }
 
 /* ---- graphs ---- */
@@ -379,8 +435,8 @@ static aril_status read_operator(loading *l, names *s, const aril__message *node
     if (function) return read_function(l, function, to);
     if (is_default_domain(domain)) domain = "";
     to->rule = to->version ? aril__onnx_rule(domain, name, to->version, &from, &until) : NULL;
-    if (!to->rule) note_missing(l, node, to->version, from, until);
-    aril_status status = to->rule ? aril__onnx_check_node(l->m, to) : ARIL_OK;
+    aril_status status = to->rule ? aril__onnx_check_node(l->m, to)
+                                  : note_missing(l, node, to->version, from, until);
     if (status < 0) return status;
     return read_bodies(l, s, imports, to);
 }
@@ -407,6 +463,18 @@ static aril_status read_gradient(loading *l, names *s, onnx_node *to)
     return ARIL_OK;
 }
 
+static aril__cold aril_status missing_input(const loading *l, const aril__message *node,
+                                            const char *input)
+{
+    char place[64];
+    const char *name = aril__message_text(node, "name");
+    return aril__fail(ARIL_ERR_FORMAT,
+                      "%s: at %s: node %.100s%s%s: its input %s is not computed before it (it is "
+                      "missing, or the graph has a cycle)",
+                      l->m->path, aril__message_place(node, place, sizeof place), name,
+                      *name ? " " : "", aril__message_text(node, "op_type"), input);
+}
+
 static aril_status read_node(loading *l, names *s, const aril__message *node,
                              const aril__message *imports, onnx_node *to)
 {
@@ -422,11 +490,7 @@ static aril_status read_node(loading *l, names *s, const aril__message *node,
     for (; to->n_in < n_in; to->n_in++) {
         const char *name = aril__message_text_at(node, "input", to->n_in);
         if (!*name) continue;
-        if (!(to->in[to->n_in] = use(s, name)))
-            return malformed(l, node,
-                             "the input of a node is not computed before it (it is missing, or the "
-                             "graph has a cycle):",
-                             name);
+        if (!(to->in[to->n_in] = use(s, name))) return missing_input(l, node, name);
     }
     if (strcmp(aril__message_text(node, "op_type"), "Gradient") == 0)
         status = read_gradient(l, s, to);
@@ -463,6 +527,13 @@ static aril_status list_last_uses(loading *l, const names *s, onnx_body *to)
     return ARIL_OK;
 }
 
+static aril__cold aril_status no_value(const loading *l, const char *name)
+{
+    const char *near = aril_nearest(name, l->m->name + 1, (int)l->m->n_slots - 1);
+    return aril__fail(ARIL_ERR_ARG, "%s: the model has no value '%s'%s%s%s", l->m->path, name,
+                      near ? "; did you mean " : "", near ? near : "", near ? "?" : "");
+}
+
 /* Nodes and outputs of a graph or function. */
 static aril_status read_nodes(loading *l, names *s, const aril__message *graph,
                               const aril__message *imports, onnx_body *to)
@@ -487,8 +558,7 @@ static aril_status read_nodes(loading *l, names *s, const aril__message *graph,
                   : aril__message_text(aril__message_sub_at(graph, "output", to->n_out), "name");
         name_slot *e = find_here(s, name);
         onnx_slot slot = e ? e->slot : use(s, name);
-        if (!slot && cut)
-            return aril__fail(ARIL_ERR_ARG, "%s: the model has no value '%s'", l->m->path, name);
+        if (!slot && cut) return no_value(l, name);
         if (!slot) return malformed(l, graph, "an output is not computed:", name);
         if (e) e->last = NEVER;
         to->out[to->n_out] = slot;
@@ -553,8 +623,8 @@ static aril_status read_initializers(loading *l, names *s, const aril__message *
                                  : sparse
                                      ? aril__onnx_sparse(&l->m->arena, t, l->m->folder, &v)
                                      : aril__onnx_initializer(&l->m->arena, t, &l->m->files, &v);
-            if (status == ARIL_OK) status = set_initial(l, slot, v);
-            if (status < 0) return status;
+            if (status < 0) return aril__fail_about(status, l->m->path);
+            if ((status = set_initial(l, slot, v)) < 0) return status;
             l->m->initial[slot].known &= !large;
             if (large) continue;
             if (v.kind == ONNX_TENSOR) copied += aril_numel(v.tensor) * 4;
@@ -705,13 +775,8 @@ static aril_status read_model(onnx_model *m, const char *output)
     if (status == ARIL_OK) status = check_imports(&l, m->file);
     if (status == ARIL_OK) status = list_functions(&l);
     if (status == ARIL_OK) status = read_graph(&l, NULL, graph, m->file, &m->main);
-    if (status == ARIL_OK && l.n_missing) {
-        status = aril__fail(ARIL_ERR_UNSUPPORTED, "%s: %d %s not supported: %s%s", m->path,
-                            l.n_missing, l.n_missing == 1 ? "node is" : "nodes are",
-                            l.missing.at ? (const char *)l.missing.at : "",
-                            l.n_missing > 12 ? ", ..." : "");
-    }
-    aril__bytes_free(&l.missing);
+    if (status == ARIL_OK && l.n_missing) status = fail_missing(&l);
+    free(l.missing);
     if (status == ARIL_OK) status = list_ports(&l, graph);
     if (status == ARIL_OK) status = aril__onnx_name_nodes(m);
     m->is_cut = output != NULL;

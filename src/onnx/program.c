@@ -23,7 +23,9 @@ static void run_tensors(void *ctx, bool whole, aril_tensor *const *in, aril_tens
     if (s == ARIL_OK) s = aril__message_check(m->file); /* attributes were read from it */
     for (int i = 0; i < m->n_out && s == ARIL_OK; i++) {
         if (to[i].kind != ONNX_TENSOR)
-            s = aril__fail(ARIL_ERR_UNSUPPORTED, "%s: output %s is not a tensor of numbers",
+            s = aril__fail(ARIL_ERR_UNSUPPORTED,
+                           "%s: output %s is not a tensor of numbers: aril_program_run_values "
+                           "returns it",
                            m->path, m->out[i].name);
         else
             out[i] = to[i].tensor;

@@ -628,30 +628,41 @@ static void next_mark(aril__regex *r)
     r->mark = 1;
 }
 
-bool aril__regex_matches(aril__regex *r, const char *text, size_t n)
+ptrdiff_t aril__regex_longest(aril__regex *r, const char *text, size_t n, size_t from)
 {
-    const unsigned char *at = (const unsigned char *)text, *end = at + n;
-    around a = { .begin = true, .end = !n };
+    const unsigned char *start = (const unsigned char *)text + from, *at = start,
+                        *end = start - from + n;
+    const unsigned char *before = at;
+    around a = { .begin = !from, .end = at == end };
     int now = 0, size = 0;
-    a.after = n ? decode(at, end, &size) : 0;
+    while (before > (const unsigned char *)text && (*--before & 0xc0) == 0x80) {
+    }
+    if (from) a.before = decode(before, end, &size);
+    a.after = a.end ? 0 : decode(at, end, &size);
     r->n_list[0] = r->n_list[1] = 0;
     next_mark(r);
-    bool matched = follow(r, now, r->n_code - 1, &a);
+    ptrdiff_t longest = follow(r, now, r->n_code - 1, &a) ? 0 : -1;
     while (at < end && r->n_list[now]) {
         uint32_t c = a.after;
         at += size;
         a = (around){ .end = at == end, .before = c };
         if (!a.end) a.after = decode(at, end, &size);
         r->n_list[!now] = 0;
-        matched = false;
         next_mark(r);
+        bool matched = false;
         for (uint32_t k = 0; k < r->n_list[now]; k++) {
             const instruction *i = &r->code[r->list[now][k]];
             if (is_in(r, i, c)) matched |= follow(r, !now, i->next, &a);
         }
+        if (matched) longest = at - start;
         now = !now;
     }
-    return matched && at == end;
+    return longest;
+}
+
+bool aril__regex_matches(aril__regex *r, const char *text, size_t n)
+{
+    return aril__regex_longest(r, text, n, 0) == (ptrdiff_t)n;
 }
 
 /* ---- the expression ---- */

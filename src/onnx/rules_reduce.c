@@ -147,10 +147,8 @@ static aril_status along_axis(onnx_call *c, aril_tensor *(*fn)(aril_tensor *x, i
         aril__onnx_axis(c, aril__onnx_attr_int(c, "axis", c->version < 13 ? 1 : -1), aril_ndim(x));
     if (axis < 0) return ARIL_ERR_ARG;
     if (c->version >= 13 || axis == aril_ndim(x) - 1) return give(c, 0, fn(x, axis));
-    int64_t rows = 1;
-    for (int i = 0; i < axis; i++) rows *= aril_size(x, i);
-    aril_tensor *flat = aril_reshape(x, ARIL_SHAPE(rows, rows ? aril_numel(x) / rows : 0));
-    return give(c, 0, aril_reshape(fn(flat, 1), aril_shape_of(x)));
+    aril_tensor *flat = aril_flatten(x, axis, -1); /* the sizes before may be left open */
+    return give(c, 0, aril_reshape(fn(flat, axis), aril_shape_of(x)));
 }
 
 static aril_status softmax(onnx_call *c)

@@ -376,6 +376,7 @@ static aril_status pad_axis(onnx_call *c, aril_tensor **x, int axis, int64_t bef
                             char mode)
 {
     int64_t n = aril_size(*x, axis), to;
+    if (n < 0) return ARIL__ONNX_DYNAMIC; /* left open: the elements cannot be listed */
     if (__builtin_add_overflow(n, before, &to) || __builtin_add_overflow(to, after, &to) ||
         to < 0 || (n == 0 && to > 0))
         return aril__onnx_fail(c, ARIL_ERR_SHAPE, "the padding of axis %d does not fit", axis);

@@ -209,6 +209,140 @@ static aril_status full_match(onnx_call *c)
     return give(c, 0, aril_from(x->n ? (const void *)match : "", x->shape, ARIL_BOOL, aril_cpu()));
 }
 
+/* ---- Tokenizer of com.microsoft ---- */
+
+typedef struct tokens {
+    aril__slice *at;
+    size_t n, capacity;
+} tokens;
+
+static aril_status add_token(onnx_call *c, tokens *t, const char *at, size_t n)
+{
+    if (t->n == t->capacity) {
+        size_t more = 2 * t->capacity + 16;
+        aril__slice *grown = aril__onnx_alloc(&c->run->arena, more, sizeof *grown);
+        if (!grown) return ARIL_ERR_MEMORY;
+        if (t->n) memcpy(grown, t->at, t->n * sizeof *grown);
+        t->at = grown;
+        t->capacity = more;
+    }
+    t->at[t->n++] = (aril__slice){ at, n };
+    return ARIL_OK;
+}
+
+/* The bytes of the character at the start of a text that is not empty. */
+static size_t character(const char *text, size_t n)
+{
+    size_t size = 1;
+    while (size < n && ((unsigned char)text[size] & 0xc0) == 0x80) size++;
+    return size;
+}
+
+static size_t characters(aril__slice s)
+{
+    size_t n = 0;
+    for (size_t at = 0; at < s.n; n++) at += character((const char *)s.at + at, s.n - at);
+    return n;
+}
+
+/* The pieces of a text: each character (r NULL), the matches of an expression, or with `between`
+ * what lies between them. */
+static aril_status cut(onnx_call *c, aril__regex *r, bool between, aril__slice text, tokens *to)
+{
+    const char *start = text.n ? text.at : "";
+    size_t at = 0, begin = 0;
+    aril_status s = ARIL_OK;
+    while (at < text.n && s == ARIL_OK) {
+        size_t one = character(start + at, text.n - at);
+        ptrdiff_t match = r ? aril__regex_longest(r, start, text.n, at) : (ptrdiff_t)one;
+        if (match <= 0) {
+            at += one;
+            continue;
+        }
+        if (!between) s = add_token(c, to, start + at, (size_t)match);
+        if (between && at > begin) s = add_token(c, to, start + begin, at - begin);
+        at += (size_t)match;
+        begin = at;
+    }
+    if (between && s == ARIL_OK && begin < text.n)
+        s = add_token(c, to, start + begin, text.n - begin);
+    return s;
+}
+
+/* The tokens of all strings, one expression after the other: end[i] is the number up to i. */
+static aril_status cut_all(onnx_call *c, aril__slice pattern, bool between, tokens *all,
+                           size_t *end, size_t n)
+{
+    const char *why = NULL;
+    bool single = !pattern.n || (!between && pattern.n == 1 && *(const char *)pattern.at == '.');
+    aril__regex *r = single ? NULL : aril__regex_new(pattern.at, pattern.n, &why);
+    tokens made = { 0 };
+    aril_status s = ARIL_OK;
+    if (!single && !r)
+        return aril__onnx_fail(c, why ? ARIL_ERR_FORMAT : ARIL_ERR_MEMORY,
+                               "the pattern is not understood: %s", why ? why : "out of memory");
+    for (size_t i = 0, k = 0; i < n; i++) {
+        for (; k < end[i] && s == ARIL_OK; k++)
+            s = cut(c, r, between && !single, all->at[k], &made);
+        k = end[i];
+        end[i] = made.n;
+    }
+    aril__regex_free(r);
+    *all = made;
+    return s;
+}
+
+/* Drops the tokens with fewer characters. */
+static void drop_short(tokens *all, size_t *end, size_t n, int64_t least)
+{
+    size_t kept = 0;
+    for (size_t i = 0, k = 0; i < n; i++) {
+        for (; k < end[i]; k++)
+            if ((int64_t)characters(all->at[k]) >= least) all->at[kept++] = all->at[k];
+        end[i] = kept;
+    }
+}
+
+static aril_status tokenize(onnx_call *c)
+{
+    static const char first[] = "\x02", last[] = "\x03";
+    const onnx_text *x = text_in(c, 0);
+    if (!x) return ARIL_ERR_DTYPE;
+    const aril__message *expression = aril__onnx_attribute(c, "tokenexp"),
+                        *separators = aril__onnx_attribute(c, "separators"),
+                        *pad = aril__onnx_attribute(c, "pad_value");
+    size_t n_separators = separators ? aril__message_count(separators, "strings") : 0;
+    if (!expression == !n_separators || x->shape.ndim < 1 || x->shape.ndim > 2)
+        return aril__onnx_fail(c, ARIL_ERR_ARG,
+                               "expected [C] or [N,C], and either tokenexp or separators");
+    bool mark = aril__onnx_attr_int(c, "mark", 0) != 0;
+    tokens all = { x->at, x->n, x->n };
+    size_t *end = aril__onnx_alloc(&c->run->arena, x->n, sizeof *end), most = 0;
+    if (!end) return ARIL_ERR_MEMORY;
+    for (size_t i = 0; i < x->n; i++) end[i] = i + 1;
+    aril_status s = ARIL_OK;
+    if (expression) s = cut_all(c, aril__message_bytes(expression, "s"), false, &all, end, x->n);
+    for (size_t i = 0; i < n_separators && s == ARIL_OK; i++)
+        s = cut_all(c, aril__message_bytes_at(separators, "strings", i), true, &all, end, x->n);
+    if (s < 0) return s;
+    drop_short(&all, end, x->n, aril__onnx_attr_int(c, "mincharnum", 1));
+    for (size_t i = 0; i < x->n; i++)
+        if (end[i] - (i ? end[i - 1] : 0) > most) most = end[i] - (i ? end[i - 1] : 0);
+    size_t width = most && mark ? most + 2 : most;
+    aril_shape shape = x->shape;
+    if (x->n) shape.dim[shape.ndim++] = (int64_t)width;
+    onnx_text *y = new_text(c, shape);
+    if (!y) return ARIL_ERR_MEMORY;
+    for (size_t i = 0, k = 0; i < x->n && width; i++) {
+        aril__slice *to = y->at + i * width, *after = to + width;
+        if (mark) *to++ = (aril__slice){ first, 1 };
+        for (; k < end[i]; k++) *to++ = all.at[k];
+        if (mark) *to++ = (aril__slice){ last, 1 };
+        while (to < after && pad) *to++ = aril__message_bytes(pad, "s");
+    }
+    return give_text(c, 0, y);
+}
+
 /* ---- TfIdfVectorizer ---- */
 
 /* Items of the input or of the pool: integers or strings. */
@@ -404,7 +538,11 @@ aril_status aril__onnx_move_texts(onnx_call *c)
 }
 
 const onnx_rule aril__onnx_text_rules[] = {
-    RULE("StringConcat", 20, concat),        RULE("StringSplit", 20, split),
-    RULE("StringNormalizer", 10, normalize), RULE("RegexFullMatch", 20, full_match),
-    RULE("TfIdfVectorizer", 9, tf_idf),      { 0 },
+    RULE("StringConcat", 20, concat),
+    RULE("StringSplit", 20, split),
+    RULE("StringNormalizer", 10, normalize),
+    RULE("RegexFullMatch", 20, full_match),
+    RULE("TfIdfVectorizer", 9, tf_idf),
+    RULE_OF("com.microsoft", "Tokenizer", 1, tokenize),
+    { 0 },
 };

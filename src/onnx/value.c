@@ -140,7 +140,7 @@ const char *aril__onnx_tensor_name(const aril__message *tensor)
 aril_status aril__onnx_malformed(const aril__message *tensor, const char *what)
 {
     char place[64];
-    return aril__fail(ARIL_ERR_FORMAT, "onnx: tensor %s at %s: %s", aril__onnx_tensor_name(tensor),
+    return aril__fail(ARIL_ERR_FORMAT, "tensor %s at %s: %s", aril__onnx_tensor_name(tensor),
                       aril__message_place(tensor, place, sizeof place), what);
 }
 
@@ -152,7 +152,7 @@ static aril_status read_shape(const aril__message *m, aril_shape *shape, int64_t
     *n = 1;
     if (ndim > ARIL_MAX_DIMS)
         return aril__fail(ARIL_ERR_UNSUPPORTED,
-                          "onnx: a tensor has %zu dimensions, at most %d can be used", ndim,
+                          "a tensor has %zu dimensions, at most %d can be used", ndim,
                           ARIL_MAX_DIMS);
     shape->ndim = (int)ndim;
     for (size_t i = 0; i < ndim; i++) {
@@ -232,7 +232,7 @@ static aril_status read_tensor(onnx_arena *a, const aril__message *tensor, const
     *out = (onnx_value){ 0 };
     if (type == STRING) return read_text(a, tensor, out);
     if (!aril__onnx_dtype(type, &dtype))
-        return aril__fail(ARIL_ERR_UNSUPPORTED, "onnx: tensor %s: type %s is not supported",
+        return aril__fail(ARIL_ERR_UNSUPPORTED, "tensor %s: type %s is not supported",
                           aril__onnx_tensor_name(tensor), aril__onnx_dtype_name(type));
     aril_status s = read_shape(tensor, &shape, &n);
     if (s < 0) return s;

@@ -67,6 +67,7 @@ static aril_tensor *tensor(aril_weights *w, int i)
     onnx_value v;
     aril_status s = aril__onnx_tensor(&arena, initializer(o, w->entry[i].at), o->folder, &v);
     aril__onnx_arena_free(&arena);
+    if (s < 0) aril__fail_about(s, w->path);
     return s == ARIL_OK ? v.tensor : aril__poison();
 }
 

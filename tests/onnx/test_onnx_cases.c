@@ -204,6 +204,7 @@ TEST(microsoft_others)
     run_cases("trilu_", 2);
     run_cases("inverse", 1);
     run_cases("expand_dims", 2);
+    run_cases("tokenizer_", 4);
 }
 
 /* Marks the rules of a domain that the nodes of a model use. */

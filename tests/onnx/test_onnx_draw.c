@@ -102,7 +102,7 @@ TEST(a_model_that_is_interpreted)
 {
     ARIL_SCOPE;
     draw(on_host);
-    has("[label=\"If\\nchoose");
+    has("[label=\"If\\nchoose\\nthen_branch: 1 node\\nelse_branch: 1 node");
     has("n1 -> n2;"); /* what a branch reads */
     aril_program *p = load_text(OPSET(18), on_host);
     aril_tensor *x = aril_ones(ARIL_SHAPE(3), ARIL_F32, aril_cpu()), *out[2];
@@ -116,6 +116,33 @@ TEST(a_model_that_is_interpreted)
     has("%  choose");
     has("all nodes");
     aril_program_free(p);
+}
+
+/* Without weights a node belongs to the layer that it follows, and what joins layers to none of
+ * them. */
+TEST(nodes_behind_layers)
+{
+    ARIL_SCOPE;
+    char graph[20000];
+    size_t n = 0;
+    for (int i = 0; i < 40; i++)
+        n +=
+            (size_t)snprintf(graph + n, sizeof graph - n,
+                             "node { op_type: 'Mul' input: ['x', 'head.%d.weight'] output: 'm%d' } "
+                             "node { op_type: 'Relu' input: 'm%d' output: 'r%d' } "
+                             "initializer { name: 'head.%d.weight' dims: 2 data_type: 1 "
+                             "float_data: [1, 2] } ",
+                             i, i, i, i, i);
+    n += (size_t)snprintf(graph + n, sizeof graph - n, "node { op_type: 'Concat' input: [");
+    for (int i = 0; i < 40; i++)
+        n += (size_t)snprintf(graph + n, sizeof graph - n, "%s'r%d'", i ? ", " : "", i);
+    snprintf(graph + n, sizeof graph - n,
+             "] output: 'all' attribute { name: 'axis' type: INT i: 0 } } "
+             "node { op_type: 'Softmax' input: 'all' output: 'y' } input %s output %s",
+             FLOATS("x", DIM(2)), ANY("y"));
+    draw(graph);
+    has("[label=\"head.39\\n2 nodes");
+    has("[label=\"head\\n2 nodes\\nf32[80]");
 }
 
 /* Rows of costs and printed programs name the node. */

@@ -531,12 +531,36 @@ TEST(all_missing_operators_are_listed)
         "com.example.Fused (node without a name at byte 6, the domain is not imported)");
 }
 
+/* One entry for an operator that many nodes have, and all operators. */
+TEST(missing_operators_are_grouped)
+{
+    char graph[20000];
+    size_t n = 0;
+    for (int i = 0; i < 60; i++)
+        n += (size_t)snprintf(graph + n, sizeof graph - n,
+                              "node { name: 'a%d' op_type: '%s%d' domain: 'far' input: 'x' output: "
+                              "'a%d' } ",
+                              i, i < 40 ? "Same" : "Other", i < 40 ? 0 : i, i);
+    snprintf(graph + n, sizeof graph - n, "input %s output %s", ANY("x"), ANY("a59"));
+    const char *head = "ir_version: 8 opset_import { version: 18 } opset_import { domain: 'far' "
+                       "version: 1 } ";
+    refuses(head, graph, "60 nodes are not supported: far.Same0-1 (40 nodes, first a0 at byte ");
+    refuses(head, graph, ", far.Other40-1 (node a40 at byte ");
+    refuses(head, graph, ", far.Other59-1");
+}
+
 TEST(malformed_graphs)
 {
     refuses(OPSET(13),
             "node { op_type: \"Abs\" input: \"b\" output: \"a\" } node { op_type: \"Abs\" input: "
             "\"a\" output: \"b\" } output " ANY("b"),
             "is not computed before it");
+    refuses(OPSET(13),
+            "node { name: 'first' op_type: 'Abs' input: 'b' output: 'a' } output " ANY("a"),
+            "node first Abs: its input b is not computed before it");
+    refuses(OPSET(13),
+            "initializer { name: 'w' dims: 2 data_type: 1 float_data: 1 } output " ANY("w"),
+            "model.onnx: tensor w at byte ");
     refuses(OPSET(13), "node { op_type: \"Abs\" input: \"x\" output: \"y\" } output " ANY("y"),
             "is not computed before it");
     refuses(OPSET(13),

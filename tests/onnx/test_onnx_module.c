@@ -147,6 +147,9 @@ TEST(another_head)
     CHECK(load("nothing") == NULL);
     CHECK(strstr(aril_error(), "the model has no value 'nothing'") != NULL);
     aril_clear_error();
+    CHECK(load("featurs") == NULL);
+    CHECK(strstr(aril_error(), "no value 'featurs'; did you mean features?") != NULL);
+    aril_clear_error();
     CHECK(aril_module_load(NULL, (aril_load_opts){ 0 }) == NULL);
     aril_clear_error();
 }

@@ -384,8 +384,17 @@ def images():
                    gather_axis=0, quantize_axis=1)
 
 
+def texts():
+    x = np.array([["ab c,d  e", ""], ["xyz \u00e9 q", "one two"]], object)
+    how = {"pad_value": "#", "mark": 0, "mincharnum": 1}
+    yield Case("tokenizer_words", "Tokenizer", [x], tokenexp="[a-z]+", **how)
+    yield Case("tokenizer_marks", "Tokenizer", [x], tokenexp="[a-z]+", pad_value="#", mark=1, mincharnum=2)
+    yield Case("tokenizer_between", "Tokenizer", [x], separators=["[ ,]+", "b"], **how)
+    yield Case("tokenizer_characters", "Tokenizer", [x], separators=[""], **how)
+
+
 def cases():
-    for group in (activations, products, norms, attentions, quantized, integers, trips, classical, images):
+    for group in (activations, products, norms, attentions, quantized, integers, trips, classical, images, texts):
         yield from group()
 
 
