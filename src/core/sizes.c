@@ -2,6 +2,7 @@
 
 #include "core/memory.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -115,11 +116,29 @@ static bool is_computed(int64_t d)
     return d < -BASE / 8 && d > -8 * BASE;
 }
 
+/* The tag keeps powers of two, which are common, out of the ranges of multiples and parts. */
+bool aril__size_derives(const aril__sizes *s, double v, bool narrow)
+{
+    enum { MULTIPLES = 4096, PARTS = 64, APART = 4096 };
+    if (!s || !s->n || !isfinite(v) || v == 0) return false;
+    double x = fabs(v) < 1 ? 1 / fabs(v) : fabs(v), first = (double)(BASE + TAG);
+    double last = first + (double)(s->n << STEP_BITS), round = narrow ? 0x1p-24 : 0;
+    if (narrow && x == (double)BASE) return true;
+    for (int part = 1; part <= PARTS; part++) {
+        double y = x * part, p = floor((y + part * APART) / (first * (1 - round)));
+        bool few = p >= 1 && p <= (part == 1 ? MULTIPLES : PARTS);
+        if (few && y <= (p * last + part * APART) * (1 + round))
+            return frexp(x, &(int){ 0 }) != 0.5;
+    }
+    return false;
+}
+
 bool aril__sizes_hide(const aril__sizes *s, char *text)
 {
     bool computed = false;
     for (char *at = strchr(text, '-'), *end; at; at = strchr(at + 1, '-')) {
         int64_t d = strtoll(at, &end, 10);
+        if (end > at + 1 && *end == '.') d = (int64_t)fmax(strtod(at, &end), -0x1p62);
         bool named = aril__size_is_named(d);
         if (!named && !(s && is_computed(d))) continue;
         computed |= !named;

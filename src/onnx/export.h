@@ -104,8 +104,9 @@ typedef struct export_model {
     const aril__sizes *sizes; /* of the main graph: those that have names */
     const char **size_names;
     int n_size_names;
-    const aril__message *source; /* a model that this one was loaded from, or NULL */
-    aril_status status;          /* of the first failure */
+    const aril__message *source;       /* a model that this one was loaded from, or NULL */
+    const struct export_graph *walked; /* with the node that is being written, or NULL */
+    aril_status status;                /* of the first failure */
 } export_model;
 
 /* ---- a graph as it is walked ---- */
@@ -237,6 +238,9 @@ static inline export_attr attr_body(const char *name, struct export_body *body)
 /* The same, stopped with an error. */
 aril__cold aril_status aril__export_fail(export_model *m, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
+
+/* The scope of the node that is being written: of a loaded model, the node that it comes from. */
+const char *aril__export_scope(const export_model *m);
 
 /* A new value without a node: an input. */
 export_value *aril__export_value(export_model *m, const char *name);

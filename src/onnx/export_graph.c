@@ -264,8 +264,10 @@ static aril_status bind_results(export_graph *g)
 
 aril_status aril__export_walk(export_graph *g)
 {
+    const export_graph *outer = g->model->walked;
     bool *needed = find_needed(g->g);
     if (!needed) return aril__fail(ARIL_ERR_MEMORY, "%s: out of memory", g->model->what);
+    g->model->walked = g;
     aril_status s = g->model->status;
     for (aril__node_id id = 1; id < g->g->n_nodes && s == ARIL_OK; id++)
         if (is_needed(&g->g->nodes[id], needed)) s = write_node(g, id);
@@ -273,6 +275,7 @@ aril_status aril__export_walk(export_graph *g)
     g->node = 0;
     if (s == ARIL_OK) s = bind_results(g);
     if (s < 0 && g->model->status == ARIL_OK) g->model->status = s;
+    g->model->walked = outer;
     return s;
 }
 
