@@ -274,6 +274,28 @@ static aril_tensor *x_of(aril__call *c, int i)
     return c->in[i]->flags & ARIL__WEAK ? c->in[i] : aril_cast(c->in[i], c->type);
 }
 
+/* Integers of 64 bits, which no float holds: division towards 0, less 1 where signs differ and
+ * something is left. */
+static aril_status floor_div_wide(export_call *c)
+{
+    aril_dtype type = aril__export_type(c);
+    if (type != ARIL_I64 && type != ARIL_U64) return ARIL__EXPORT_DECLINED;
+    export_value *a = aril__export_in_as(c, 0, type), *b = aril__export_in_as(c, 1, type);
+    export_value *q = put(c, "Div", VALUES(a, b), NO_ATTRS);
+    if (type == ARIL_U64) return set_out(c, 0, q);
+    export_value *zero = aril__export_number(c, 0, type);
+    export_value *rest = put(c, "Sub", VALUES(a, put(c, "Mul", VALUES(q, b), NO_ATTRS)), NO_ATTRS);
+    export_value *signs = put(c, "Xor",
+                              VALUES(put(c, "Less", VALUES(rest, zero), NO_ATTRS),
+                                     put(c, "Less", VALUES(b, zero), NO_ATTRS)),
+                              NO_ATTRS);
+    export_value *some =
+        put(c, "Not", VALUES(put(c, "Equal", VALUES(rest, zero), NO_ATTRS)), NO_ATTRS);
+    export_value *less = put(c, "And", VALUES(signs, some), NO_ATTRS);
+    return set_out(c, 0,
+                   put(c, "Sub", VALUES(q, aril__export_cast(c, less, ARIL_BOOL, type)), NO_ATTRS));
+}
+
 static aril_tensor *one_minus(aril_tensor *x)
 {
     return aril_rsub_scalar(x, 1);
@@ -524,6 +546,7 @@ const export_rule aril__export_math_rules[] = {
     SAME("mul", 14, "Mul", NUMBERS),
     SAME("mul", 13, "Mul", WIDE),
     SAME("div", 13, "Div", FLOATS),
+    WRITE("floor_div", 13, "Div", floor_div_wide),
     LOWER("floor_div", floor_div),
     { .op = "remainder", .from = 13, .lower = remainder_of, .takes = is_real },
     SAME("remainder", 13, "Mod", NUMBERS),
