@@ -490,10 +490,15 @@ static aril_status batch_norm(onnx_call *c)
                     : c->version < 7 ? !aril__onnx_attr_int(c, "is_test", 0) && c->n_out > 1
                                      : wanted(c, 1);
     if (training) return batch_norm_training(c, eps);
-    aril_tensor *x = in(c, 0);
+    /* Input, scale and statistics may have three types. */
+    aril_tensor *x = in(c, 0), *of[5];
+    aril_dtype type = aril_dtype_of(x);
+    for (int i = 1; i < 5; i++) type = aril_promote_types(type, aril_dtype_of(in(c, i)));
+    for (int i = 0; i < 5; i++) of[i] = aril_cast(in(c, i), type);
     return give(c, 0,
-                aril_batch_norm(x, in(c, 1), in(c, 2), in(c, 3), in(c, 4),
-                                (aril_batch_norm_opts){ .eval = true, .eps = eps }));
+                like(aril_batch_norm(of[0], of[1], of[2], of[3], of[4],
+                                     (aril_batch_norm_opts){ .eval = true, .eps = eps }),
+                     x));
 }
 
 static aril_status instance_norm(onnx_call *c)

@@ -126,11 +126,9 @@ static aril_status grid_sample(onnx_call *c)
                 : strcmp(padding, "reflection") == 0 ? ARIL_GRID_REFLECTION
                                                      : ARIL_GRID_ZEROS;
     if (aril_ndim(x) == 5 && o.mode != ARIL_GRID_BICUBIC) return grid_sample_3d(c, x, grid, o);
-    return give(
-        c, 0,
-        like(aril_grid_sample(aril_dtype_is_float(aril_dtype_of(x)) ? x : aril_cast(x, ARIL_F32),
-                              grid, o),
-             x));
+    aril_dtype of = aril_dtype_is_float(aril_dtype_of(x)) ? aril_dtype_of(x) : ARIL_F32;
+    aril_dtype type = aril_promote_types(of, aril_dtype_of(grid)); /* each may have another */
+    return give(c, 0, like(aril_grid_sample(aril_cast(x, type), aril_cast(grid, type), o), x));
 }
 
 static aril_status affine_grid(onnx_call *c)
