@@ -199,6 +199,9 @@ void aril__message_share_field(aril__message *to, const char *name, const aril__
 
 /* Moves message i of a repeated field to the front. */
 void aril__message_to_front(aril__message *m, const char *name, size_t i);
+/* Puts the messages of a repeated field in another order: first the one at order[0]. The order
+ * lists each of them once. */
+void aril__message_reorder(aril__message *m, const char *name, const size_t *order);
 
 /* ---- reading and writing ---- */
 

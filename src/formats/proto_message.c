@@ -641,6 +641,19 @@ void aril__message_to_front(aril__message *m, const char *name, size_t i)
     at[0] = first;
 }
 
+void aril__message_reorder(aril__message *m, const char *name, const size_t *order)
+{
+    const aril__proto_field *f = aril__proto_field_named(m->type, name);
+    ARIL_ASSERT(f && f->kind == ARIL__PROTO_message && aril__proto_repeated(f));
+    aril__slot *s = aril__slot_find(m, f);
+    aril__message **at = s ? s->at : NULL,
+                  **to = s ? aril__message_alloc(m->owner, s->n * sizeof *to) : NULL;
+    if (!to) return;
+    for (size_t i = 0; i < s->n; i++) to[i] = at[order[i]];
+    s->at = to;
+    s->capacity = s->n;
+}
+
 static bool complete_below(const aril__slot *s, char *buf, size_t size)
 {
     if (s->field->kind != ARIL__PROTO_message) return true;

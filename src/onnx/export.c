@@ -211,11 +211,11 @@ static void add_outputs(export_graph *g, const job *j)
 enum { ALIGNED = 64, SMALL = 1024 };
 static const uint64_t most = 0x7ff00000; /* of a model's file, with room for the nodes */
 
-static uint64_t weight_bytes(const export_model *m)
+static uint64_t weight_bytes(const aril__message *graph)
 {
     uint64_t n = 0;
-    for (const export_weight *w = m->weights; w; w = w->next)
-        n += aril__dtype_bytes((aril_dtype)w->tensor->dtype, w->tensor->numel);
+    for (size_t i = 0; i < aril__message_count(graph, "initializer"); i++)
+        n += aril__message_bytes(aril__message_sub_at(graph, "initializer", i), "raw_data").n;
     return n;
 }
 
@@ -271,18 +271,22 @@ static aril_status commit(const job *j, aril__file *f, aril_status so_far)
 enum { DATA_FILES = 8 };
 
 /* Names of the file of data beside a model: a new one for each export. */
-static const char *data_name(export_model *m, const char *path, int k)
+static const char *data_name(const job *j, int k, char *to, size_t size)
 {
-    return k ? aril__export_text(m, "%s.data%d", path, k) : aril__export_text(m, "%s.data", path);
+    snprintf(to, size, k ? "%s.data%d" : "%s.data", j->path, k);
+    return to;
 }
 
 /* The model that is there refers to its data until it is replaced: so these stay until then, and
  * the new ones have another name. */
-static aril_status save_beside(export_model *m, aril__message *model, const job *j)
+static aril_status save_beside(aril__message *model, const job *j)
 {
     int k = 0;
-    while (k < DATA_FILES - 1 && access(data_name(m, j->path, k), F_OK) == 0) k++;
-    const char *beside = data_name(m, j->path, k), *slash = strrchr(beside, '/');
+    size_t size = strlen(j->path) + 32;
+    char *beside = aril__malloc(2 * size), *other = beside + size;
+    if (!beside) return aril__fail(ARIL_ERR_MEMORY, "%s: out of memory", j->what);
+    while (k < DATA_FILES - 1 && access(data_name(j, k, beside, size), F_OK) == 0) k++;
+    const char *slash = strrchr(data_name(j, k, beside, size), '/');
     aril__file *data = aril__file_begin(beside), *f = data ? aril__file_begin(j->path) : NULL;
     aril_status s = f ? ARIL_OK : aril__latest_status();
     if (s == ARIL_OK)
@@ -293,7 +297,8 @@ static aril_status save_beside(export_model *m, aril__message *model, const job 
     s = commit(j, f, s);
     if (s < 0 && written) unlink(beside);
     for (int i = 0; i < DATA_FILES && s == ARIL_OK; i++)
-        if (i != k) unlink(data_name(m, j->path, i));
+        if (i != k) unlink(data_name(j, i, other, size));
+    free(beside);
     return s;
 }
 
@@ -303,10 +308,8 @@ static aril_status save_plain(aril__message *model, const job *j)
     return f ? commit(j, f, write_model(model, f)) : aril__latest_status();
 }
 
-static aril_status save(export_model *m, const job *j)
+static aril_status save_message(aril__message *model, const job *j)
 {
-    aril__message *model = aril__export_message(m, j->name);
-    if (!model) return m->status != ARIL_OK ? m->status : aril__latest_status();
     const aril_metadata *md = j->opts->metadata;
     if (md) aril__message_clear(model, "metadata_props");
     for (int i = 0; md && i < md->n && md->key && md->value; i++) {
@@ -314,8 +317,16 @@ static aril_status save(export_model *m, const job *j)
         if (md->key[i]) aril__message_set_text(entry, "key", md->key[i]);
         if (md->value[i]) aril__message_set_text(entry, "value", md->value[i]);
     }
-    bool beside = j->opts->external_data || weight_bytes(m) > most;
-    aril_status s = beside ? save_beside(m, model, j) : save_plain(model, j);
+    bool beside =
+        j->opts->external_data || weight_bytes(aril__message_sub(model, "graph")) > most;
+    return beside ? save_beside(model, j) : save_plain(model, j);
+}
+
+static aril_status save(export_model *m, const job *j)
+{
+    aril__message *model = aril__export_message(m, j->name);
+    if (!model) return m->status != ARIL_OK ? m->status : aril__latest_status();
+    aril_status s = save_message(model, j);
     aril__message_free(model);
     return s;
 }
@@ -414,7 +425,7 @@ static aril_status copy_inputs(const char *what, aril_list in, aril_tensor **to)
     return ARIL_OK;
 }
 
-static aril_status export_program(job *j, aril_list in)
+static aril_status trace_program(job *j, aril_list in)
 {
     ARIL_SCOPE;
     const aril_export_opts *o = j->opts;
@@ -429,6 +440,68 @@ static aril_status export_program(job *j, aril_list in)
     free(copy);
     free(batch);
     return s == ARIL_OK ? j->status : s;
+}
+
+/* The sizes that a model is written with, as those of the options or with an open batch. */
+static aril_shape *sizes_of(const job *j, aril_list in)
+{
+    const aril_export_opts *o = j->opts;
+    aril_shape *sizes = o->batch ? open_batch(in) : aril__calloc(((size_t)in.n + 1) * sizeof *sizes);
+    for (int i = 0; sizes && i < in.n && !o->batch; i++)
+        sizes[i] = o->sizes && i < o->n_sizes ? o->sizes[i] : aril_shape_of(in.at[i]);
+    if (!sizes) aril__fail(ARIL_ERR_MEMORY, "%s: out of memory", j->what);
+    return sizes;
+}
+
+static aril_status rewrite_program(job *j, aril_list in)
+{
+    static const char *const batch[] = { "batch" };
+    const aril_export_opts *o = j->opts;
+    aril_shape *sizes = sizes_of(j, in);
+    int opset = o->opset ? o->opset : DEFAULT_OPSET;
+    onnx_rewriting to = { .what = j->what,
+                          .opset = opset,
+                          .ir = aril__export_ir_version(opset),
+                          .inputs = o->inputs,
+                          .outputs = o->outputs,
+                          .sizes = sizes,
+                          .n_sizes = in.n,
+                          .size_names = o->batch ? batch : o->size_names,
+                          .n_size_names = o->batch ? 1 : o->n_size_names };
+    onnx_model *m = NULL;
+    aril__message *file = NULL;
+    aril_status s = sizes ? aril__onnx_rewrite(j->source, &to, &m, &file) : aril__latest_status();
+    if (s == ARIL_OK) {
+        aril__message_set_text(aril__message_set_sub(file, "graph"), "name", j->name);
+        s = save_message(file, j);
+    }
+    aril__onnx_model_free(m);
+    free(sizes);
+    return s;
+}
+
+/* A model that was loaded need not be a graph without what only a run knows: such a one is written
+ * node by node. */
+static aril_status export_program(job *j, aril_list in)
+{
+    if (!j->source) return trace_program(j, in);
+    aril__saved_errors before = aril__errors_begin_quiet();
+    aril_status s = trace_program(j, in), t = s;
+    aril__error *why = aril__errors_end(&before), *other = NULL;
+    if (s == ARIL_ERR_STATE || s == ARIL_ERR_UNSUPPORTED) {
+        before = aril__errors_begin_quiet();
+        t = rewrite_program(j, in);
+        other = aril__errors_end(&before);
+    }
+    if (t < 0 && why && other)
+        aril__fail(s, "%.*s; nor can it be written node by node: %.*s",
+                   (int)(why->text ? why->text : strlen(why->message)), why->message,
+                   (int)(other->text ? other->text : strlen(other->message)), other->message);
+    else if (t < 0 && why)
+        aril__raise_error(why);
+    aril__error_release(why);
+    aril__error_release(other);
+    return t < 0 ? s : t;
 }
 
 /* The name of the graph that it was loaded from. */

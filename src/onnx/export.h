@@ -180,6 +180,8 @@ aril_status aril__export_lowered(export_call *c, export_lower *lower);
 /* cond, while and scan. */
 aril_status aril__export_control(export_call *c);
 
+/* The lowest version of the format that has an operator set. */
+int aril__export_ir_version(int opset);
 /* A model in the form of its file; weights are referred to. NULL with an error. */
 aril__message *aril__export_message(export_model *m, const char *name);
 

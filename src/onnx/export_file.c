@@ -253,8 +253,7 @@ static void write_body(aril__message *to, const export_body *b)
     write_types(to, b);
 }
 
-/* The lowest version of the format that has an operator set. */
-static int ir_version(int opset)
+int aril__export_ir_version(int opset)
 {
     static const struct {
         int opset, ir;
@@ -308,7 +307,7 @@ aril__message *aril__export_message(export_model *m, const char *name)
     keep_used(&m->main);
     name_all(m);
     m->main.name = name;
-    aril__message_set_int(model, "ir_version", ir_version(m->opset));
+    aril__message_set_int(model, "ir_version", aril__export_ir_version(m->opset));
     aril__message_set_text(model, "producer_name", "aril");
     aril__message_set_text(model, "producer_version", aril_version());
     aril__message *graph = aril__message_set_sub(model, "graph");

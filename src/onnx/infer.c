@@ -69,7 +69,7 @@ static aril_status infer(onnx_model *m, onnx_types *to, aril__tracing *t, onnx_v
         in[i] = (onnx_value){ .kind = ONNX_TENSOR, .tensor = x };
     }
     number_sizes(to, m, in);
-    return aril__onnx_infer_run(m, to, in);
+    return aril__onnx_infer_run(m, to, in, true);
 }
 
 aril_status aril__onnx_infer(onnx_model *m, onnx_types *to)

@@ -139,8 +139,47 @@ static aril__cold aril_status refuse_dynamic(const onnx_call *c)
         if (c->in[i].kind != ONNX_NONE && c->in[i].kind != ONNX_TENSOR)
             return aril__fail(ARIL_ERR_UNSUPPORTED,
                               "works on strings, sequences or maps, which a graph does not have");
+    bool open = false, known = true;
+    for (int i = 0; i < c->n_in; i++) {
+        open |= has_unknown_size(&c->in[i]);
+        known &= i == 0 || c->in[i].kind == ONNX_NONE || c->in[i].known;
+    }
+    if (open && known && c->run->open)
+        return aril__fail(ARIL_ERR_STATE,
+                          "depends on sizes that are left open; they must be known");
     return aril__fail(ARIL_ERR_STATE,
                       "needs a value that only a run knows, so that it cannot be part of a graph");
+}
+
+static const char *type_name(const onnx_value *v)
+{
+    enum { STRING = 8 };
+    return aril__onnx_dtype_name(
+        v->kind == ONNX_TEXT ? STRING : aril__onnx_dtype_number(aril_dtype_of(v->tensor)));
+}
+
+/* Inputs of one letter have the same type. Autocast computes some values in another. */
+static aril_status check_types(const onnx_call *c)
+{
+    const onnx_type_row *row = c->node->types;
+    int first[26], none = -1;
+    if (!row || aril__self()->mode.autocast) return ARIL_OK;
+    for (int i = 0; i < 26; i++) first[i] = none;
+    for (int i = 0; i < c->n_in; i++) {
+        const onnx_value *v = &c->in[i];
+        char letter = aril__onnx_type_letter(row->in, i);
+        if (letter == '.' || (v->kind != ONNX_TENSOR && v->kind != ONNX_TEXT)) continue;
+        int *k = &first[letter - 'A'];
+        if (*k == none) *k = i;
+        const onnx_value *w = &c->in[*k];
+        if (w->kind == v->kind && (v->kind == ONNX_TEXT ||
+                                   aril_dtype_of(w->tensor) == aril_dtype_of(v->tensor)))
+            continue;
+        return aril__onnx_fail(c, ARIL_ERR_DTYPE,
+                               "inputs %d and %d have the types %s and %s, expected the same", *k,
+                               i, type_name(w), type_name(v));
+    }
+    return ARIL_OK;
 }
 
 /* Whether some integers of a known tensor stand for unknown sizes. */
@@ -219,8 +258,10 @@ static aril_status convert(onnx_call *c)
     for (int i = 0; i < c->n_in; i++) /* a function may have been called without an input */
         if (c->in[i].kind == ONNX_NONE && aril__onnx_requires(c->node->takes, i))
             return aril__onnx_fail(c, ARIL_ERR_ARG, "input %d is missing", i);
+    aril_status s = check_types(c);
+    if (s < 0) return s;
     ARIL_SCOPE;
-    aril_status s = run_rule(c);
+    s = run_rule(c);
     if (s != ARIL__ONNX_DYNAMIC || rule->flags & ONNX_BODIES || !open_inputs(c)) return s;
     for (int i = 0; i < c->n_out; i++) {
         if (c->out[i].kind == ONNX_TENSOR) aril_release(c->out[i].tensor);
@@ -560,9 +601,10 @@ aril_status aril__onnx_run_timed(onnx_model *m, onnx_arena *a, size_t n_in, cons
     return run_model(m, a, false, n_in, in, out, times);
 }
 
-aril_status aril__onnx_infer_run(onnx_model *m, onnx_types *types, const onnx_value *in)
+aril_status aril__onnx_infer_run(onnx_model *m, onnx_types *types, const onnx_value *in,
+                                 bool tracing)
 {
-    onnx_run run = { .model = m, .types = types, .tracing = true, .open = true };
+    onnx_run run = { .model = m, .types = types, .tracing = tracing, .open = tracing };
     run.arena.limit = m->max_memory;
     run.slot = aril__calloc(m->n_slots * sizeof *run.slot);
     if (!run.slot) return aril__fail(ARIL_ERR_MEMORY, "onnx: out of memory");

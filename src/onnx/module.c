@@ -22,7 +22,7 @@ typedef struct loaded_module {
 /* ---- running ---- */
 
 /* Parameters may have been moved or replaced since the last run. */
-static void look_up(loaded_module *l)
+static void look_up(const loaded_module *l)
 {
     for (size_t i = 0; i < l->n_bound; i++)
         l->model->initial[l->bound[i].slot].tensor =
@@ -93,7 +93,9 @@ static const aril_module_class loaded_class = { .type = "Onnx",
 const onnx_model *aril__onnx_of_module(const aril_module *m)
 {
     if (aril_module_type(m) != loaded_class.type) return NULL;
-    return ((const loaded_module *)aril_module_data(m))->model;
+    const loaded_module *l = aril_module_data(m);
+    look_up(l);
+    return l->model;
 }
 
 static void no_forward(aril_module *self, int n_in, aril_tensor *const *in, int n_out,
@@ -114,19 +116,21 @@ static const aril_module_class part_class = { .type = "Weights",
 static const struct {
     const char *name;
     size_t first;
+    bool by_value; /* a trace needs their values, as where they decide on sizes */
 } steered[] = {
-    { "BatchNormalization", 3 },
-    { "Resize", 1 },
-    { "Upsample", 1 },
-    { "Clip", 1 },
-    { "Pad", 1 },
-    { "QuantizeLinear", 1 },
-    { "DequantizeLinear", 1 },
-    { "Dropout", 1 },
-    { "Range", 0 },
-    { "QLinearConv", 0 },
-    { "QLinearMatMul", 0 },
-    { "NonMaxSuppression", 2 },
+    { "BatchNormalization", 3, false },
+    { "Resize", 1, true },
+    { "Upsample", 1, true },
+    { "Clip", 1, false },
+    { "Pad", 1, true },
+    { "QuantizeLinear", 1, false },
+    { "DequantizeLinear", 1, false },
+    { "Dropout", 1, true },
+    { "Range", 0, true },
+    { "QLinearConv", 0, false },
+    { "QLinearMatMul", 0, false },
+    { "NonMaxSuppression", 2, true },
+    { "MelWeightMatrix", 0, true },
 };
 enum { STEERED = sizeof steered / sizeof *steered };
 
@@ -139,6 +143,23 @@ static void mark_steering(const onnx_body *body, bool *is_buffer)
                  strcmp(steered[k].name, n->rule->name) == 0 && j < n->n_in; j++)
                 is_buffer[n->in[j]] = true;
         for (size_t k = 0; k < n->n_bodies; k++) mark_steering(&n->body[k], is_buffer);
+    }
+}
+
+/* Marks what decides on such values, also by way of other nodes. */
+static void mark_values(const onnx_body *body, bool *by_value)
+{
+    for (size_t i = body->n_nodes; i-- > 0;) {
+        const onnx_node *n = &body->node[i];
+        bool any = false;
+        for (size_t k = 0; k < n->n_out; k++) any |= n->out[k] && by_value[n->out[k]];
+        for (size_t j = 0; j < n->n_in && any; j++) by_value[n->in[j]] = true;
+        for (int k = 0; n->rule && k < STEERED; k++)
+            for (size_t j = steered[k].first;
+                 steered[k].by_value && strcmp(steered[k].name, n->rule->name) == 0 && j < n->n_in;
+                 j++)
+                by_value[n->in[j]] = true;
+        for (size_t k = n->n_bodies; k-- > 0;) mark_values(&n->body[k], by_value);
     }
 }
 
@@ -218,19 +239,25 @@ static aril_status bind_all(aril_module *root, loaded_module *l)
 {
     onnx_model *m = l->model;
     tree t = { .at = aril__malloc(8 * sizeof(part)), .capacity = 8 };
-    bool *is_buffer = aril__calloc(m->n_slots);
+    bool *is_buffer = aril__calloc(2 * m->n_slots), *by_value = is_buffer + m->n_slots;
     l->bound = aril__calloc(m->n_slots * sizeof *l->bound);
     m->borrowed = aril__onnx_alloc(&m->arena, m->n_slots, 1);
+    enum { FEW = 64 }; /* values that decide; more are weights */
     aril_status s = t.at && is_buffer && l->bound && m->borrowed
                         ? ARIL_OK
                         : aril__fail(ARIL_ERR_MEMORY, "onnx: out of memory");
     if (s == ARIL_OK) {
         t.at[t.n++] = (part){ "", 0, root, 0 };
         mark_steering(&m->main, is_buffer);
+        mark_values(&m->main, by_value);
     }
     for (size_t i = 1; i < m->n_slots && s == ARIL_OK; i++) {
         const onnx_value *v = &m->initial[i];
         if (v->kind != ONNX_TENSOR || v->known) continue;
+        if (by_value[i] && aril_numel(v->tensor) <= FEW) {
+            m->initial[i].known = true;
+            continue;
+        }
         s = bind(l, &t, (onnx_slot)i, is_buffer[i] || aril_numel(v->tensor) <= 1);
     }
     free(is_buffer);

@@ -154,6 +154,7 @@ typedef struct onnx_node {
     const struct onnx_rule *rule; /* NULL: a call of a function, body[0] */
     int version;                  /* of the operator set */
     const char *takes;            /* a letter for each input: r required, o optional, + or * more */
+    const struct onnx_type_row *types; /* which of them have the same type; or NULL */
     onnx_attribute *attribute;
     size_t n_attributes;
     onnx_slot *in, *out;
@@ -264,15 +265,37 @@ aril_status aril__onnx_run_timed(onnx_model *m, onnx_arena *a, size_t n_in, cons
 /* infer.c: the types of all values, found by a trace on inputs of the declared types; sizes with
  * names stay open. The memory belongs to the model. */
 aril_status aril__onnx_infer(onnx_model *m, onnx_types *to);
-/* interpret.c: the part of it that runs inside the trace: in[n_required], of which those that are
- * not tensors are of no kind. */
-aril_status aril__onnx_infer_run(onnx_model *m, onnx_types *types, const onnx_value *in);
+/* interpret.c: the part of it that runs inside the trace, or a run on values without one:
+ * in[n_required], of which those that are not known are of no kind. */
+aril_status aril__onnx_infer_run(onnx_model *m, onnx_types *types, const onnx_value *in,
+                                 bool tracing);
 /* The name of an unknown size; NULL: it has none. */
 const char *aril__onnx_size_name(const onnx_types *types, int64_t dim);
 
 /* Runs a body inside a rule: its inputs are given, out[] receives its outputs, kept by the run. */
 aril_status aril__onnx_run_body(onnx_run *run, const onnx_body *body, size_t n_in,
                                 const onnx_value *in, onnx_value *out);
+
+/* rewrite.c: writing a model node by node. */
+
+/* What a model is to be written with. */
+typedef struct onnx_rewriting {
+    const char *what; /* of errors: "module_export" */
+    int opset;
+    int ir; /* the version of the format, at least */
+    const char *const *inputs, *const *outputs; /* names, or NULL: its own */
+    /* The sizes of the required inputs. Negative: left open, with the name at -2 - size. */
+    const aril_shape *sizes;
+    int n_sizes;
+    const char *const *size_names;
+    int n_size_names;
+} onnx_rewriting;
+
+/* The file of a model with another operator set, sizes and names. The graph stays as it is: a node
+ * whose operator has changed is written as the new one, and what cannot be is an error that names
+ * the node. Tensors are those that `m` has now. *to refers to it and to *of, which owns it. */
+aril_status aril__onnx_rewrite(const onnx_model *m, const onnx_rewriting *r, onnx_model **of,
+                               aril__message **to);
 
 /* Checks a value against the declared type of an input. */
 aril_status aril__onnx_check_input(const onnx_model *m, const onnx_port *port,

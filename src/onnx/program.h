@@ -11,7 +11,8 @@ aril_program *aril__onnx_program(onnx_model *m);
 aril_status aril__onnx_dot(const onnx_model *m, FILE *to);
 aril_status aril__onnx_costs(onnx_model *m, aril_list in, FILE *to);
 
-/* The model of a program or module that was loaded; NULL: it was not. */
+/* The model of a program or module that was loaded, with the tensors that the module has now; NULL:
+ * it was not. */
 const onnx_model *aril__onnx_of_program(const aril_program *p);
 const onnx_model *aril__onnx_of_module(const aril_module *m);
 

@@ -65,6 +65,24 @@ aril_status aril__onnx_check_node(const onnx_model *m, onnx_node *n);
 /* Whether input i is required, by such letters. */
 bool aril__onnx_requires(const char *takes, int i);
 
+/* The types of an operator of the default domain: a letter for each input and output, equal ones
+ * for those of the same type, '.' for any; the types that each may have, as bits. */
+typedef struct onnx_type_row {
+    const char *name;
+    int from;
+    const char *in, *out;
+    uint32_t types[8]; /* of 'A' and so on: bit N is ONNX's number of a dtype */
+} onnx_type_row;
+
+/* The row of a version; NULL: the operator has none. */
+const onnx_type_row *aril__onnx_type_row(const char *name, int version);
+/* The letter of input or output i: the last one stands for all that follow. */
+char aril__onnx_type_letter(const char *letters, int i);
+/* Whether an operator of the default domain has an attribute in a version. */
+bool aril__onnx_takes_attribute(const char *name, int version, const char *attribute);
+/* The most inputs and outputs of it; -1: any number. False: there is no such operator. */
+bool aril__onnx_most_ports(const char *name, int version, int *in, int *out);
+
 /* Computes another operator of the default domain on the same node's attributes: its output 0. */
 aril_status aril__onnx_apply(onnx_call *c, const char *name, int version, int n_in,
                              const onnx_value *in, aril_tensor **out);

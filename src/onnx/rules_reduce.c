@@ -152,11 +152,8 @@ static aril_status along_axis(onnx_call *c, aril_tensor *(*fn)(aril_tensor *x, i
         aril__onnx_axis(c, aril__onnx_attr_int(c, "axis", c->version < 13 ? 1 : -1), aril_ndim(x));
     if (axis < 0) return ARIL_ERR_ARG;
     if (c->version >= 13 || axis == aril_ndim(x) - 1) return give(c, 0, fn(x, axis));
-    aril_shape from = aril_shape_of(x);
-    aril__sizes *sizes = aril__self()->sizes;
-    aril_shape flat = ARIL_SHAPE(aril__size_product(sizes, axis, from.dim),
-                                 aril__size_product(sizes, from.ndim - axis, from.dim + axis));
-    return give(c, 0, aril_reshape(fn(aril_reshape(x, flat), 1), from));
+    aril_tensor *flat = aril_flatten(x, axis, -1); /* the sizes before may be left open */
+    return give(c, 0, aril_reshape(fn(flat, axis), aril_shape_of(x)));
 }
 
 static aril_status softmax(onnx_call *c)

@@ -1,5 +1,6 @@
 /* Resize and Upsample: each axis by itself, as a selection of elements or a product with a matrix
  * of weights, both of which depend on sizes alone. */
+#include "core/sizes.h"
 #include "onnx/rules.h"
 
 #include <inttypes.h>
@@ -148,6 +149,8 @@ static aril_status resize_axes(onnx_call *c, const resizing *r, onnx_floats scal
     onnx_ints listed = aril__onnx_attr_ints(c, "axes");
     int n = listed.n >= 0 ? (int)listed.n : aril_ndim(x), axis[ARIL_MAX_DIMS];
     resized_axis a[ARIL_MAX_DIMS];
+    bool policy = sizes.n > 0 && !attr_is(c, "keep_aspect_ratio_policy", "stretch", "stretch");
+    bool open = false;
     if (n > ARIL_MAX_DIMS || (scales.n > 0 && scales.n != n) || (sizes.n > 0 && sizes.n != n) ||
         (scales.n <= 0 && sizes.n <= 0))
         return aril__onnx_fail(c, ARIL_ERR_ARG, "expected a scale or a size for each axis");
@@ -155,24 +158,31 @@ static aril_status resize_axes(onnx_call *c, const resizing *r, onnx_floats scal
         axis[i] = aril__onnx_axis(c, listed.n >= 0 ? listed.at[i] : i, aril_ndim(x));
         if (axis[i] < 0) return ARIL_ERR_ARG;
         a[i] = (resized_axis){ .from = aril_size(x, axis[i]), .end = 1 };
-        if (sizes.n > 0) {
+        if (a[i].from < 0) { /* left open: it can only stay as it is */
+            bool same = sizes.n > 0 ? sizes.at[i] == a[i].from && !policy : scales.at[i] == 1;
+            if (!same) return ARIL__ONNX_DYNAMIC;
+            a[i].to = a[i].from;
+            a[i].scale = 1;
+            open = true;
+        } else if (sizes.n > 0) {
+            if (aril__size_is_named(sizes.at[i])) return ARIL__ONNX_DYNAMIC;
             a[i].to = sizes.at[i];
             a[i].scale = (double)a[i].to / (double)a[i].from;
         } else {
             a[i].scale = scales.at[i];
             a[i].to = (int64_t)floor((double)a[i].from * scales.at[i]);
         }
-        if (!(a[i].scale > 0) || a[i].to > INT32_MAX || a[i].to < 0)
+        if (a[i].from >= 0 && (!(a[i].scale > 0) || a[i].to > INT32_MAX || a[i].to < 0))
             return aril__onnx_fail(c, ARIL_ERR_ARG, "scales and sizes must be positive");
         if (roi.n == 2 * n) {
             a[i].start = roi.at[i];
             a[i].end = roi.at[n + i];
         }
     }
-    if (sizes.n > 0)
-        keep_aspect(aril__onnx_attr_text(c, "keep_aspect_ratio_policy", "stretch"), a, n);
-    aril_tensor *y = x;
     bool crops = strcmp(r->place, "tf_crop_and_resize") == 0;
+    if (open && crops) return ARIL__ONNX_DYNAMIC;
+    if (policy) keep_aspect(aril__onnx_attr_text(c, "keep_aspect_ratio_policy", "stretch"), a, n);
+    aril_tensor *y = x;
     for (int i = 0; i < n; i++) {
         if (a[i].from == a[i].to && a[i].scale == 1 &&
             !(crops && (a[i].start != 0 || a[i].end != 1)))
@@ -226,7 +236,7 @@ static aril_status upsample(onnx_call *c)
 }
 
 const onnx_rule aril__onnx_resize_rules[] = {
-    RULE("Resize", 10, resize),
+    RULE_FLAGS("Resize", 10, resize, ONNX_OPEN_0 << 3),
     { "", "Upsample", 1, 9, upsample, NULL, NULL, 0 },
     { 0 },
 };

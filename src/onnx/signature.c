@@ -19,6 +19,35 @@ static const signature signatures[] = {
 #undef SIG
 enum { SIGNATURES = sizeof signatures / sizeof *signatures };
 
+#define TYPES(name, from, in, out, ...) { name, from, in, out, { __VA_ARGS__ } },
+static const onnx_type_row type_rows[] = {
+#include "onnx/types.def"
+};
+#undef TYPES
+enum { TYPE_ROWS = sizeof type_rows / sizeof *type_rows };
+
+const onnx_type_row *aril__onnx_type_row(const char *name, int version)
+{
+    size_t low = 0, high = TYPE_ROWS;
+    while (low < high) {
+        size_t middle = (low + high) / 2;
+        if (strcmp(type_rows[middle].name, name) < 0)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    const onnx_type_row *found = NULL;
+    for (; low < TYPE_ROWS && strcmp(type_rows[low].name, name) == 0; low++)
+        if (!found || type_rows[low].from <= version) found = &type_rows[low];
+    return found;
+}
+
+char aril__onnx_type_letter(const char *letters, int i)
+{
+    int n = (int)strlen(letters);
+    return n ? letters[i < n ? i : n - 1] : '.';
+}
+
 static int order(const signature *s, const char *domain, const char *name)
 {
     int by_domain = strcmp(s->domain, domain);
@@ -224,6 +253,27 @@ aril_status aril__onnx_check_node(const onnx_model *m, onnx_node *n)
     const signature *s = find(n->rule->domain, n->rule->name, n->version);
     if (!s) return wrong(m, n, "the operator has no signature");
     n->takes = s->in;
+    if (!*n->rule->domain) n->types = aril__onnx_type_row(n->rule->name, n->version);
     aril_status status = check_ports(m, n, s);
     return status < 0 ? status : check_attributes(m, n, s);
+}
+
+bool aril__onnx_takes_attribute(const char *name, int version, const char *attribute)
+{
+    const signature *s = find("", name, version);
+    const char *at = s ? s->attributes : "";
+    expected e;
+    while (next_expected(&at, &e))
+        if (strlen(attribute) == (size_t)e.length && !memcmp(attribute, e.name, strlen(attribute)))
+            return true;
+    return strncmp(attribute, "__", 2) == 0;
+}
+
+bool aril__onnx_most_ports(const char *name, int version, int *in, int *out)
+{
+    const signature *s = find("", name, version);
+    if (!s || s->from > version) return false;
+    *in = most_of(s->in);
+    *out = most_of(s->out);
+    return true;
 }

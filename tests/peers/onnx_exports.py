@@ -151,7 +151,7 @@ def main():
     with tempfile.TemporaryDirectory() as own:
         if not folder:
             folder = own
-            for test in ("test_onnx_export", "test_onnx_export_ops"):
+            for test in ("test_onnx_export", "test_onnx_export_ops", "test_onnx_rewrite"):
                 subprocess.run([os.path.join(BUILD, "tests", test)], check=True, env={**os.environ, "ARIL_EXPORT_DIR": own})
         count, problems = collections.Counter(), []
         cases = sorted(name for name in os.listdir(folder) if os.path.exists(os.path.join(folder, name, "model.onnx")))

@@ -1,6 +1,6 @@
 """The signatures of ONNX's operators, from the schemas of onnx and onnxruntime.
 
-    tests/peers/onnx_signatures.py [--write]      --write: as src/onnx/signatures.def; else compares that file"""
+    tests/peers/onnx_signatures.py [--write]      --write: as src/onnx/signatures.def and types.def; else compares these files"""
 import os
 import re
 import sys
@@ -16,6 +16,7 @@ except ImportError as missing:
 
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
 FILE = os.path.join(ROOT, "src", "onnx", "signatures.def")
+TYPES_FILE = os.path.join(ROOT, "src", "onnx", "types.def")
 KINDS = {"INT": "i", "FLOAT": "f", "STRING": "s", "TENSOR": "t", "GRAPH": "g", "SPARSE_TENSOR": "p", "TYPE_PROTO": "y",
          "INTS": "I", "FLOATS": "F", "STRINGS": "S", "TENSORS": "T", "GRAPHS": "G", "SPARSE_TENSORS": "P", "TYPE_PROTOS": "Y"}
 
@@ -72,6 +73,15 @@ HEADER = """/* What the operators of ONNX take, as `tests/peers/onnx_signatures.
  * float, i integer, s text, t tensor, g graph, p sparse tensor, y type, capitals for lists of them.
  *
  * Rows are sorted by domain, name and version. */
+"""
+
+TYPES_HEADER = """/* The types that the operators of ONNX's default domain take, as
+ * `tests/peers/onnx_signatures.py --write` reads them from their schemas: name, the first version
+ * that it is for; a letter for each input and output, of which those with the same letter have the
+ * same type, the last one for all that follow (. for one of any type); for each letter from A on
+ * the types: bit N is ONNX's number N of a dtype, bit 0 all that is not a tensor.
+ *
+ * Rows are sorted by name and version. */
 """
 
 
@@ -169,13 +179,59 @@ def table():
     return text
 
 
+def type_mask(allowed):
+    numbers = {f"tensor({name.lower()})": number for name, number in onnx.TensorProto.DataType.items()}
+    mask = 0
+    for name in allowed:
+        mask |= 1 << numbers.get(name, 0)
+    return mask
+
+
+def types_row(name, schema, version):
+    """The row of a version, or None for an operator without inputs and outputs of a type."""
+    constraints = {c.type_param_str: type_mask(c.allowed_type_strs) for c in schema.type_constraints}
+    letter, masks = {}, []
+
+    def letter_of(formal):
+        if option(formal) == "Variadic" and not formal.is_homogeneous:
+            return "."
+        if formal.type_str not in letter:
+            letter[formal.type_str] = chr(ord("A") + len(masks))
+            masks.append(constraints.get(formal.type_str, type_mask([formal.type_str])))
+        return letter[formal.type_str]
+
+    ins = "".join(letter_of(f) for f in schema.inputs)
+    outs = "".join(letter_of(f) for f in schema.outputs)
+    return f'TYPES("{name}", {version}, "{ins}", "{outs}", ' + ", ".join(f"0x{m:x}" for m in masks or [0]) + ")"
+
+
+def types_table():
+    schemas = {}
+    for schema in onnx.defs.get_all_schemas_with_history():
+        if schema.domain == "":
+            schemas.setdefault(schema.name, {})[schema.since_version] = schema
+    text = TYPES_HEADER
+    for domain, name in sorted(supported()):
+        before = None
+        for version in sorted(schemas.get(name, {}) if domain == "" else {}):
+            if schemas[name][version].deprecated:
+                continue
+            now = types_row(name, schemas[name][version], "@")
+            if now != before:
+                text += types_row(name, schemas[name][version], version) + "\n"
+            before = now
+    return text
+
+
 if __name__ == "__main__":
-    made = table()
-    if sys.argv[1:] == ["--write"]:
-        with open(FILE, "w", encoding="utf-8") as f:
-            f.write(made)
-        sys.exit()
-    with open(FILE, encoding="utf-8") as f:
-        same = f.read() == made
-    print("the signatures are those of the schemas" if same else f"{FILE} differs: --write makes it again")
-    sys.exit(not same)
+    differs = False
+    for path, made in ((FILE, table()), (TYPES_FILE, types_table())):
+        if sys.argv[1:] == ["--write"]:
+            with open(path, "w", encoding="utf-8") as f:
+                f.write(made)
+            continue
+        with open(path, encoding="utf-8") as f:
+            same = f.read() == made
+        print(f"{os.path.basename(path)}: as the schemas" if same else f"{path} differs: --write makes it again")
+        differs |= not same
+    sys.exit(differs)
