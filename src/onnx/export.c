@@ -98,6 +98,7 @@ static export_value *add_input(export_graph *g, aril__value_id v, const char *na
     export_value *x = p ? aril__export_value(g->model, name) : NULL;
     if (!x) return NULL;
     aril__export_describe(g->model, g->g, v, p);
+    x->number = aril__onnx_dtype_number(p->dtype);
     return p->value = g->value[v] = x;
 }
 
@@ -317,8 +318,7 @@ static aril_status save_message(aril__message *model, const job *j)
         if (md->key[i]) aril__message_set_text(entry, "key", md->key[i]);
         if (md->value[i]) aril__message_set_text(entry, "value", md->value[i]);
     }
-    bool beside =
-        j->opts->external_data || weight_bytes(aril__message_sub(model, "graph")) > most;
+    bool beside = j->opts->external_data || weight_bytes(aril__message_sub(model, "graph")) > most;
     return beside ? save_beside(model, j) : save_plain(model, j);
 }
 
@@ -446,7 +446,8 @@ static aril_status trace_program(job *j, aril_list in)
 static aril_shape *sizes_of(const job *j, aril_list in)
 {
     const aril_export_opts *o = j->opts;
-    aril_shape *sizes = o->batch ? open_batch(in) : aril__calloc(((size_t)in.n + 1) * sizeof *sizes);
+    aril_shape *sizes =
+        o->batch ? open_batch(in) : aril__calloc(((size_t)in.n + 1) * sizeof *sizes);
     for (int i = 0; sizes && i < in.n && !o->batch; i++)
         sizes[i] = o->sizes && i < o->n_sizes ? o->sizes[i] : aril_shape_of(in.at[i]);
     if (!sizes) aril__fail(ARIL_ERR_MEMORY, "%s: out of memory", j->what);

@@ -173,6 +173,13 @@ static void check_attrs(export_model *m, const char *type, export_attrs attrs)
 void aril__export_node(export_graph *g, const char *type, export_values in, export_attrs attrs,
                        int n_out, export_value **out)
 {
+    for (int i = 0; i < n_out; i++) out[i] = NULL;
+    if (g->model->status == ARIL_OK) aril__export_typed_node(g, type, in, attrs, n_out, out);
+}
+
+void aril__export_append(export_graph *g, const char *type, export_values in, export_attrs attrs,
+                         int n_out, export_value **out)
+{
     const aril__graph_node *n = g->node ? &g->g->nodes[g->node] : NULL;
     const char *scope =
         n && n->scope ? aril__export_text(g->model, "%s", g->g->text + n->scope) : g->scope;
@@ -224,6 +231,7 @@ export_value *aril__export_constant(export_model *m, aril_tensor *t)
     export_value *v;
     append(m, &m->main, NULL, "Constant", (export_values){ 0 }, ATTRIBUTES(attr_tensor("value", t)),
            1, &v);
+    if (v) v->number = aril__onnx_dtype_number((aril_dtype)t->dtype);
     export_constant *c = v && hash ? allocate(m, 1, sizeof *c) : NULL;
     if (!c) return v;
     *c = (export_constant){ m->constants, hash, t, v }; /* the node has a reference */

@@ -63,6 +63,7 @@ static export_value *outside(export_graph *g, const aril__state *from, aril_tens
         if (m->status == ARIL_OK) m->status = s < 0 ? s : ARIL_ERR_MEMORY;
         return NULL;
     }
+    v->number = aril__onnx_dtype_number((aril_dtype)host->dtype);
     if (!v->name) v->name = aril__export_text(m, "param.%ld", (long)(from - g->g->states));
     *w = (export_weight){ .value = v, .tensor = host };
     *m->last_weight = w;
@@ -114,6 +115,7 @@ static void note_types(export_graph *g, const aril__graph_node *n)
         }
         p->value = x;
         aril__export_describe(g->model, g->g, n->out + k, p);
+        x->number = aril__onnx_dtype_number(p->dtype);
         x->type = p;
     }
 }

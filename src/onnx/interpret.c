@@ -172,8 +172,8 @@ static aril_status check_types(const onnx_call *c)
         int *k = &first[letter - 'A'];
         if (*k == none) *k = i;
         const onnx_value *w = &c->in[*k];
-        if (w->kind == v->kind && (v->kind == ONNX_TEXT ||
-                                   aril_dtype_of(w->tensor) == aril_dtype_of(v->tensor)))
+        if (w->kind == v->kind &&
+            (v->kind == ONNX_TEXT || aril_dtype_of(w->tensor) == aril_dtype_of(v->tensor)))
             continue;
         return aril__onnx_fail(c, ARIL_ERR_DTYPE,
                                "inputs %d and %d have the types %s and %s, expected the same", *k,
