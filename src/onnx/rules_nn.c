@@ -117,8 +117,8 @@ static aril_status conv(onnx_call *c)
     return give(c, 0, fn[k.n - 1](x, w, b, o));
 }
 
-/* The padding that gives the output sizes that are asked for. open[i]: such a size where that of the
- * input is open, so that only the run knows the padding; else -1. */
+/* The padding that gives the output sizes that are asked for. open[i] is such a size where that of
+ * the input is open, so that only the run knows the padding; else -1. */
 static aril_status transposed_pads(onnx_call *c, windows *k, const aril_tensor *x,
                                    const aril_tensor *w, const int64_t *extra, int64_t *open)
 {

@@ -188,6 +188,7 @@ static aril_status squeeze(onnx_call *c)
     for (int i = 0; i < sizes.ndim; i++) {
         bool drop = from.n < 0 && sizes.dim[i] == 1;
         for (int k = 0; k < axes.n; k++) drop |= axes.axis[k] == i;
+        if (drop && sizes.dim[i] < 0) return aril__onnx_open_error(c);
         if (drop && sizes.dim[i] != 1)
             return aril__onnx_fail(c, ARIL_ERR_SHAPE, "axis %d has size %" PRId64 ", not 1", i,
                                    sizes.dim[i]);

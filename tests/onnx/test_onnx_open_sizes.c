@@ -203,8 +203,8 @@ TEST(operators_with_open_sizes)
         check_written(&written[i]);
 }
 
-/* What a graph has no form for. A loaded model is written node by node then; a function that calls it
- * is refused. */
+/* What a graph has no form for. A loaded model is written node by node then, and a function that
+ * calls it is refused. */
 static const open_case refused[] = {
     { "squeeze", N1("Squeeze", ""), 13, S(2, 1, 3), { 0 }, { 0 } },
     { "lp_pool_ceil",
