@@ -282,7 +282,7 @@ aril_status aril__onnx_run_body(onnx_run *run, const onnx_body *body, size_t n_i
 typedef struct onnx_rewriting {
     const char *what; /* of errors: "module_export" */
     int opset;
-    int ir; /* the version of the format, at least */
+    int ir;                                     /* the version of the format, at least */
     const char *const *inputs, *const *outputs; /* names, or NULL: its own */
     /* The sizes of the required inputs. Negative: left open, with the name at -2 - size. */
     const aril_shape *sizes;

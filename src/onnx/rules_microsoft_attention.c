@@ -96,7 +96,8 @@ typedef struct heads {
     aril_tensor *mask;      /* NULL, or as key_mask takes it */
     aril_tensor *bias;      /* NULL, or added to the scores */
     bool causal;
-    int64_t before; /* keys of the past: by a causal mask, query i sees keys up to before + i */
+    int64_t before; /* keys of the past: by a causal mask, query i sees keys up to before + i, and
+                       the last one all of them, as in onnxruntime */
 } heads;
 
 static aril_status attend(onnx_call *c, const heads *h, aril_tensor **y)
@@ -114,10 +115,13 @@ static aril_status attend(onnx_call *c, const heads *h, aril_tensor **y)
     aril_attention_opts o = { .scale = scale != 0 ? scale : 1 / sqrt((double)aril_size(h->q, 3)) };
     if (h->causal && t == s && !h->before && !bias) {
         o.causal = true;
-    } else if (h->causal && !(t == 1 && s >= 0 && s == h->before + t)) {
-        aril_tensor *at = aril_unsqueeze(range(c, t), 1);
-        if (h->before < 0) at = aril_add(at, aril__onnx_size(aril__onnx_device(c), h->before));
-        if (h->before > 0) at = aril_add_scalar(at, h->before);
+    } else if (h->causal && t != 1) {
+        aril_device dev = aril__onnx_device(c);
+        aril_tensor *query = range(c, t), *at = query;
+        aril_tensor *last = aril_add_scalar(aril__onnx_size(dev, t), -1);
+        if (h->before) at = aril_add(at, aril__onnx_size(dev, h->before));
+        at = aril_where(aril_lt(query, last), at, aril__onnx_size(dev, s));
+        at = aril_unsqueeze(at, 1);
         bias = plus(bias, bias_where(aril_le(range(c, s), at), -INFINITY, h->q));
     }
     o.mask = bias;

@@ -189,17 +189,17 @@ TEST(results_of_onnxruntime)
                                          "attribute { name: 'target_weights' floats: [10, 20] "
                                          "type: FLOATS } } ",
         3, F32(10, 20, 10));
-    /* Query i sees keys 0 to i, however many there are. */
+    /* Query i sees keys 0 to i, however many there are, and the last one all. */
     floats("ir_version: 8 opset_import { version: 17 } opset_import { domain: 'com.microsoft' "
            "version: 1 } ",
-           CONST("q", "1, 2, 1", 1, "float_data: [0, 0]")
-               CONST("k", "1, 3, 1", 1, "float_data: [7, 8, 9]")
-                   CONST("v", "1, 3, 1", 1,
-                         "float_data: [1, 3, 50]") "node { op_type: 'MultiHeadAttention' domain: "
+           CONST("q", "1, 3, 1", 1, "float_data: [0, 0, 0]") CONST("k", "1, 4, 1", 1,
+                                                                   "float_data: [7, 8, 9, 9]")
+               CONST("v", "1, 4, 1", 1,
+                     "float_data: [1, 3, 50, 10]") "node { op_type: 'MultiHeadAttention' domain: "
                                                    "'com.microsoft' input: ['q', 'k', 'v'] output: "
                                                    "'y' " INT("num_heads", 1)
                                                        INT("unidirectional", 1) "} ",
-           2, F32(1, 2));
+           3, F32(1, 2, 16));
 }
 
 #define CAST(from, to, type) \
@@ -213,15 +213,16 @@ TEST(inputs_of_several_types)
                                                                    "float_data: [0, 0]")
                CAST("x", "h", 10) "node { op_type: 'GridSample' input: ['h', 'g'] output: 'y' } ",
            1, F32(2));
-    floats(OPSET(16),
-           CONST("x", "1, 2, 1", 1, "float_data: [1, 3]") CONST("s", "2", 1, "float_data: [2, 1]")
-               CONST("b", "2", 1, "float_data: [0, 1]") CONST("m", "2", 1, "float_data: [0, 1]")
-                   CONST("v", "2", 1, "float_data: [1, 4]") CAST("x", "h", 16) CAST(
-                       "m", "n",
-                       10) "node { op_type: 'BatchNormalization' input: ['h', 's', 'b', 'n', 'v'] "
-                           "output: 'y' "
-                           "attribute { name: 'epsilon' f: 0 type: FLOAT } } ",
-           2, F32(2, 2));
+    floats(
+        OPSET(16),
+        CONST("x", "1, 2, 1", 1, "float_data: [1, 3]") CONST("s", "2", 1, "float_data: [2, 1]")
+            CONST("b", "2", 1, "float_data: [0, 1]") CONST("m", "2", 1, "float_data: [0, 1]")
+                CONST("v", "2", 1, "float_data: [1, 4]") CAST("x", "h", 16) CAST("m", "n", 10) CAST(
+                    "v", "w",
+                    10) "node { op_type: 'BatchNormalization' input: ['h', 's', 'b', 'n', 'w'] "
+                        "output: 'y' "
+                        "attribute { name: 'epsilon' f: 0 type: FLOAT } } ",
+        2, F32(2, 2));
 }
 
 /* The integers y of nodes that give booleans b. */
