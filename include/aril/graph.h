@@ -120,7 +120,8 @@ ARIL_API void aril_program_free(aril_program *p);
  * `ctx` must outlive a graph that is defined. */
 
 /* out[n_out] = pred != 0 ? then_fn(inputs) : else_fn(inputs). `pred` has one element. Both branches
- * return results of the same dtypes and shapes. */
+ * return results of the same dtypes and numbers of dimensions; in a trace, sizes that differ
+ * between the branches are known when it runs. */
 ARIL_API aril_status aril_cond(aril_tensor *pred, aril_fn *then_fn, aril_fn *else_fn, void *ctx,
                                aril_list inputs, int n_out, aril_tensor **out);
 

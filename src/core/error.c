@@ -137,7 +137,12 @@ void aril__raise_error(aril__error *e)
 static void hide_sizes(char *text, size_t size)
 {
     const char *hint = " ('?' was computed in C from a size that only the run knows)";
-    if (!aril__sizes_hide(aril__self()->sizes, text)) return;
+    const aril__sizes *s = aril__self()->sizes;
+    if (!aril__sizes_hide(s, text)) return;
+    if (s && s->computed) {
+        snprintf(text, size, "%s", s->computed);
+        return;
+    }
     size_t n = strlen(text);
     if (n + strlen(hint) < size) strcpy(text + n, hint);
 }

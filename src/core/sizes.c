@@ -224,6 +224,23 @@ static bool is_from(const aril__sizes *s, double v)
     return false;
 }
 
+/* The tag keeps powers of two, which are common, out of the ranges of multiples and parts. */
+bool aril__size_derives(const aril__sizes *s, double v, bool narrow)
+{
+    enum { MULTIPLES = 4096, PARTS = 64, APART = 4096 };
+    if (!s || !s->n || !isfinite(v) || v == 0) return false;
+    double x = fabs(v) < 1 ? 1 / fabs(v) : fabs(v), first = -(double)aril__size_number(s, 0);
+    double last = first + (double)(s->n << STEP_BITS), round = narrow ? 0x1p-24 : 0;
+    if (narrow && x == (double)BASE) return true;
+    for (int part = 1; part <= PARTS; part++) {
+        double y = x * part, p = floor((y + part * APART) / (first * (1 - round)));
+        bool few = p >= 1 && p <= (part == 1 ? MULTIPLES : PARTS);
+        if (few && y <= (p * last + part * APART) * (1 + round))
+            return frexp(x, &(int){ 0 }) != 0.5;
+    }
+    return false;
+}
+
 bool aril__size_is_computed(double v)
 {
     if (!atomic_load_explicit(&aril__sizes_n_asked, memory_order_relaxed)) return false;
@@ -245,6 +262,7 @@ bool aril__sizes_hide(const aril__sizes *s, char *text)
     bool computed = false, open = s || atomic_load(&aril__sizes_n_asked);
     for (char *at = strchr(text, '-'), *end; at; at = strchr(at + 1, '-')) {
         int64_t d = strtoll(at, &end, 10);
+        if (end > at + 1 && *end == '.') d = (int64_t)fmax(strtod(at, &end), -0x1p62);
         bool named = aril__size_is_named(d);
         if (!named && !(open && is_computed(d))) continue;
         computed |= !named;

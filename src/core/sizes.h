@@ -44,6 +44,9 @@ typedef struct aril__sizes {
     size_t n, cap, n_words, cap_words;
     int64_t asked; /* the first one that C code has asked for (aril_size); 0: none */
     uint16_t id;   /* of an open table, and copies of it; 0: of others */
+    /* What an error says whose message holds a number that was computed from one; NULL: the message
+     * itself, with a hint. */
+    const char *computed;
 } aril__sizes;
 
 /* What derived unknowns are; the first word of their key. */
@@ -127,6 +130,11 @@ int64_t aril__size_nominal(const aril__sizes *s, int64_t d);
 
 /* The name of an unknown, "?" if it has none. */
 const char *aril__size_name(const aril__sizes *s, int64_t d);
+
+/* Whether a number is that of an unknown size of the table, or was computed from one: a sum, a
+ * multiple, a part or a reciprocal. Such a number has no meaning outside a trace. `narrow`: it may
+ * have been rounded to 24 bits. */
+bool aril__size_derives(const aril__sizes *s, double v, bool narrow);
 
 /* Replaces numbers in a message that name unknowns by their names, and in a trace (s is not NULL)
  * or while a size of an open table is asked for, also what C code may have computed from such a

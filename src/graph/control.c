@@ -318,16 +318,15 @@ static aril_status add_node(aril__tracing *t, struct control_attrs *a, aril_tens
 
 /* ---- cond ---- */
 
-/* The shape that a result has in both branches. */
+/* The shape of a result: sizes that differ between the branches are known when it runs. */
 static aril_status common_meta(int i, const aril__meta *a, const aril__meta *b, aril__meta *to)
 {
-    bool same = a->dtype == b->dtype && a->ndim == b->ndim;
     *to = *a;
-    for (int d = 0; d < a->ndim && same; d++) {
-        same = a->dim[d] == b->dim[d] || a->dim[d] < 0 || b->dim[d] < 0;
-        if (a->dim[d] != b->dim[d]) to->dim[d] = -1;
+    if (a->dtype == b->dtype && a->ndim == b->ndim) {
+        for (int d = 0; d < a->ndim; d++)
+            if (a->dim[d] != b->dim[d]) to->dim[d] = -1;
+        return ARIL_OK;
     }
-    if (same) return ARIL_OK;
     char x[ARIL__SHAPE_TEXT], y[ARIL__SHAPE_TEXT];
     return aril__fail(ARIL_ERR_SHAPE,
                       "cond: result %d is %s %s in one branch and %s %s in the other", i,

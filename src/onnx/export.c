@@ -99,6 +99,7 @@ static export_value *add_input(export_graph *g, aril__value_id v, const char *na
     export_value *x = p ? aril__export_value(g->model, name) : NULL;
     if (!x) return NULL;
     aril__export_describe(g->model, g->g, v, p);
+    x->number = aril__onnx_dtype_number(p->dtype);
     return p->value = g->value[v] = x;
 }
 

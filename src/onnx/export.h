@@ -18,6 +18,7 @@ typedef struct export_value {
     const char *name; /* given, or NULL */
     const struct export_node *from;
     const struct export_port *type; /* NULL: not known */
+    int number;                     /* of its dtype in ONNX; 0: not known */
     bool used;
 } export_value;
 
@@ -104,8 +105,9 @@ typedef struct export_model {
     const aril__sizes *sizes; /* of the main graph: those that have names */
     const char **size_names;
     int n_size_names;
-    const aril__message *source; /* a model that this one was loaded from, or NULL */
-    aril_status status;          /* of the first failure */
+    const aril__message *source;       /* a model that this one was loaded from, or NULL */
+    const struct export_graph *walked; /* with the node that is being written, or NULL */
+    aril_status status;                /* of the first failure */
 } export_model;
 
 /* ---- a graph as it is walked ---- */
@@ -236,9 +238,19 @@ static inline export_attr attr_body(const char *name, struct export_body *body)
     return (export_attr){ .name = name, .kind = EXPORT_GRAPH, .body = body };
 }
 
+/* export_types.c: a node in types that its operator takes in the operator set, with casts around it
+ * where these are not those of its inputs. And the node as it is. */
+void aril__export_typed_node(export_graph *g, const char *type, export_values in,
+                             export_attrs attrs, int n_out, export_value **out);
+void aril__export_append(export_graph *g, const char *type, export_values in, export_attrs attrs,
+                         int n_out, export_value **out);
+
 /* The same, stopped with an error. */
 aril__cold aril_status aril__export_fail(export_model *m, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
+
+/* The scope of the node that is being written: of a loaded model, the node that it comes from. */
+const char *aril__export_scope(const export_model *m);
 
 /* A new value without a node: an input. */
 export_value *aril__export_value(export_model *m, const char *name);

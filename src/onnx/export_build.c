@@ -10,14 +10,24 @@
 
 /* ---- memory and errors ---- */
 
+const char *aril__export_scope(const export_model *m)
+{
+    const export_graph *g = m->walked;
+    const aril__graph_node *n = g && g->node ? &g->g->nodes[g->node] : NULL;
+    return n && n->scope ? g->g->text + n->scope : g ? g->scope : NULL;
+}
+
 aril_status aril__export_fail(export_model *m, const char *fmt, ...)
 {
     char text[512];
+    const char *scope = aril__export_scope(m);
     va_list args;
     va_start(args, fmt);
     vsnprintf(text, sizeof text, fmt, args);
     va_end(args);
-    if (m->status == ARIL_OK) m->status = aril__fail(ARIL_ERR_UNSUPPORTED, "%s: %s", m->what, text);
+    if (m->status == ARIL_OK)
+        m->status = aril__fail(ARIL_ERR_UNSUPPORTED, "%s: %s%s%s%s", m->what, scope ? "node " : "",
+                               scope ? scope : "", scope ? ": " : "", text);
     return m->status;
 }
 
@@ -112,12 +122,68 @@ static void append(export_model *m, export_body *to, const char *scope, const ch
     to->last = &n->next;
 }
 
+/* ---- numbers that stand for unknown sizes ----
+ *
+ * In a trace, the size of an open axis is a number that names it. Such a number, or what code has
+ * computed from it, must not be written as if it were a value. */
+
+enum { CHECKED = 64 }; /* elements: larger constants are not made of sizes */
+
+static const aril__sizes *sizes_of(const export_model *m)
+{
+    return m->walked ? m->walked->g->sizes : NULL;
+}
+
+static void refuse_size(export_model *m, const char *what)
+{
+    aril__export_fail(m,
+                      "%s: computes with a size that is left open, in a way that has no form in "
+                      "ONNX; export with known sizes",
+                      what);
+}
+
+static bool holds_size(const aril__sizes *s, aril_tensor *t)
+{
+    aril_dtype dtype = (aril_dtype)t->dtype;
+    bool exact = dtype == ARIL_I64 || dtype == ARIL_U64 || dtype == ARIL_F64;
+    if (!s || !s->n || t->numel < 1 || t->numel > CHECKED || (!exact && dtype != ARIL_F32))
+        return false;
+    ARIL_SCOPE;
+    const double *at = aril__ptr_or_null(aril_cast(t, ARIL_F64));
+    bool derives = false;
+    for (int64_t i = 0; at && i < t->numel; i++)
+        derives |= aril__size_derives(s, at[i], dtype == ARIL_F32);
+    return derives;
+}
+
+static void check_attrs(export_model *m, const char *type, export_attrs attrs)
+{
+    const aril__sizes *s = sizes_of(m);
+    for (int i = 0; i < attrs.n; i++) {
+        const export_attr *a = &attrs.at[i];
+        bool derives = (a->kind == EXPORT_FLOAT && aril__size_derives(s, a->f, false)) ||
+                       (a->kind == EXPORT_INT && aril__size_derives(s, (double)a->i, false));
+        for (int k = 0; a->kind == EXPORT_INTS && k < a->n; k++)
+            derives |= aril__size_derives(s, (double)a->ints[k], false);
+        if (a->kind == EXPORT_TENSOR) derives |= holds_size(s, a->tensor);
+        if (derives) refuse_size(m, type);
+    }
+}
+
 void aril__export_node(export_graph *g, const char *type, export_values in, export_attrs attrs,
                        int n_out, export_value **out)
+{
+    for (int i = 0; i < n_out; i++) out[i] = NULL;
+    if (g->model->status == ARIL_OK) aril__export_typed_node(g, type, in, attrs, n_out, out);
+}
+
+void aril__export_append(export_graph *g, const char *type, export_values in, export_attrs attrs,
+                         int n_out, export_value **out)
 {
     const aril__graph_node *n = g->node ? &g->g->nodes[g->node] : NULL;
     const char *scope =
         n && n->scope ? aril__export_text(g->model, "%s", g->g->text + n->scope) : g->scope;
+    check_attrs(g->model, type, attrs);
     append(g->model, g->to, scope, type, in, attrs, n_out, out);
 }
 
@@ -154,12 +220,18 @@ export_value *aril__export_constant(export_model *m, aril_tensor *t)
         m->status = s;
         return NULL;
     }
+    if (holds_size(sizes_of(m), t)) {
+        refuse_size(m,
+                    m->walked->node ? m->walked->g->nodes[m->walked->node].op->name : "a result");
+        return NULL;
+    }
     uint64_t hash = bytes_of(t) <= SHARED_BYTES ? hash_of(t) : 0;
     for (export_constant *c = m->constants; c && hash; c = c->next)
         if (c->hash == hash && same_constant(c->tensor, t)) return c->value;
     export_value *v;
     append(m, &m->main, NULL, "Constant", (export_values){ 0 }, ATTRIBUTES(attr_tensor("value", t)),
            1, &v);
+    if (v) v->number = aril__onnx_dtype_number((aril_dtype)t->dtype);
     export_constant *c = v && hash ? allocate(m, 1, sizeof *c) : NULL;
     if (!c) return v;
     *c = (export_constant){ m->constants, hash, t, v }; /* the node has a reference */

@@ -41,7 +41,9 @@ static export_value *add_input(export_call *c, export_body *b, const aril__graph
     export_port *p = aril__export_port(c->model, b, false);
     if (!p) return NULL;
     describe(g, v, p);
-    return p->value = aril__export_value(c->model, NULL);
+    p->value = aril__export_value(c->model, NULL);
+    if (p->value) p->value->number = aril__onnx_dtype_number(p->dtype);
+    return p->value;
 }
 
 /* A result of a body is a value of its own. */
@@ -122,6 +124,7 @@ static aril_status write_while(export_call *c, const struct control_attrs *a)
         if (!p) return c->model->status;
         *p = (export_port){ .dtype = k ? ARIL_BOOL : ARIL_I64,
                             .value = aril__export_value(c->model, NULL) };
+        if (p->value) p->value->number = aril__onnx_dtype_number(p->dtype);
     }
     for (int i = 0; i < n; i++) arg[i] = add_input(c, b, trip, trip->inputs[i].value);
     export_graph g = body_graph(c, trip, b, arg);

@@ -63,6 +63,7 @@ static export_value *outside(export_graph *g, const aril__state *from, aril_tens
         if (m->status == ARIL_OK) m->status = s < 0 ? s : ARIL_ERR_MEMORY;
         return NULL;
     }
+    v->number = aril__onnx_dtype_number((aril_dtype)host->dtype);
     if (!v->name) v->name = aril__export_text(m, "param.%ld", (long)(from - g->g->states));
     *w = (export_weight){ .value = v, .tensor = host };
     *m->last_weight = w;
@@ -114,6 +115,7 @@ static void note_types(export_graph *g, const aril__graph_node *n)
         }
         p->value = x;
         aril__export_describe(g->model, g->g, n->out + k, p);
+        x->number = aril__onnx_dtype_number(p->dtype);
         x->type = p;
     }
 }
@@ -264,8 +266,10 @@ static aril_status bind_results(export_graph *g)
 
 aril_status aril__export_walk(export_graph *g)
 {
+    const export_graph *outer = g->model->walked;
     bool *needed = find_needed(g->g);
     if (!needed) return aril__fail(ARIL_ERR_MEMORY, "%s: out of memory", g->model->what);
+    g->model->walked = g;
     aril_status s = g->model->status;
     for (aril__node_id id = 1; id < g->g->n_nodes && s == ARIL_OK; id++)
         if (is_needed(&g->g->nodes[id], needed)) s = write_node(g, id);
@@ -273,6 +277,7 @@ aril_status aril__export_walk(export_graph *g)
     g->node = 0;
     if (s == ARIL_OK) s = bind_results(g);
     if (s < 0 && g->model->status == ARIL_OK) g->model->status = s;
+    g->model->walked = outer;
     return s;
 }
 

@@ -286,6 +286,28 @@ static aril_tensor *x_of(aril__call *c, int i)
     return c->in[i]->flags & ARIL__WEAK ? c->in[i] : aril_cast(c->in[i], c->type);
 }
 
+/* Integers of 64 bits, which no float holds: division towards 0, less 1 where signs differ and
+ * something is left. */
+static aril_status floor_div_wide(export_call *c)
+{
+    aril_dtype type = aril__export_type(c);
+    if (type != ARIL_I64 && type != ARIL_U64) return ARIL__EXPORT_DECLINED;
+    export_value *a = aril__export_in_as(c, 0, type), *b = aril__export_in_as(c, 1, type);
+    export_value *q = put(c, "Div", VALUES(a, b), NO_ATTRS);
+    if (type == ARIL_U64) return set_out(c, 0, q);
+    export_value *zero = aril__export_number(c, 0, type);
+    export_value *rest = put(c, "Sub", VALUES(a, put(c, "Mul", VALUES(q, b), NO_ATTRS)), NO_ATTRS);
+    export_value *signs = put(c, "Xor",
+                              VALUES(put(c, "Less", VALUES(rest, zero), NO_ATTRS),
+                                     put(c, "Less", VALUES(b, zero), NO_ATTRS)),
+                              NO_ATTRS);
+    export_value *some =
+        put(c, "Not", VALUES(put(c, "Equal", VALUES(rest, zero), NO_ATTRS)), NO_ATTRS);
+    export_value *less = put(c, "And", VALUES(signs, some), NO_ATTRS);
+    return set_out(c, 0,
+                   put(c, "Sub", VALUES(q, aril__export_cast(c, less, ARIL_BOOL, type)), NO_ATTRS));
+}
+
 static aril_tensor *one_minus(aril_tensor *x)
 {
     return aril_rsub_scalar(x, 1);
@@ -399,6 +421,12 @@ static void log10_of(aril__call *c, aril_tensor **out)
 static void erfc_of(aril__call *c, aril_tensor **out)
 {
     out[0] = one_minus(aril_erf(x_of(c, 0)));
+}
+
+static void gelu_of(aril__call *c, aril_tensor **out)
+{
+    aril_tensor *a = x_of(c, 0), *e = aril_erf(aril_mul_scalar(a, 0.70710678118654752440));
+    out[0] = aril_mul(aril_mul_scalar(a, 0.5), aril_add_scalar(e, 1));
 }
 
 static void atan2_of(aril__call *c, aril_tensor **out)
@@ -536,6 +564,7 @@ const export_rule aril__export_math_rules[] = {
     SAME("mul", 14, "Mul", NUMBERS),
     SAME("mul", 13, "Mul", WIDE),
     SAME("div", 13, "Div", FLOATS),
+    WRITE("floor_div", 13, "Div", floor_div_wide),
     LOWER("floor_div", floor_div),
     { .op = "remainder", .from = 13, .lower = remainder_of, .takes = is_real },
     SAME("remainder", 13, "Mod", NUMBERS),
@@ -600,6 +629,7 @@ const export_rule aril__export_math_rules[] = {
     TAKES("selu", 13, "Selu", FLOATS, plain, is_not_f64),
     TAKES("celu", 13, "Celu", FLOATS, with_alpha, is_f32),
     WRITE("gelu", 20, "Gelu", gelu),
+    LOWER("gelu", gelu_of),
     WRITE("gelu_tanh", 20, "Gelu", gelu),
     WRITE_TYPES("mish", 18, "Mish", FLOATS, plain),
     TAKES("softplus", 13, "Softplus", FLOATS, plain, is_plain_softplus),

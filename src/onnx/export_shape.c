@@ -37,9 +37,23 @@ static bool is_large(const export_call *c)
     return n > 16;
 }
 
+/* A size that only the run knows, as the value of elements. */
+static aril_status full_of_size(export_call *c, int64_t size)
+{
+    int n = ndim_out(c, 0);
+    bool one = n == 1 && dims_out(c, 0)[0] == 1;
+    export_value *v =
+        aril__export_cast(c, aril__export_sizes(c, 1, &size), ARIL_I64, dtype_out(c, 0));
+    if (!n) v = aril__export_reshape(c, v, 0, NULL);
+    if (n && !one)
+        v = put(c, "Expand", VALUES(v, aril__export_sizes(c, n, dims_out(c, 0))), NO_ATTRS);
+    return set_out(c, 0, v);
+}
+
 static aril_status full(export_call *c)
 {
     const struct create_attrs *a = c->attrs;
+    if (a->integer[1] && aril__size_is_named(a->integer[0])) return full_of_size(c, a->integer[0]);
     if (!is_large(c)) return ARIL__EXPORT_DECLINED; /* a constant */
     return fill(c, aril__export_sizes(c, (int)a->ndim[0], a->dim), a->value[0], a->integer);
 }

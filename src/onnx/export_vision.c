@@ -79,6 +79,7 @@ static void spare_output_padding(int n, const int64_t *stride, int64_t *pads, in
 typedef struct conv_list {
     int64_t pads[6], kernel[3];
     export_attr attr[5];
+    int n;
 } conv_list;
 
 /* The input of a convolution; fills in its attributes. */
@@ -88,18 +89,21 @@ static export_value *conv_input(export_call *c, conv_list *l)
     int n = ndim_in(c, 0) - 2;
     int64_t *pads = l->pads, *kernel = l->kernel;
     export_attr *attr = l->attr;
-    conv_padding(c, a, 0, 1, pads);
     for (int i = 0; i < n; i++) kernel[i] = dims_in(c, 1)[2 + i];
-    bool automatic = pads_unknown(c, a->same[0], 0);
+    bool open = !aril__export_known(n, kernel);
+    bool automatic = a->same[0] && (open || pads_unknown(c, a->same[0], 0));
+    memset(pads, 0, sizeof l->pads);
+    if (!automatic) conv_padding(c, a, 0, 1, pads);
     export_value *x = cropped(c, aril__export_in(c, 0), n, pads, false);
-    attr[0] = attr_ints("kernel_shape", n, kernel);
-    attr[1] = attr_ints("strides", n, a->stride);
-    attr[2] = attr_ints("dilations", n, a->dilation);
-    attr[3] = attr_int("group", a->groups[0]);
-    attr[4] = attr_ints("pads", 2 * n, pads);
-    if (automatic)
-        attr[4] =
-            attr_text("auto_pad", a->same[0] == ARIL__SAME_LOWER ? "SAME_LOWER" : "SAME_UPPER");
+    int k = 0;
+    attr[k++] = attr_ints("strides", n, a->stride);
+    attr[k++] = attr_ints("dilations", n, a->dilation);
+    attr[k++] = attr_int("group", a->groups[0]);
+    attr[k++] = automatic ? attr_text("auto_pad",
+                                      a->same[0] == ARIL__SAME_LOWER ? "SAME_LOWER" : "SAME_UPPER")
+                          : attr_ints("pads", 2 * n, pads);
+    if (!open) attr[k++] = attr_ints("kernel_shape", n, kernel); /* else that of the weights */
+    l->n = k;
     return x;
 }
 
@@ -109,7 +113,7 @@ static aril_status conv(export_call *c)
     conv_list l;
     export_value *x = conv_input(c, &l), *w = aril__export_in(c, 1);
     export_value *y = put(c, "Conv", VALUES(x, w, has(c, 2) ? aril__export_in(c, 2) : NULL),
-                          (export_attrs){ 5, l.attr });
+                          (export_attrs){ l.n, l.attr });
     return set_out(c, 0, aril__export_activation(c, y, a->activation[0]));
 }
 
@@ -117,7 +121,7 @@ static aril_status conv_integer(export_call *c)
 {
     conv_list l;
     export_value *x = conv_input(c, &l);
-    return aril__export_integer(c, "ConvInteger", "QLinearConv", x, (export_attrs){ 5, l.attr });
+    return aril__export_integer(c, "ConvInteger", "QLinearConv", x, (export_attrs){ l.n, l.attr });
 }
 
 /* Negative padding adds to the result, to which the bias is added then. */
@@ -297,10 +301,17 @@ static aril_status max_pool(export_call *c)
     aril__export_node(c->graph, "MaxPool", VALUES(x), attrs, indices ? 2 : 1, y);
     aril_status s = set_out(c, 0, aril__export_cast(c, y[0], wide, type));
     if (!indices || s < 0) return s;
-    if (!spatial_known(c, 0)) return ARIL__EXPORT_DECLINED;
     int64_t area = 1;
-    for (int d = 2; d < ndim_in(c, 0); d++) area *= dims_in(c, 0)[d];
-    return set_out(c, 1, put(c, "Mod", VALUES(y[1], aril__export_int1(c, area)), NO_ATTRS));
+    export_value *open = NULL;
+    for (int d = 2; d < ndim_in(c, 0); d++) {
+        const int64_t *size = &dims_in(c, 0)[d];
+        export_value *one = *size < 0 ? aril__export_sizes(c, 1, size) : NULL;
+        if (*size >= 0) area *= *size;
+        if (one) open = open ? put(c, "Mul", VALUES(open, one), NO_ATTRS) : one;
+    }
+    export_value *all = aril__export_int1(c, area);
+    if (open) all = area == 1 ? open : put(c, "Mul", VALUES(open, all), NO_ATTRS);
+    return set_out(c, 1, put(c, "Mod", VALUES(y[1], all), NO_ATTRS));
 }
 
 static bool has_no_dilation(const export_call *c)
@@ -425,6 +436,16 @@ static bool is_global(const export_call *c)
 static aril_status global_average(export_call *c)
 {
     return set_out(c, 0, put(c, "GlobalAveragePool", VALUES(aril__export_in(c, 0)), NO_ATTRS));
+}
+
+static bool is_global_maximum(const export_call *c)
+{
+    return is_global(c) && !aril__export_wanted(c, 1);
+}
+
+static aril_status global_maximum(export_call *c)
+{
+    return set_out(c, 0, put(c, "GlobalMaxPool", VALUES(aril__export_in(c, 0)), NO_ATTRS));
 }
 
 /* Windows of one size, side by side. */
@@ -710,6 +731,7 @@ const export_rule aril__export_vision_rules[] = {
     LOWER_WHEN("adaptive_avg_pool", even_average, is_even),
     LOWER_WHEN("adaptive_avg_pool", separable, sizes_known),
     LOWER_WHEN("adaptive_avg_pool_grad", adaptive_avg_pool_grad, sizes_known),
+    WHEN("adaptive_max_pool", 13, "GlobalMaxPool", global_maximum, is_global_maximum),
     LOWER_WHEN("adaptive_max_pool", even_maximum, is_even),
     LOWER_WHEN("adaptive_max_pool", uneven_maximum, sizes_known),
     LOWER("unfold", unfold),

@@ -114,14 +114,27 @@ static bool meets_open_sizes(const onnx_call *c, bool *takes, bool *shapes)
     return open;
 }
 
+#define OPEN_SIZES "computes with sizes that are left open; they must be known"
+
+aril_status aril__onnx_open_error(const onnx_call *c)
+{
+    (void)c;
+    return aril__fail(ARIL_ERR_STATE, OPEN_SIZES);
+}
+
+aril_status aril__onnx_known_sizes(const onnx_call *c, const aril_tensor *x, int from)
+{
+    for (int d = from; d < aril_ndim(x); d++)
+        if (x->dim[d] < 0) return aril__onnx_open_error(c);
+    return ARIL_OK;
+}
+
 /* A trace that has to hold for all values cannot go on. */
 static aril__cold aril_status refuse_dynamic(const onnx_call *c)
 {
     bool takes = true, shapes;
-    if (c->node->rule) meets_open_sizes(c, &takes, &shapes);
-    if (!takes)
-        return aril__fail(ARIL_ERR_STATE,
-                          "computes with sizes that are left open; they must be known");
+    if (c->node->rule && !c->opened) meets_open_sizes(c, &takes, &shapes);
+    if (!takes || c->opened) return aril__onnx_open_error(c);
     for (int i = 0; i < c->n_in; i++)
         if (c->in[i].kind != ONNX_NONE && c->in[i].kind != ONNX_TENSOR)
             return aril__fail(ARIL_ERR_UNSUPPORTED,
@@ -209,15 +222,9 @@ static bool stays_recorded(onnx_call *c, aril_status *s)
 }
 
 /* Runs the rule, on concrete values if all are known. */
-static aril_status convert(onnx_call *c)
+static aril_status run_rule(onnx_call *c)
 {
     const onnx_rule *rule = c->node->rule;
-    if (!rule) return call_function(c);
-    for (int i = 0; i < c->n_in; i++) /* a function may have been called without an input */
-        if (c->in[i].kind == ONNX_NONE && aril__onnx_requires(c->node->takes, i))
-            return aril__onnx_fail(c, ARIL_ERR_ARG, "input %d is missing", i);
-    aril_status types = check_types(c);
-    if (types < 0) return types;
     bool bodies = rule->flags & ONNX_BODIES, sizes = rule->flags & ONNX_SIZES;
     bool takes, shapes, open = meets_open_sizes(c, &takes, &shapes);
     if (!takes) return ARIL__ONNX_DYNAMIC;
@@ -251,6 +258,43 @@ static aril_status convert(onnx_call *c)
             s = ARIL__ONNX_DYNAMIC; /* the numbers that stand for sizes need 64 bits */
     }
     return s;
+}
+
+/* Integers that stand for sizes become tensors of the trace: the rule computes with them as with
+ * any other value. False: there are none, or no memory. */
+static bool open_inputs(onnx_call *c)
+{
+    bool some = false;
+    for (int i = 0; i < c->n_in && c->run->open; i++) some |= c->in[i].sizes;
+    onnx_value *in = some ? aril__onnx_alloc(&c->run->arena, (size_t)c->n_in, sizeof *in) : NULL;
+    if (!in) return false;
+    for (int i = 0; i < c->n_in; i++) {
+        in[i] = c->in[i];
+        if (!in[i].sizes) continue;
+        in[i].tensor = aril__onnx_open_tensor(c, in[i].tensor);
+        in[i].known = in[i].sizes = false;
+    }
+    c->in = in;
+    return c->opened = true;
+}
+
+static aril_status convert(onnx_call *c)
+{
+    const onnx_rule *rule = c->node->rule;
+    if (!rule) return call_function(c);
+    for (int i = 0; i < c->n_in; i++) /* a function may have been called without an input */
+        if (c->in[i].kind == ONNX_NONE && aril__onnx_requires(c->node->takes, i))
+            return aril__onnx_fail(c, ARIL_ERR_ARG, "input %d is missing", i);
+    aril_status s = check_types(c);
+    if (s < 0) return s;
+    ARIL_SCOPE;
+    s = run_rule(c);
+    if (s != ARIL__ONNX_DYNAMIC || rule->flags & ONNX_BODIES || !open_inputs(c)) return s;
+    for (int i = 0; i < c->n_out; i++) {
+        if (c->out[i].kind == ONNX_TENSOR) aril_release(c->out[i].tensor);
+        c->out[i] = (onnx_value){ 0 };
+    }
+    return run_rule(c);
 }
 
 static aril_status run_node(onnx_run *run, const onnx_node *n)
@@ -562,6 +606,16 @@ static size_t memory_limit(const onnx_model *m)
     return pages > 0 && size > 0 ? (size_t)pages * (size_t)size : 0;
 }
 
+/* What errors say whose numbers were computed from sizes that are left open: the code is that of
+ * rules. Returns what they said before. */
+static const char *set_open_error(const char *text)
+{
+    aril__sizes *s = aril__self()->sizes;
+    const char *before = s ? s->computed : NULL;
+    if (s) s->computed = text;
+    return before;
+}
+
 static aril_status run_model(onnx_model *m, onnx_arena *a, bool whole, size_t n_in,
                              const onnx_value *in, onnx_value *out, const onnx_times *times)
 {
@@ -572,15 +626,18 @@ static aril_status run_model(onnx_model *m, onnx_arena *a, bool whole, size_t n_
     run.slot = aril__calloc(m->n_slots * sizeof *run.slot);
     if (!run.slot) return aril__fail(ARIL_ERR_MEMORY, "onnx: out of memory");
     if (run.tracing) name_initializers(m);
+    const char *before = set_open_error(run.open ? OPEN_SIZES : NULL);
     aril_status s = set_inputs(&run, n_in, in);
     if (s == ARIL_OK) s = run_nodes(&run, &m->main);
+    set_open_error(before);
     for (int i = 0; i < m->n_out && s == ARIL_OK; i++) {
         out[i] = get(&run, m->out[i].slot);
         if (out[i].kind == ONNX_TENSOR) aril_adopt(aril_keep(out[i].tensor));
-        if (out[i].sizes) /* a result cannot be an attribute */
-            s = aril__fail(ARIL_ERR_STATE,
-                           "%s: output %s holds sizes that are left open; they must be known",
-                           m->path, m->out[i].name);
+        if (out[i].sizes) { /* a result is no attribute */
+            onnx_call c = { .run = &run };
+            out[i].tensor = aril__onnx_open_tensor(&c, out[i].tensor);
+            s = aril_tensor_status(out[i].tensor);
+        }
     }
     for (size_t i = 0; i < m->n_slots; i++) clear(&run.slot[i]);
     free(run.slot);

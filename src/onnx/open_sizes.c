@@ -1,4 +1,5 @@
-/* Arithmetic on integers that stand for unknown sizes of a trace: what has a size for result. */
+/* Arithmetic on integers that stand for unknown sizes of a trace: what has a size for result. Where
+ * the result is another number, sizes become tensors of the trace. */
 #include "core/sizes.h"
 #include "onnx/rules.h"
 
@@ -71,4 +72,37 @@ aril_status aril__onnx_size_quotient(onnx_call *c)
 aril_status aril__onnx_size_equal(onnx_call *c)
 {
     return compute(c, equal, ARIL_BOOL);
+}
+
+/* ---- sizes as tensors ---- */
+
+int64_t aril__onnx_times(int64_t a, int64_t b)
+{
+    const int64_t both[] = { a, b };
+    return aril__size_product(aril__self()->sizes, 2, both);
+}
+
+int64_t aril__onnx_over(int64_t a, int64_t b)
+{
+    int64_t to = -1;
+    bool exact = b > 0 && aril__size_quotient(aril__self()->sizes, 1, &a, 1, &b, &to);
+    return exact ? to : a < 0 ? -1 : a / (b ? b : 1);
+}
+
+aril_tensor *aril__onnx_size(aril_device to, int64_t size)
+{
+    return aril_full(ARIL_SHAPE(), size, ARIL_I64, to);
+}
+
+aril_tensor *aril__onnx_open_tensor(onnx_call *c, aril_tensor *sizes)
+{
+    const void *at;
+    aril_device to = c->run->model->device;
+    int64_t n = aril_numel(sizes);
+    aril_tensor **part = aril__onnx_alloc(&c->run->arena, (size_t)n, sizeof *part);
+    if (!part || aril__onnx_host(c, sizes, ARIL_I64, &at) != ARIL_OK) return aril__poison();
+    for (int64_t i = 0; i < n; i++)
+        part[i] = aril_full(ARIL_SHAPE(1), ((const int64_t *)at)[i], ARIL_I64, to);
+    aril_tensor *all = n == 1 ? part[0] : aril_cat((aril_list){ (int)n, part }, 0);
+    return aril_reshape(all, aril_shape_of(sizes));
 }

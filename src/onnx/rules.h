@@ -14,7 +14,8 @@ typedef struct onnx_call {
     onnx_run *run;
     const onnx_node *node;
     int version;
-    bool host; /* all inputs are known: computed on the CPU, also in a trace */
+    bool host;   /* all inputs are known: computed on the CPU, also in a trace */
+    bool opened; /* sizes that are left open are tensors of the trace here */
     int n_in, n_out;
     const onnx_value *in;
     onnx_value *out; /* to be set */
@@ -92,6 +93,20 @@ bool aril__onnx_has_open_sizes(const onnx_call *c);
 aril_status aril__onnx_size_product(onnx_call *c);
 aril_status aril__onnx_size_quotient(onnx_call *c);
 aril_status aril__onnx_size_equal(onnx_call *c);
+/* a * b and a / b of sizes that may be open: -1 where a trace cannot name the result. */
+int64_t aril__onnx_times(int64_t a, int64_t b);
+int64_t aril__onnx_over(int64_t a, int64_t b);
+/* A size that may be open as a tensor of the trace, 0-d, i64. */
+aril_tensor *aril__onnx_size(aril_device to, int64_t size);
+/* n elements of an axis of x from a position on (0-d, i64), which may lie outside: 0 there. */
+aril_tensor *aril__onnx_window(onnx_call *c, aril_tensor *x, int axis, aril_tensor *start,
+                               int64_t n);
+/* A known tensor of sizes, of which some are open, as a tensor of the trace. */
+aril_tensor *aril__onnx_open_tensor(onnx_call *c, aril_tensor *sizes);
+/* The error of a rule that has to know a size that is left open. */
+aril__cold aril_status aril__onnx_open_error(const onnx_call *c);
+/* The same if a size of x from axis `from` on is open. */
+aril_status aril__onnx_known_sizes(const onnx_call *c, const aril_tensor *x, int from);
 
 /* rules_text.c: runs a rule that moves elements on numbers in the order of the strings, and takes
  * these. */

@@ -7,7 +7,7 @@
 /* [N,T,heads*D] -> [N,heads,T,D] */
 static aril_tensor *split_heads(aril_tensor *x, int64_t heads)
 {
-    int64_t n = aril_size(x, 0), t = aril_size(x, 1), d = aril_size(x, 2) / heads;
+    int64_t n = aril_size(x, 0), t = aril_size(x, 1), d = aril__onnx_over(aril_size(x, 2), heads);
     return aril_permute(aril_reshape(x, ARIL_SHAPE(n, t, heads, d)), ARIL_AXES(0, 2, 1, 3));
 }
 
@@ -15,7 +15,8 @@ static aril_tensor *split_heads(aril_tensor *x, int64_t heads)
 static aril_tensor *join_heads(aril_tensor *x)
 {
     int64_t n = aril_size(x, 0), h = aril_size(x, 1), t = aril_size(x, 2), d = aril_size(x, 3);
-    return aril_reshape(aril_permute(x, ARIL_AXES(0, 2, 1, 3)), ARIL_SHAPE(n, t, h * d));
+    return aril_reshape(aril_permute(x, ARIL_AXES(0, 2, 1, 3)),
+                        ARIL_SHAPE(n, t, aril__onnx_times(h, d)));
 }
 
 typedef struct attention {
@@ -34,6 +35,22 @@ static aril_tensor *bias_of(aril_tensor *allowed, const aril_tensor *like_)
     return aril_where(allowed, zero, aril_full_like(zero, -INFINITY));
 }
 
+/* x plus a size, or minus it. */
+static aril_tensor *plus_size(onnx_call *c, aril_tensor *x, int64_t size, int sign)
+{
+    if (size >= 0) return aril_add_scalar(x, sign * size);
+    aril_tensor *open = aril__onnx_size(aril__onnx_device(c), size);
+    return sign < 0 ? aril_sub(x, open) : aril_add(x, open);
+}
+
+/* The scale of scores by default; 0 with an error. */
+static double default_scale(const onnx_call *c, const aril_tensor *q)
+{
+    int64_t d = aril_size(q, 3);
+    if (d < 0) aril__onnx_open_error(c);
+    return d < 0 ? 0 : 1 / sqrt((double)d);
+}
+
 /* The sum of all masks, which broadcasts to [N,heads,T,S]; NULL: none. */
 static aril_tensor *bias_for(onnx_call *c, const attention *a)
 {
@@ -50,9 +67,9 @@ static aril_tensor *bias_for(onnx_call *c, const attention *a)
     aril_tensor *query = aril_unsqueeze(aril_arange(0, t, 1, ARIL_I64, dev), 1);
     if (a->lengths && !a->before) /* [N,1,1,1]: keys before the queries */
         query =
-            aril_add(query, aril_reshape(aril_sub_scalar(a->lengths, t), ARIL_SHAPE(-1, 1, 1, 1)));
+            aril_add(query, aril_reshape(plus_size(c, a->lengths, t, -1), ARIL_SHAPE(-1, 1, 1, 1)));
     else
-        query = aril_add_scalar(query, a->before);
+        query = plus_size(c, query, a->before, 1);
     aril_tensor *allowed = NULL;
     if (a->causal) allowed = aril_le(key, query);
     if (a->left >= 0) {
@@ -121,6 +138,13 @@ static bool is_plain(const onnx_call *c, const attention *a)
            (!a->mask || aril_size(a->mask, -1) == aril_size(a->k, 2));
 }
 
+/* Whether only the run knows if the mask is for all keys. */
+static bool mask_is_open(const attention *a)
+{
+    int64_t m = aril_size(a->mask, -1), s = aril_size(a->k, 2);
+    return m != s && m != 1 && (m < 0 || s < 0);
+}
+
 static aril_status attention_op(onnx_call *c)
 {
     attention a = {
@@ -142,6 +166,7 @@ static aril_status attention_op(onnx_call *c)
         return aril__onnx_fail(c, ARIL_ERR_SHAPE,
                                "queries, keys and values need 3 or 4 dimensions");
     int64_t heads = aril_size(a.q, 1), own = aril_size(a.k, 1);
+    if (own < 0 || heads < 0) return aril__onnx_open_error(c);
     if (own < 1 || heads % own)
         return aril__onnx_fail(c, ARIL_ERR_SHAPE,
                                "%" PRId64 " heads of queries for %" PRId64 " of keys", heads, own);
@@ -150,7 +175,9 @@ static aril_status attention_op(onnx_call *c)
         a.k = aril_cat(ARIL_LIST(past_k, a.k), 2);
     }
     if (past_v) a.v = aril_cat(ARIL_LIST(past_v, a.v), 2);
-    a.scale = aril__onnx_attr_float(c, "scale", 1 / sqrt((double)aril_size(a.q, 3)));
+    a.scale = has_attr(c, "scale") ? aril__onnx_attr_float(c, "scale", 0) : default_scale(c, a.q);
+    if (!aril_ok()) return aril__latest_status();
+    if (a.mask && aril_ndim(a.mask) && mask_is_open(&a)) return aril__onnx_open_error(c);
     a.softcap = aril__onnx_attr_float(c, "softcap", 0);
     a.causal = aril__onnx_attr_int(c, "is_causal", 0) != 0;
     a.left = aril__onnx_attr_int(c, "left_window_size", -1);
@@ -196,7 +223,9 @@ static aril_status flex_attention(onnx_call *c)
         return aril__onnx_fail(c, ARIL_ERR_SHAPE, "expected 4 dimensions");
     if (has_attr(c, "softmax_precision"))
         aril__onnx_dtype(aril__onnx_attr_int(c, "softmax_precision", 1), &precise);
-    double scale = aril__onnx_attr_float(c, "scale", 1 / sqrt((double)aril_size(q, 3)));
+    double scale =
+        has_attr(c, "scale") ? aril__onnx_attr_float(c, "scale", 0) : default_scale(c, q);
+    if (!aril_ok()) return aril__latest_status();
     k = repeat_heads(k, aril_size(q, 1));
     v = repeat_heads(v, aril_size(q, 1));
     aril_tensor *x =
@@ -222,6 +251,7 @@ static aril_status rotary(onnx_call *c)
     if (packed) x = split_heads(x, heads); /* [N,heads,T,D] */
     if (aril_ndim(x) != 4) return aril__onnx_fail(c, ARIL_ERR_SHAPE, "expected 3 or 4 dimensions");
     int64_t size = aril_size(x, 3);
+    if (size < 0) return aril__onnx_open_error(c);
     if (part <= 0 || part > size) part = size;
     if (at) {
         cosine = aril_index_select(cosine, at, 0);
@@ -278,7 +308,8 @@ static aril_status linear_attention(onnx_call *c)
                 *vs = split_heads(aril_cast(v, f), heads);
     int64_t dk = aril_size(ks, 3), dv = aril_size(vs, 3);
     double scale = aril__onnx_attr_float(c, "scale", 0);
-    if (scale == 0) scale = 1 / sqrt((double)aril_size(qs, 3));
+    if (dk < 0 || steps < 0) return aril__onnx_open_error(c);
+    if (scale == 0) scale = 1 / sqrt((double)dk);
     aril_tensor *state = past ? aril_cast(past, f)
                               : aril_zeros(ARIL_SHAPE(n, heads, dk, dv), f, aril__onnx_device(c));
     aril_tensor *ds = gated ? split_heads(aril_cast(decay, f), heads) : NULL; /* [N,H,T,K or 1] */
@@ -308,6 +339,7 @@ static aril_status causal_conv(onnx_call *c)
     if (aril_ndim(x) != 3 || aril_ndim(w) != 3)
         return aril__onnx_fail(c, ARIL_ERR_SHAPE, "expected 3 dimensions");
     int64_t k = aril_size(w, 2), ch = aril_size(x, 1);
+    if (k < 0 || ch < 0) return aril__onnx_open_error(c);
     if (!past)
         past = aril_zeros(ARIL_SHAPE(aril_size(x, 0), ch, k - 1), aril_dtype_of(x),
                           aril__onnx_device(c));
@@ -315,7 +347,9 @@ static aril_status causal_conv(onnx_call *c)
     aril_tensor *y = aril_conv1d(all, w, b, (aril_conv_opts){ .groups = ch });
     if (!attr_is(c, "activation", "none", "none")) y = aril_silu(y);
     aril_status s = give(c, 0, y);
-    return s < 0 ? s : give(c, 1, aril_narrow(all, 2, aril_size(all, 2) - (k - 1), k - 1));
+    if (s < 0) return s;
+    if (aril_size(all, 2) < 0 && k > 1) return give(c, 1, aril_slice(all, 2, 1 - k, INT64_MAX, 1));
+    return give(c, 1, aril_narrow(all, 2, aril_size(all, 2) - (k - 1), k - 1));
 }
 
 const onnx_rule aril__onnx_attention_rules[] = {

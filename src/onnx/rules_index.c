@@ -18,20 +18,25 @@ static aril_status gather_elements(onnx_call *c)
 }
 
 /* Indices [...,k] of the first k axes of `sizes` (after `from`) as positions in them. */
-static aril_tensor *flat_index(aril_tensor *index, const int64_t *sizes, int64_t k)
+static aril_tensor *flat_index(const onnx_call *c, aril_tensor *index, const int64_t *sizes,
+                               int64_t k)
 {
     aril_tensor *flat = NULL;
     index = aril_cast(index, ARIL_I64);
     for (int64_t j = 0; j < k; j++) {
         aril_tensor *i = aril_select(index, -1, j);
-        i = aril_where(aril_lt_scalar(i, 0), aril_add_scalar(i, sizes[j]), i);
-        flat = flat ? aril_add(aril_mul_scalar(flat, sizes[j]), i) : i;
+        aril_tensor *size = sizes[j] < 0 ? aril__onnx_size(aril__onnx_device(c), sizes[j]) : NULL;
+        aril_tensor *from_end = size ? aril_add(i, size) : aril_add_scalar(i, sizes[j]);
+        i = aril_where(aril_lt_scalar(i, 0), from_end, i);
+        if (flat) flat = size ? aril_mul(flat, size) : aril_mul_scalar(flat, sizes[j]);
+        flat = flat ? aril_add(flat, i) : i;
     }
     return flat;
 }
 
 static aril_status check_depth(onnx_call *c, int64_t k, int batch, int n)
 {
+    if (k < 0) return aril__onnx_open_error(c);
     if (k >= 1 && batch >= 0 && batch + k <= n) return ARIL_OK;
     return aril__onnx_fail(c, ARIL_ERR_SHAPE,
                            "indices of %" PRId64 " axes for a tensor with %d dimensions", k, n);
@@ -51,9 +56,9 @@ static aril_status gather_nd(onnx_call *c)
     int batch = (int)declared;
     aril_status s = check_depth(c, k, batch, from.ndim);
     if (s < 0) return s;
-    for (int i = 0; i < batch; i++) batches *= from.dim[i];
-    for (int64_t i = 0; i < k; i++) inner *= from.dim[batch + i];
-    aril_shape to = { 0 }, rows = { .ndim = 1, .dim = { batches * inner } };
+    for (int i = 0; i < batch; i++) batches = aril__onnx_times(batches, from.dim[i]);
+    for (int64_t i = 0; i < k; i++) inner = aril__onnx_times(inner, from.dim[batch + i]);
+    aril_shape to = { 0 }, rows = { .ndim = 1, .dim = { aril__onnx_times(batches, inner) } };
     for (int i = 0; i < sizes.ndim - 1; i++) to.dim[to.ndim++] = sizes.dim[i];
     for (int i = batch + (int)k; i < from.ndim; i++) {
         rows.dim[rows.ndim++] = from.dim[i];
@@ -61,13 +66,19 @@ static aril_status gather_nd(onnx_call *c)
             return aril__onnx_fail(c, ARIL_ERR_UNSUPPORTED, "too many dimensions");
         to.dim[to.ndim++] = from.dim[i];
     }
-    aril_tensor *flat = flat_index(index, from.dim + batch, k); /* [batch..., more...] */
+    aril_tensor *flat = flat_index(c, index, from.dim + batch, k); /* [batch..., more...] */
     if (batch) {
-        aril_tensor *base = aril_arange(0, batches, 1, ARIL_I64, aril__onnx_device(c));
-        flat = aril_reshape(flat, ARIL_SHAPE(batches, batches ? aril_numel(flat) / batches : 0));
-        flat = aril_add(flat, aril_unsqueeze(aril_mul_scalar(base, inner), 1));
+        aril_device dev = aril__onnx_device(c);
+        aril_tensor *base = aril_arange(0, batches, 1, ARIL_I64, dev);
+        base =
+            inner < 0 ? aril_mul(base, aril__onnx_size(dev, inner)) : aril_mul_scalar(base, inner);
+        int64_t each =
+            aril__size_product(aril__self()->sizes, sizes.ndim - 1 - batch, sizes.dim + batch);
+        flat = aril_reshape(flat, ARIL_SHAPE(batches, each));
+        flat = aril_add(flat, aril_unsqueeze(base, 1));
     }
-    flat = aril_reshape(flat, ARIL_SHAPE(aril_numel(flat)));
+    flat = aril_reshape(flat, ARIL_SHAPE(aril__size_product(aril__self()->sizes, sizes.ndim - 1,
+                                                            sizes.dim)));
     aril_tensor *y = aril_index_select(aril_reshape(x, rows), flat, 0);
     return give(c, 0, aril_reshape(y, to));
 }
@@ -99,9 +110,12 @@ static aril_status scatter_nd(onnx_call *c)
     int64_t k = sizes.ndim ? sizes.dim[sizes.ndim - 1] : 0, rows = 1, rest = 1, n = 1;
     aril_status s = check_depth(c, k, 0, from.ndim);
     if (s < 0) return s;
-    for (int i = 0; i < from.ndim; i++) *(i < k ? &rows : &rest) *= from.dim[i];
-    for (int i = 0; i < sizes.ndim - 1; i++) n *= sizes.dim[i];
-    aril_tensor *flat = aril_reshape(flat_index(index, from.dim, k), ARIL_SHAPE(n, 1));
+    for (int i = 0; i < from.ndim; i++) {
+        int64_t *all = i < k ? &rows : &rest;
+        *all = aril__onnx_times(*all, from.dim[i]);
+    }
+    for (int i = 0; i < sizes.ndim - 1; i++) n = aril__onnx_times(n, sizes.dim[i]);
+    aril_tensor *flat = aril_reshape(flat_index(c, index, from.dim, k), ARIL_SHAPE(n, 1));
     flat = aril_contiguous(aril_expand(flat, ARIL_SHAPE(n, rest)));
     aril_tensor *y = scattered(c, aril_reshape(x, ARIL_SHAPE(rows, rest)), flat,
                                aril_reshape(src, ARIL_SHAPE(n, rest)), 0);
@@ -116,7 +130,7 @@ static aril_status tensor_scatter(onnx_call *c)
     if (axis < 1)
         return aril__onnx_fail(c, ARIL_ERR_ARG,
                                "the axis of the sequence must follow that of the batch");
-    int64_t n = aril_size(src, axis);
+    int64_t n = aril_size(src, axis), size = aril_size(x, axis);
     aril_tensor *index = aril_arange(0, n, 1, ARIL_I64, aril__onnx_device(c));
     for (int i = axis + 1; i < aril_ndim(x); i++) index = aril_unsqueeze(index, -1);
     if (at) {
@@ -125,7 +139,8 @@ static aril_status tensor_scatter(onnx_call *c)
         index = aril_add(index, at);
     }
     if (attr_is(c, "mode", "linear", "circular"))
-        index = aril_remainder_scalar(index, aril_size(x, axis));
+        index = size < 0 ? aril_remainder(index, aril__onnx_size(aril__onnx_device(c), size))
+                         : aril_remainder_scalar(index, size);
     index = aril_contiguous(aril_expand(index, aril_shape_of(src)));
     return give(c, 0, aril_scatter(x, index, src, axis));
 }

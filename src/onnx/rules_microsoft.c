@@ -283,6 +283,7 @@ static aril_status group_norm_of(onnx_call *c, aril_tensor *x)
     double eps = aril__onnx_attr_float(c, "epsilon", 1e-5);
     bool last = aril__onnx_attr_int(c, "channels_last", 1) != 0;
     aril_tensor *f = last ? move_channels(x, true) : x;
+    if (aril_size(f, 1) < 0) return aril__onnx_open_error(c);
     if (groups < 1 || aril_size(f, 1) % groups)
         return aril__onnx_fail(c, ARIL_ERR_SHAPE, "%" PRId64 " groups do not divide the channels",
                                groups);

@@ -9,7 +9,7 @@
 /* [N,T,heads*D] -> [N,heads,T,D] */
 static aril_tensor *split_heads(aril_tensor *x, int64_t heads)
 {
-    int64_t d = aril_size(x, 2) / heads;
+    int64_t d = aril__onnx_over(aril_size(x, 2), heads);
     aril_shape to = ARIL_SHAPE(aril_size(x, 0), aril_size(x, 1), heads, d);
     return aril_permute(aril_reshape(x, to), ARIL_AXES(0, 2, 1, 3));
 }
@@ -17,7 +17,8 @@ static aril_tensor *split_heads(aril_tensor *x, int64_t heads)
 /* The inverse. */
 static aril_tensor *join_heads(aril_tensor *x)
 {
-    aril_shape to = ARIL_SHAPE(aril_size(x, 0), aril_size(x, 2), aril_size(x, 1) * aril_size(x, 3));
+    aril_shape to = ARIL_SHAPE(aril_size(x, 0), aril_size(x, 2),
+                               aril__onnx_times(aril_size(x, 1), aril_size(x, 3)));
     return aril_reshape(aril_permute(x, ARIL_AXES(0, 2, 1, 3)), to);
 }
 
@@ -29,6 +30,7 @@ static aril_tensor *packed_part(aril_tensor *x, int64_t i)
 
 static aril_status check_heads(onnx_call *c, int64_t heads, int64_t features)
 {
+    if (features < 0) return aril__onnx_open_error(c);
     if (heads >= 1 && features % heads == 0) return ARIL_OK;
     return aril__onnx_fail(c, ARIL_ERR_ARG, "%" PRId64 " heads do not divide %" PRId64 " features",
                            heads, features);
@@ -63,6 +65,7 @@ static aril_status key_mask(onnx_call *c, aril_tensor *mask, int64_t n, int64_t 
     int64_t count = aril_size(mask, 0);
     int dims = aril_ndim(mask);
     *allowed = NULL;
+    if (dims == 1 && count != n && (count < 0 || n < 0)) return aril__onnx_open_error(c);
     if (dims == 1 && (count == n || count == 2 * n)) {
         aril_tensor *end = aril_reshape(aril_narrow(mask, 0, 0, n), ARIL_SHAPE(n, 1, 1, 1));
         *allowed = aril_lt(keys, end);
@@ -78,6 +81,7 @@ static aril_status key_mask(onnx_call *c, aril_tensor *mask, int64_t n, int64_t 
     if (dims == 2) *allowed = aril_unsqueeze(aril_unsqueeze(there, 1), 1);
     if (dims == 3) *allowed = aril_unsqueeze(there, 1);
     if (dims == 4) {
+        if (s < 0 || t < 0) return aril__onnx_open_error(c);
         if (aril_size(there, 2) < s || aril_size(there, 3) < s)
             return aril__onnx_fail(c, ARIL_ERR_SHAPE, "the mask is smaller than %" PRId64, s);
         *allowed = aril_narrow(aril_narrow(there, 2, s - t, t), 3, 0, s);
@@ -92,6 +96,8 @@ typedef struct heads {
     aril_tensor *mask;      /* NULL, or as key_mask takes it */
     aril_tensor *bias;      /* NULL, or added to the scores */
     bool causal;
+    int64_t before; /* keys of the past: by a causal mask, query i sees keys up to before + i, and
+                       the last one all of them, as in onnxruntime */
 } heads;
 
 static aril_status attend(onnx_call *c, const heads *h, aril_tensor **y)
@@ -105,11 +111,17 @@ static aril_status attend(onnx_call *c, const heads *h, aril_tensor **y)
         if (status != ARIL_OK) return status;
         bias = plus(bias, bias_where(allowed, filter, h->q));
     }
+    if (scale == 0 && aril_size(h->q, 3) < 0) return aril__onnx_open_error(c);
     aril_attention_opts o = { .scale = scale != 0 ? scale : 1 / sqrt((double)aril_size(h->q, 3)) };
-    if (h->causal && t == s && !bias) {
+    if (h->causal && t == s && !h->before && !bias) {
         o.causal = true;
-    } else if (h->causal && t > 1) {
-        aril_tensor *at = aril_add_scalar(aril_unsqueeze(range(c, t), 1), s - t);
+    } else if (h->causal && t != 1) {
+        aril_device dev = aril__onnx_device(c);
+        aril_tensor *query = range(c, t), *at = query;
+        aril_tensor *last = aril_add_scalar(aril__onnx_size(dev, t), -1);
+        if (h->before) at = aril_add(at, aril__onnx_size(dev, h->before));
+        at = aril_where(aril_lt(query, last), at, aril__onnx_size(dev, s));
+        at = aril_unsqueeze(at, 1);
         bias = plus(bias, bias_where(aril_le(range(c, s), at), -INFINITY, h->q));
     }
     o.mask = bias;
@@ -127,6 +139,7 @@ static aril_tensor *after_past(aril_tensor *past, int64_t part, aril_tensor *x)
 static aril_status qkv_sizes(onnx_call *c, int64_t all, int64_t *to)
 {
     onnx_ints sizes = aril__onnx_attr_ints(c, "qkv_hidden_sizes");
+    if (all < 0) return aril__onnx_open_error(c);
     for (int i = 0; i < 3; i++) to[i] = sizes.n == 3 ? sizes.at[i] : all / 3;
     if (to[0] > 0 && to[0] == to[1] && to[2] > 0 && to[0] + to[1] + to[2] == all) return ARIL_OK;
     return aril__onnx_fail(c, ARIL_ERR_SHAPE,
@@ -151,7 +164,8 @@ static aril_status attend_to_self(onnx_call *c, aril_tensor *qkv, aril_tensor *m
                 .v = after_past(past, 1, v),
                 .mask = mask,
                 .bias = bias,
-                .causal = aril__onnx_attr_int(c, "unidirectional", 0) != 0 };
+                .causal = aril__onnx_attr_int(c, "unidirectional", 0) != 0,
+                .before = past ? aril_size(past, 3) : 0 };
     s = attend(c, &h, &y);
     if (s == ARIL_OK) s = give(c, 0, join_heads(y));
     return s == ARIL_OK && wanted(c, 1) ? give(c, 1, aril_stack(ARIL_LIST(h.k, h.v), 0)) : s;
@@ -221,7 +235,8 @@ static aril_status multi_head_attention(onnx_call *c)
     aril_tensor *y;
     heads h = { .mask = in(c, 4),
                 .bias = in(c, 5),
-                .causal = aril__onnx_attr_int(c, "unidirectional", 0) != 0 };
+                .causal = aril__onnx_attr_int(c, "unidirectional", 0) != 0,
+                .before = given(c, 6) ? aril_size(in(c, 6), 2) : 0 };
     if (given(c, 8) || given(c, 9))
         return aril__onnx_fail(c, ARIL_ERR_UNSUPPORTED, "a buffer that past and present share");
     aril_status s = read_heads(c, aril__onnx_attr_int(c, "num_heads", 0), &h);
@@ -265,6 +280,8 @@ static aril_status rotary(onnx_call *c)
     int64_t number = aril__onnx_attr_int(c, "num_heads", 0),
             part = aril__onnx_attr_int(c, "rotary_embedding_dim", 0);
     double scale = aril__onnx_attr_float(c, "scale", 1);
+    if (aril_size(cosine, 1) < 0 || (aril_ndim(x) > 2 && aril_size(x, packed ? 2 : 3) < 0))
+        return aril__onnx_open_error(c);
     if (packed) {
         int64_t each = part && number ? aril_size(x, 2) / number : 2 * aril_size(cosine, 1);
         if (each < 1 || aril_size(x, 2) % each)
@@ -338,6 +355,7 @@ static aril_status group_query_attention(onnx_call *c)
         (s = check_heads(c, own, aril_size(v, 2))) != ARIL_OK)
         return s;
     int64_t t = aril_size(q, 1), n = aril_size(q, 0);
+    if (t < 0 || (given(c, 3) && aril_size(in(c, 3), 2) < 0)) return aril__onnx_open_error(c);
     q = split_heads(q, number);
     k = split_heads(k, own);
     v = split_heads(v, own);

@@ -252,7 +252,8 @@ static bool is_member(const trees *t, int64_t node, double x)
 static bool goes_true(const trees *t, int64_t node, double x)
 {
     double split = t->split[node];
-    if (isnan(x)) return t->missing.n > node && t->missing.at[node];
+    if (isnan(x)) /* it differs from any value */
+        return (t->missing.n > node && t->missing.at[node]) || t->mode[node] == NEQ;
     switch (t->mode[node]) {
     case LEQ: return x <= split;
     case LT: return x < split;

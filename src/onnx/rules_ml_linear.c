@@ -200,6 +200,7 @@ static aril_status linear_regressor(onnx_call *c)
     if (s != ARIL_OK) return s;
     aril_tensor *x = aril_cast(in(c, 0), ARIL_F32);
     if (aril_ndim(x) == 1) x = aril_unsqueeze(x, 0);
+    if (aril_ndim(x) == 2 && aril_size(x, 1) < 0) return aril__onnx_open_error(c);
     int64_t expected;
     if (targets < 1 || aril_ndim(x) != 2 ||
         __builtin_mul_overflow(targets, aril_size(x, 1), &expected) || w.n != expected ||

@@ -180,7 +180,7 @@ static aril_status read_weights(onnx_call *c, const char *prefix, forest *f)
 
 static bool goes_true(const node *n, double x)
 {
-    if (isnan(x)) return n->missing;
+    if (isnan(x)) return n->missing || n->mode == NEQ; /* NaN differs from any value */
     switch (n->mode) {
     case LEQ: return x <= n->value;
     case LT: return x < n->value;

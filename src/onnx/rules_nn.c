@@ -125,15 +125,19 @@ static aril_status conv(onnx_call *c)
     return give(c, 0, fn[k.n - 1](x, w, b, o));
 }
 
-/* The padding that gives the output sizes that are asked for. */
+/* The padding that gives the output sizes that are asked for. open[i] is such a size where that of
+ * the input is open, so that only the run knows the padding; else -1. */
 static aril_status transposed_pads(onnx_call *c, windows *k, const aril_tensor *x,
-                                   const aril_tensor *w, const int64_t *extra)
+                                   const aril_tensor *w, const int64_t *extra, int64_t *open)
 {
     onnx_ints sizes = aril__onnx_attr_ints(c, "output_shape");
-    bool same = k->mode == ARIL_SAME || k->mode == ARIL_SAME_LOWER;
+    bool same = k->mode == ARIL_SAME || k->mode == ARIL_SAME_LOWER, upper = false;
     if (sizes.n >= 0 && sizes.n != k->n && sizes.n != k->n + 2)
         return aril__onnx_fail(c, ARIL_ERR_ARG, "output_shape has %" PRId64 " entries", sizes.n);
-    for (int i = 0; i < k->n && (same || sizes.n >= 0); i++) {
+    aril_status s = same || sizes.n >= 0 ? aril__onnx_known_sizes(c, w, 2) : ARIL_OK;
+    for (int i = 0; i < k->n && (same || sizes.n >= 0) && s == ARIL_OK; i++) {
+        open[i] = sizes.n >= 0 && aril_size(x, i + 2) < 0 ? sizes.at[sizes.n - k->n + i] : -1;
+        if (open[i] >= 0) continue;
         int64_t full = (aril_size(x, i + 2) - 1) * k->stride[i] +
                        k->dilation[i] * (aril_size(w, i + 2) - 1) + 1 + extra[i];
         int64_t want =
@@ -143,8 +147,19 @@ static aril_status transposed_pads(onnx_call *c, windows *k, const aril_tensor *
         k->before[i] = total < 0 ? 0 : k->mode == ARIL_SAME ? total / 2 : total - total / 2;
         k->after[i] = total - k->before[i];
     }
-    k->mode = ARIL_NUMBERS;
-    return ARIL_OK;
+    for (int i = 0; i < k->n; i++) upper |= open[i] >= 0 && k->mode == ARIL_SAME;
+    if (!upper) k->mode = ARIL_NUMBERS;
+    return s;
+}
+
+/* The part of a result of open sizes that has the sizes that are asked for. */
+static aril_tensor *part_of(onnx_call *c, aril_tensor *y, int axis, int64_t want, bool upper)
+{
+    aril_device dev = aril__onnx_device(c);
+    aril_tensor *total = aril_add_scalar(aril__onnx_size(dev, aril_size(y, axis)), -want);
+    total = aril_maximum(total, aril_zeros_like(total));
+    if (!upper) total = aril_add_scalar(total, 1);
+    return aril__onnx_window(c, y, axis, aril_floor_div_scalar(total, 2), want);
 }
 
 static aril_status conv_transpose(onnx_call *c)
@@ -155,14 +170,16 @@ static aril_status conv_transpose(onnx_call *c)
                                                           aril_conv_transpose3d };
     aril_tensor *x = in(c, 0), *w = in(c, 1), *b = in(c, 2);
     windows k;
-    int64_t extra[3] = { 0 };
+    int64_t extra[3] = { 0 }, open[3] = { -1, -1, -1 };
     aril_status s = read_windows(c, aril_ndim(x) - 2, &k);
     if (s == ARIL_OK) s = read_list(c, "output_padding", k.n, extra, 0);
     if (s == ARIL_OK && aril_ndim(w) != k.n + 2)
         s = aril__onnx_fail(c, ARIL_ERR_SHAPE, "the weights do not fit");
     if (s == ARIL_OK) s = check_kernel(c, &k, w);
-    if (s == ARIL_OK) s = transposed_pads(c, &k, x, w, extra);
+    if (s == ARIL_OK) s = transposed_pads(c, &k, x, w, extra, open);
     if (s < 0) return s;
+    bool upper = k.mode == ARIL_SAME;
+    k.mode = ARIL_NUMBERS;
     /* Computed without padding, then cropped, or enlarged by zeros. */
     windows plain = k;
     memset(plain.before, 0, sizeof plain.before);
@@ -171,7 +188,8 @@ static aril_status conv_transpose(onnx_call *c)
     o.groups = aril__onnx_attr_int(c, "group", 1);
     bool simple = true;
     for (int i = 0; i < k.n; i++)
-        simple &= k.before[i] >= 0 && k.before[i] == k.after[i] && extra[i] < k.stride[i];
+        simple &=
+            k.before[i] >= 0 && k.before[i] == k.after[i] && extra[i] < k.stride[i] && open[i] < 0;
     if (simple) {
         put(o.padding, k.before, k.n);
         put(o.padding_end, k.after, k.n);
@@ -181,10 +199,12 @@ static aril_status conv_transpose(onnx_call *c)
     aril_tensor *y = fn[k.n - 1](x, w, NULL, o);
     aril_pads pads = { .n = 2 * k.n };
     for (int i = 0; i < k.n; i++) {
-        pads.at[2 * (k.n - 1 - i)] = -k.before[i];
-        pads.at[2 * (k.n - 1 - i) + 1] = extra[i] - k.after[i];
+        pads.at[2 * (k.n - 1 - i)] = open[i] < 0 ? -k.before[i] : 0;
+        pads.at[2 * (k.n - 1 - i) + 1] = extra[i] - (open[i] < 0 ? k.after[i] : 0);
     }
     y = aril_pad(y, pads, (aril_pad_opts){ 0 });
+    for (int i = 0; i < k.n; i++)
+        if (open[i] >= 0) y = part_of(c, y, 2 + i, open[i], upper);
     if (b) {
         for (int i = 0; i < k.n; i++) b = aril_unsqueeze(b, -1);
         y = aril_add(y, b);
@@ -211,9 +231,14 @@ static aril_pool_opts pool_opts(onnx_call *c, const windows *w)
 /* Indices within a channel become indices in the whole tensor. */
 static aril_tensor *whole_indices(onnx_call *c, aril_tensor *at, aril_tensor *x, int n)
 {
-    int64_t plane = 1, channels = aril_size(x, 0) * aril_size(x, 1);
-    for (int i = 0; i < n; i++) plane *= aril_size(x, i + 2);
+    aril_device dev = aril__onnx_device(c);
+    int64_t plane = 1, channels = aril__onnx_times(aril_size(x, 0), aril_size(x, 1));
+    for (int i = 0; i < n; i++) plane = aril__onnx_times(plane, aril_size(x, i + 2));
     if (aril__onnx_attr_int(c, "storage_order", 0)) { /* column-major */
+        if (plane < 0) {
+            aril__onnx_open_error(c);
+            return NULL;
+        }
         aril_tensor *rest = at, *column = NULL;
         int64_t scale = plane;
         for (int i = n - 1; i >= 0; i--) {
@@ -225,8 +250,8 @@ static aril_tensor *whole_indices(onnx_call *c, aril_tensor *at, aril_tensor *x,
         }
         at = column;
     }
-    aril_tensor *base =
-        aril_mul_scalar(aril_arange(0, channels, 1, ARIL_I64, aril__onnx_device(c)), plane);
+    aril_tensor *base = aril_arange(0, channels, 1, ARIL_I64, dev);
+    base = plane < 0 ? aril_mul(base, aril__onnx_size(dev, plane)) : aril_mul_scalar(base, plane);
     aril_shape shape = { .ndim = n + 2, .dim = { aril_size(x, 0), aril_size(x, 1), 1, 1, 1 } };
     return aril_add(at, aril_reshape(base, shape));
 }
@@ -249,15 +274,24 @@ static aril_tensor *(*const average_fn[])(aril_tensor *, aril_pool_opts) = { ari
                                                                              aril_avg_pool2d,
                                                                              aril_avg_pool3d };
 
-/* Sums of windows by convolution with ones: for dilated windows. */
+/* Sums of windows by convolution with ones: for dilated windows. Channels of an open number are
+ * samples. */
 static aril_tensor *dilated_sums(aril_tensor *x, const windows *w, aril_conv_opts o)
 {
     static aril_tensor *(*const fn[])(aril_tensor *, aril_tensor *, aril_tensor *,
                                       aril_conv_opts) = { aril_conv1d, aril_conv2d, aril_conv3d };
-    aril_shape kernel = { .ndim = w->n + 2, .dim = { aril_size(x, 1), 1 } };
+    bool open = aril_size(x, 1) < 0;
+    o.groups = open ? 1 : aril_size(x, 1);
+    aril_shape kernel = { .ndim = w->n + 2, .dim = { o.groups, 1 } };
     for (int i = 0; i < w->n; i++) kernel.dim[i + 2] = w->kernel[i];
-    o.groups = aril_size(x, 1);
-    return fn[w->n - 1](x, aril_ones(kernel, aril_dtype_of(x), aril_device_of(x)), NULL, o);
+    aril_tensor *ones = aril_ones(kernel, aril_dtype_of(x), aril_device_of(x));
+    if (!open) return fn[w->n - 1](x, ones, NULL, o);
+    aril_shape whole = aril_shape_of(x), apart = whole;
+    apart.dim[0] = aril__onnx_times(whole.dim[0], whole.dim[1]);
+    apart.dim[1] = 1;
+    aril_tensor *y = fn[w->n - 1](aril_reshape(x, apart), ones, NULL, o);
+    for (int i = 0; i < w->n; i++) whole.dim[i + 2] = aril_size(y, i + 2);
+    return aril_reshape(y, whole);
 }
 
 /* Whether the windows are dilated and none is larger than the image. Of one that is, a kernel for
@@ -282,27 +316,39 @@ static aril_tensor *window_sums(onnx_call *c, aril_tensor *x, const windows *w)
     return average_fn[w->n - 1](x, o);
 }
 
-/* With ceil_mode, windows may extend past the padded end: they are given that much more padding. */
-static void pad_for_ceil(onnx_call *c, windows *w, const aril_tensor *x, int64_t *beyond)
+static bool pads_same(const windows *w)
 {
-    for (int i = 0; i < w->n; i++) {
+    return w->mode == ARIL_SAME || w->mode == ARIL_SAME_LOWER;
+}
+
+/* With ceil_mode, windows may extend past the padded end: they are given that much more padding. */
+static aril_status pad_for_ceil(onnx_call *c, const windows *w, const aril_tensor *x,
+                                int64_t *beyond)
+{
+    bool ceil_mode = aril__onnx_attr_int(c, "ceil_mode", 0) != 0;
+    memset(beyond, 0, 3 * sizeof *beyond);
+    for (int i = 0; i < w->n && ceil_mode; i++) {
         int64_t size = aril_size(x, i + 2), span = w->dilation[i] * (w->kernel[i] - 1) + 1;
-        if (w->mode == ARIL_SAME || w->mode == ARIL_SAME_LOWER) {
-            int64_t out = (size + w->stride[i] - 1) / w->stride[i],
-                    total = (out - 1) * w->stride[i] + span - size;
-            if (total < 0) total = 0;
-            w->before[i] = w->mode == ARIL_SAME ? total / 2 : total - total / 2;
-            w->after[i] = total - w->before[i];
-        }
-        beyond[i] = 0;
         int64_t padded = size + w->before[i] + w->after[i] - span;
-        if (!aril__onnx_attr_int(c, "ceil_mode", 0) || padded < 0) continue;
+        if (size < 0) return aril__onnx_open_error(c);
+        if (padded < 0) continue;
         int64_t out = (padded + w->stride[i] - 1) / w->stride[i] + 1;
         if ((out - 1) * w->stride[i] >= size + w->before[i]) out--;
         beyond[i] = (out - 1) * w->stride[i] - padded;
         if (beyond[i] < 0) beyond[i] = 0;
     }
-    w->mode = ARIL_NUMBERS;
+    return ARIL_OK;
+}
+
+/* Averages of dilated windows that begin at every stride of the input: as many as strides fit. */
+static aril_tensor *same_averages(aril_tensor *x, const windows *w, bool count_pad)
+{
+    aril_conv_opts o = conv_opts(w);
+    aril_tensor *sum = dilated_sums(x, w, o);
+    int64_t area = 1;
+    for (int i = 0; i < w->n; i++) area *= w->kernel[i];
+    return count_pad ? aril_div_scalar(sum, (double)area)
+                     : aril_div(sum, dilated_sums(aril_ones_like(x), w, o));
 }
 
 static aril_status average_pool(onnx_call *c)
@@ -317,8 +363,10 @@ static aril_status average_pool(onnx_call *c)
         o.count_exclude_pad = !count_pad;
         return give(c, 0, average_fn[w.n - 1](x, o));
     }
+    if (pads_same(&w)) return give(c, 0, same_averages(x, &w, count_pad));
     int64_t beyond[3];
-    pad_for_ceil(c, &w, x, beyond);
+    w.mode = ARIL_NUMBERS;
+    if ((s = pad_for_ceil(c, &w, x, beyond)) < 0) return s;
     aril_pads pads = { .n = 2 * w.n }, own = { .n = 2 * w.n };
     for (int i = 0; i < w.n; i++) {
         pads.at[2 * (w.n - 1 - i)] = w.before[i];
@@ -351,8 +399,11 @@ static aril_status lp_pool(onnx_call *c)
     int64_t beyond[3];
     aril_status s = read_windows(c, aril_ndim(x) - 2, &w);
     if (s < 0) return s;
-    pad_for_ceil(c, &w, x, beyond);
-    for (int i = 0; i < w.n; i++) w.after[i] += beyond[i];
+    if (!pads_same(&w)) {
+        w.mode = ARIL_NUMBERS;
+        if ((s = pad_for_ceil(c, &w, x, beyond)) < 0) return s;
+        for (int i = 0; i < w.n; i++) w.after[i] += beyond[i];
+    }
     aril_tensor *powers = p == 1 ? aril_abs(x) : aril_pow_scalar(aril_abs(x), p);
     aril_tensor *sum = window_sums(c, powers, &w);
     return give(c, 0, p == 1 ? sum : aril_pow_scalar(sum, 1 / p));
@@ -390,6 +441,7 @@ static aril_status max_unpool(onnx_call *c)
     onnx_ints sizes;
     aril_status s = read_windows(c, aril_ndim(x) - 2, &w);
     if (s == ARIL_OK) s = aril__onnx_ints(c, 2, &sizes);
+    if (s == ARIL_OK) s = aril__onnx_known_sizes(c, x, 0);
     if (s != ARIL_OK) return s;
     aril_shape inferred = aril_shape_of(x), to;
     bool fits = true;
@@ -469,10 +521,15 @@ static aril_status batch_norm(onnx_call *c)
                     : c->version < 7 ? !aril__onnx_attr_int(c, "is_test", 0) && c->n_out > 1
                                      : wanted(c, 1);
     if (training) return batch_norm_training(c, eps);
-    aril_tensor *x = in(c, 0);
+    /* Input, scale and statistics may have three types. */
+    aril_tensor *x = in(c, 0), *of[5];
+    aril_dtype type = aril_dtype_of(x);
+    for (int i = 1; i < 5; i++) type = aril_promote_types(type, aril_dtype_of(in(c, i)));
+    for (int i = 0; i < 5; i++) of[i] = aril_cast(in(c, i), type);
     return give(c, 0,
-                aril_batch_norm(x, in(c, 1), in(c, 2), in(c, 3), in(c, 4),
-                                (aril_batch_norm_opts){ .eval = true, .eps = eps }));
+                like(aril_batch_norm(of[0], of[1], of[2], of[3], of[4],
+                                     (aril_batch_norm_opts){ .eval = true, .eps = eps }),
+                     x));
 }
 
 static aril_status instance_norm(onnx_call *c)
@@ -538,6 +595,7 @@ static aril_status group_norm(onnx_call *c)
     aril_tensor *x = in(c, 0), *scale = in(c, 1), *bias = in(c, 2);
     int64_t groups = aril__onnx_attr_int(c, "num_groups", 1);
     double eps = aril__onnx_attr_float(c, "epsilon", 1e-5);
+    if (aril_size(x, 1) < 0) return aril__onnx_open_error(c);
     if (groups < 1 || aril_size(x, 1) % groups)
         return aril__onnx_fail(c, ARIL_ERR_SHAPE, "%" PRId64 " groups do not divide the channels",
                                groups);

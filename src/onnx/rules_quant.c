@@ -216,6 +216,9 @@ static aril_status convolve(onnx_call *c, aril_tensor *x, aril_tensor *w, aril_t
     struct conv_attrs a;
     aril_status s = aril__onnx_conv_attrs(c, aril_ndim(x) - 2, w, &a);
     if (s != ARIL_OK) return s;
+    bool open = aril_size(w, 0) < 0;
+    for (int i = 0; i < 5; i++) open |= rest[i] && aril_numel(rest[i]) < 0;
+    if (open) return aril__onnx_open_error(c);
     if (!is_byte(x) || !is_byte(w) || !is_flat(rest[0], 1) || !is_flat(rest[1], aril_size(w, 0)))
         return aril__onnx_fail(c, ARIL_ERR_DTYPE,
                                "inputs must be int8 or uint8, of one zero point");

@@ -304,8 +304,11 @@ static aril_status recurrent(onnx_call *c, int gates)
                 .clip = aril__onnx_attr_float(c, "clip", 0),
                 .input_forget = aril__onnx_attr_int(c, "input_forget", 0) != 0,
                 .linear_before_reset = aril__onnx_attr_int(c, "linear_before_reset", 0) != 0 };
-    if (aril_ndim(l.x) != 3 || aril_ndim(l.w) != 3 || aril_ndim(l.r) != 3 ||
-        aril_size(l.w, 0) != directions)
+    bool fits = aril_ndim(l.x) == 3 && aril_ndim(l.w) == 3 && aril_ndim(l.r) == 3;
+    aril_status s = fits ? aril__onnx_known_sizes(c, l.w, 0) : ARIL_OK;
+    if (s == ARIL_OK && fits) s = aril__onnx_known_sizes(c, l.r, 0);
+    if (s < 0) return s;
+    if (!fits || aril_size(l.w, 0) != directions)
         return aril__onnx_fail(c, ARIL_ERR_SHAPE,
                                "input and weights must have 3 dimensions, for %d directions",
                                directions);
@@ -322,7 +325,7 @@ static aril_status recurrent(onnx_call *c, int gates)
     l.batch = aril_size(l.x, 1);
     l.hidden = aril_size(l.r, 2);
     if (l.lengths) l.lengths = aril_cast(l.lengths, ARIL_I64);
-    aril_status s = read_activations(c, &l, directions);
+    s = read_activations(c, &l, directions);
     if (s < 0) return s;
     aril_tensor *h0 = in(c, 5), *c0 = lstm ? in(c, 6) : NULL, *y[2], *h[2], *cell[2];
     if (batch_first) h0 = swap_first(h0), c0 = swap_first(c0);
@@ -335,7 +338,7 @@ static aril_status recurrent(onnx_call *c, int gates)
                      &cell[0]);
         return give_results(c, y[0], h[0], cell[0], batch_first);
     }
-    if (l.steps < 0) return ARIL__ONNX_DYNAMIC; /* they are unrolled */
+    if (l.steps < 0) return aril__onnx_open_error(c); /* they are unrolled */
     for (int k = 0; k < directions && s == ARIL_OK; k++)
         s = run_direction(c, &l, k, k == 1 || strcmp(way, "reverse") == 0, h0, c0, &y[k], &h[k],
                           &cell[k]);

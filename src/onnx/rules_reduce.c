@@ -116,7 +116,11 @@ static aril_status arg_extreme(onnx_call *c, bool max)
     bool last = aril__onnx_attr_int(c, "select_last_index", 0) != 0;
     if (last) x = aril_flip(x, ARIL_AXES(axis));
     aril_tensor *y = max ? aril_argmax(x, axes) : aril_argmin(x, axes);
-    if (last) y = aril_rsub_scalar(y, aril_size(x, axis) - 1);
+    int64_t n = aril_size(x, axis);
+    if (last && n < 0)
+        y = aril_sub(aril_add_scalar(aril__onnx_size(aril__onnx_device(c), n), -1), y);
+    else if (last)
+        y = aril_rsub_scalar(y, n - 1);
     return give(c, 0, y);
 }
 
@@ -135,6 +139,7 @@ static aril_status arg_min(onnx_call *c)
 static aril_tensor *hardmax_of(aril_tensor *x, int axis)
 {
     aril_axes axes = ARIL_KEEPDIM(axis);
+    if (!aril_size(x, axis)) return x; /* no elements */
     aril_tensor *at = aril_argmax(x, axes);
     return aril_scatter(aril_zeros_like(x), at, aril_ones_like(like(at, x)), axis);
 }
@@ -180,7 +185,7 @@ static aril_status cumulate(onnx_call *c, aril_tensor *(*fn)(aril_tensor *x, int
     aril_tensor *y = reverse ? aril_flip(x, ARIL_AXES(axis)) : x;
     if (aril__onnx_attr_int(c, "exclusive", 0) && n) {
         aril_tensor *first = aril_full_like(aril_narrow(y, axis, 0, 1), initial);
-        y = aril_cat(ARIL_LIST(first, aril_narrow(y, axis, 0, n - 1)), axis);
+        y = aril_cat(ARIL_LIST(first, aril_slice(y, axis, 0, -1, 1)), axis);
     }
     y = fn(y, axis);
     return give(c, 0, like(reverse ? aril_flip(y, ARIL_AXES(axis)) : y, x));

@@ -7,8 +7,9 @@
 #include <math.h>
 
 typedef struct resizing {
-    const char *mode, *place, *nearest; /* mode, coordinate_transformation_mode, nearest_mode */
-    double cubic, outside;              /* cubic_coeff_a, extrapolation_value */
+    const char *mode, *place; /* mode, coordinate_transformation_mode */
+    const char *nearest;      /* nearest_mode; "": that of versions without it */
+    double cubic, outside;    /* cubic_coeff_a, extrapolation_value */
     bool exclude_outside, antialias;
 } resizing;
 
@@ -43,9 +44,13 @@ static int64_t clamped(int64_t i, int64_t n)
     return i < 0 ? 0 : i >= n ? n - 1 : i;
 }
 
-static int64_t nearest_to(const resizing *r, double x)
+static int64_t nearest_to(const resizing *r, const resized_axis *a, double x)
 {
     double low = floor(x);
+    if (!*r->nearest) { /* as version 10: in float, up where the result is smaller */
+        float at = (float)x;
+        return (int64_t)(a->scale < 1 ? ceilf(at) : floorf(at));
+    }
     if (x == low) return (int64_t)x;
     if (strcmp(r->nearest, "floor") == 0) return (int64_t)low;
     if (strcmp(r->nearest, "ceil") == 0) return (int64_t)low + 1;
@@ -104,7 +109,7 @@ static aril_status resize_axis(onnx_call *c, const resizing *r, const resized_ax
         int64_t *from = aril__onnx_alloc(&c->run->arena, (size_t)a->to, sizeof *from);
         if (!from) return ARIL_ERR_MEMORY;
         for (int64_t i = 0; i < a->to; i++)
-            from[i] = clamped(nearest_to(r, origin(r, a, i)), a->from);
+            from[i] = clamped(nearest_to(r, a, origin(r, a, i)), a->from);
         y = aril_index_select(y, aril__onnx_index(c, from, a->to), axis);
     } else {
         int64_t n;
@@ -196,8 +201,8 @@ static aril_status resize(onnx_call *c)
     resizing r = { .mode = aril__onnx_attr_text(c, "mode", "nearest"),
                    .place = aril__onnx_attr_text(c, "coordinate_transformation_mode",
                                                  old ? "asymmetric" : "half_pixel"),
-                   .nearest = aril__onnx_attr_text(c, "nearest_mode",
-                                                   old ? "floor" : "round_prefer_floor"),
+                   .nearest =
+                       aril__onnx_attr_text(c, "nearest_mode", old ? "" : "round_prefer_floor"),
                    .cubic = aril__onnx_attr_float(c, "cubic_coeff_a", -0.75),
                    .outside = aril__onnx_attr_float(c, "extrapolation_value", 0),
                    .exclude_outside = aril__onnx_attr_int(c, "exclude_outside", 0) != 0,
@@ -214,7 +219,7 @@ static aril_status upsample(onnx_call *c)
 {
     resizing r = { .mode = aril__onnx_attr_text(c, "mode", "nearest"),
                    .place = "asymmetric",
-                   .nearest = "floor" };
+                   .nearest = "" };
     if (strcmp(r.mode, "bilinear") == 0) r.mode = "linear";
     onnx_floats scales = aril__onnx_attr_floats(c, "scales"), none = { .n = -1 };
     aril_status s = ARIL_OK;

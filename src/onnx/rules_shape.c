@@ -193,9 +193,12 @@ static aril_status squeeze(onnx_call *c)
     aril_status s = aril__onnx_ints_of(c, "axes", 1, &from);
     if (s == ARIL_OK) s = aril__onnx_axes(c, from, sizes.ndim, &axes);
     if (s != ARIL_OK) return s;
+    for (int i = 0; i < sizes.ndim && from.n < 0; i++) /* only the run knows which are 1 */
+        if (sizes.dim[i] < 0) return aril__onnx_open_error(c);
     for (int i = 0; i < sizes.ndim; i++) {
         bool drop = from.n < 0 && sizes.dim[i] == 1;
         for (int k = 0; k < axes.n; k++) drop |= axes.axis[k] == i;
+        if (drop && sizes.dim[i] < 0) return aril__onnx_open_error(c);
         if (drop && sizes.dim[i] != 1)
             return aril__onnx_fail(c, ARIL_ERR_SHAPE, "axis %d has size %" PRId64 ", not 1", i,
                                    sizes.dim[i]);
@@ -306,6 +309,7 @@ static aril_status split(onnx_call *c)
     int64_t n = aril_size(x, axis), parts = aril__onnx_attr_int(c, "num_outputs", c->n_out);
     if (parts < c->n_out || (sizes.n >= 0 && sizes.n < c->n_out))
         return aril__onnx_fail(c, ARIL_ERR_ARG, "more outputs than parts");
+    if (sizes.n < 0 && n < 0) return aril__onnx_open_error(c);
     int64_t size = parts ? (n + parts - 1) / parts : n, start = 0;
     for (int i = 0; i < c->n_out && s == ARIL_OK; i++) {
         int64_t here = sizes.n >= 0 ? sizes.at[i] : size;
@@ -376,7 +380,7 @@ static aril_status pad_axis(onnx_call *c, aril_tensor **x, int axis, int64_t bef
                             char mode)
 {
     int64_t n = aril_size(*x, axis), to;
-    if (n < 0) return ARIL__ONNX_DYNAMIC; /* left open: the elements cannot be listed */
+    if (n < 0) return aril__onnx_open_error(c);
     if (__builtin_add_overflow(n, before, &to) || __builtin_add_overflow(to, after, &to) ||
         to < 0 || (n == 0 && to > 0))
         return aril__onnx_fail(c, ARIL_ERR_SHAPE, "the padding of axis %d does not fit", axis);
@@ -385,6 +389,31 @@ static aril_status pad_axis(onnx_call *c, aril_tensor **x, int axis, int64_t bef
     for (int64_t i = 0; i < to; i++) from[i] = padded_from(i - before, n, mode);
     *x = aril_index_select(*x, aril__onnx_index(c, from, to), axis);
     return ARIL_OK;
+}
+
+/* Axes of an open size are padded by the op, which takes no negative padding in these modes. */
+static bool pads_open(const aril_tensor *x, const int64_t *before, const int64_t *after)
+{
+    bool open = false, crops = false;
+    for (int i = 0; i < aril_ndim(x); i++) {
+        open |= x->dim[i] < 0 && (before[i] || after[i]);
+        crops |= before[i] < 0 || after[i] < 0;
+    }
+    return open && !crops;
+}
+
+static aril_tensor *padded_open(aril_tensor *x, const int64_t *before, const int64_t *after,
+                                char mode)
+{
+    aril_pads pads = { .n = 2 * aril_ndim(x) };
+    for (int i = 0; i < aril_ndim(x); i++) {
+        pads.at[2 * i] = before[aril_ndim(x) - 1 - i];
+        pads.at[2 * i + 1] = after[aril_ndim(x) - 1 - i];
+    }
+    return aril_pad(x, pads,
+                    (aril_pad_opts){ .mode = mode == 'e'   ? ARIL_PAD_REPLICATE
+                                             : mode == 'w' ? ARIL_PAD_CIRCULAR
+                                                           : ARIL_PAD_REFLECT });
 }
 
 /* Integers of 64 bits that no double is equal to are put where padding is. */
@@ -428,9 +457,32 @@ static aril_status pad(onnx_call *c)
     }
     if (strcmp(mode, "reflect") != 0 && strcmp(mode, "edge") != 0 && strcmp(mode, "wrap") != 0)
         return aril__onnx_fail(c, ARIL_ERR_UNSUPPORTED, "mode %s", mode);
+    if (pads_open(x, before, after)) return give(c, 0, padded_open(x, before, after, *mode));
     for (int i = 0; i < aril_ndim(x) && s == ARIL_OK; i++)
         if (before[i] || after[i]) s = pad_axis(c, &x, i, before[i], after[i], *mode);
     return s != ARIL_OK ? s : give(c, 0, x);
+}
+
+aril_tensor *aril__onnx_window(onnx_call *c, aril_tensor *x, int axis, aril_tensor *start,
+                               int64_t n)
+{
+    aril_device dev = aril__onnx_device(c);
+    aril_tensor *at = aril_add(aril_arange(0, n, 1, ARIL_I64, dev), start); /* [n] */
+    aril_tensor *last = aril_add_scalar(aril__onnx_size(dev, aril_size(x, axis)), -1);
+    aril_tensor *inside = aril_logical_and(aril_ge_scalar(at, 0), aril_le(at, last));
+    at = aril_maximum(aril_minimum(at, last), aril_zeros_like(at));
+    for (int i = axis + 1; i < aril_ndim(x); i++) inside = aril_unsqueeze(inside, -1);
+    aril_tensor *y = aril_index_select(x, at, axis);
+    return aril_where(inside, y, aril_zeros_like(y));
+}
+
+/* The same n elements in the middle of an axis whose size is open. */
+static aril_tensor *centered(onnx_call *c, aril_tensor *x, int axis, int64_t n)
+{
+    aril_tensor *size = aril__onnx_size(aril__onnx_device(c), aril_size(x, axis));
+    aril_tensor *more = aril_add_scalar(size, -n); /* half of it, towards 0 */
+    aril_tensor *half = aril_floor_div_scalar(aril_abs(more), 2);
+    return aril__onnx_window(c, x, axis, aril_mul(half, aril_sign(more)), n);
 }
 
 /* Crops or pads axes in their middle. */
@@ -448,6 +500,10 @@ static aril_status center_crop_pad(onnx_call *c)
         if (axis < 0) return ARIL_ERR_ARG;
         int64_t n = aril_size(x, axis), more = sizes.at[i] - n;
         if (sizes.at[i] < 0) return aril__onnx_fail(c, ARIL_ERR_SHAPE, "a size is negative");
+        if (n < 0) {
+            x = centered(c, x, axis, sizes.at[i]);
+            continue;
+        }
         if (more < 0) x = aril_narrow(x, axis, -more / 2, sizes.at[i]);
         if (more <= 0) continue;
         pads.at[2 * (aril_ndim(x) - 1 - axis)] = more / 2;
@@ -479,7 +535,7 @@ static aril_status depth_to_space(onnx_call *c)
                                "the square of blocksize %" PRId64
                                " does not divide the number of channels, %" PRId64,
                                b, aril_size(x, 1));
-    int64_t n = aril_size(x, 0), ch = aril_size(x, 1) / (b * b), h = aril_size(x, 2),
+    int64_t n = aril_size(x, 0), ch = aril__onnx_over(aril_size(x, 1), b * b), h = aril_size(x, 2),
             w = aril_size(x, 3);
     bool crd = attr_is(c, "mode", "DCR", "CRD");
     if (crd) {
@@ -489,7 +545,8 @@ static aril_status depth_to_space(onnx_call *c)
         x = aril_permute(aril_reshape(x, ARIL_SHAPE(n, b, b, ch, h, w)),
                          ARIL_AXES(0, 3, 4, 1, 5, 2));
     }
-    return give(c, 0, aril_reshape(x, ARIL_SHAPE(n, ch, h * b, w * b)));
+    return give(c, 0,
+                aril_reshape(x, ARIL_SHAPE(n, ch, aril__onnx_times(h, b), aril__onnx_times(w, b))));
 }
 
 static aril_status space_to_depth(onnx_call *c)
@@ -504,12 +561,14 @@ static aril_status space_to_depth(onnx_call *c)
                                    "blocksize %" PRId64 " does not divide size %" PRId64
                                    " of dimension %d",
                                    b, aril_size(x, i), i);
-    int64_t n = aril_size(x, 0), ch = aril_size(x, 1), h = aril_size(x, 2) / b,
-            w = aril_size(x, 3) / b;
+    int64_t n = aril_size(x, 0), ch = aril_size(x, 1), h = aril__onnx_over(aril_size(x, 2), b),
+            w = aril__onnx_over(aril_size(x, 3), b);
+    if (h < 0 && w < 0 && !aril__size_is_named(h) && !aril__size_is_named(w))
+        return aril__onnx_open_error(c);
     bool crd = attr_is(c, "mode", "DCR", "CRD");
     x = aril_reshape(x, ARIL_SHAPE(n, ch, h, b, w, b));
     x = aril_permute(x, crd ? ARIL_AXES(0, 1, 3, 5, 2, 4) : ARIL_AXES(0, 3, 5, 1, 2, 4));
-    return give(c, 0, aril_reshape(x, ARIL_SHAPE(n, ch * b * b, h, w)));
+    return give(c, 0, aril_reshape(x, ARIL_SHAPE(n, aril__onnx_times(ch, b * b), h, w)));
 }
 
 /* ---- ranges and matrices ---- */
@@ -595,7 +654,7 @@ const onnx_rule aril__onnx_shape_rules[] = {
     RULE_FLAGS("DepthToSpace", 1, depth_to_space, ONNX_MOVES),
     RULE_FLAGS("SpaceToDepth", 1, space_to_depth, ONNX_MOVES),
     RULE("Range", 11, range),
-    RULE_FLAGS("EyeLike", 9, eye_like, ONNX_SIZES),
+    RULE_FLAGS("EyeLike", 9, eye_like, ONNX_SIZES | ONNX_SHAPE_0),
     RULE("Trilu", 14, trilu),
     { 0 },
 };

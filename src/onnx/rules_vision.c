@@ -21,7 +21,8 @@ static sampling sampling_of(aril_tensor *x)
 {
     sampling s = { .n = aril_ndim(x) - 2 };
     int64_t all = 1;
-    for (int i = 0; i < s.n && i < MAX_SPATIAL; i++) all *= s.size[i] = aril_size(x, i + 2);
+    for (int i = 0; i < s.n && i < MAX_SPATIAL; i++)
+        all = aril__onnx_times(all, s.size[i] = aril_size(x, i + 2));
     s.x = aril_reshape(x, ARIL_SHAPE(aril_size(x, 0), aril_size(x, 1), all));
     return s;
 }
@@ -87,13 +88,16 @@ static aril_tensor *folded(aril_tensor *x, int64_t size, aril_grid_padding paddi
 
 static aril_status grid_sample_3d(onnx_call *c, aril_tensor *x, aril_tensor *grid, aril_grid_opts o)
 {
+    aril_status known = aril__onnx_known_sizes(c, x, 2);
+    if (known < 0) return known;
     sampling s = sampling_of(x);
     aril_shape to = aril_shape_of(grid); /* [N,d1,d2,d3,3] */
     int64_t n = to.dim[0], points = 1;
+    if (to.ndim == 5 && to.dim[4] < 0) return aril__onnx_open_error(c);
     if (to.ndim != 5 || to.dim[4] != 3 || s.n != 3)
         return aril__onnx_fail(c, ARIL_ERR_SHAPE,
                                "expected an image with 3 dimensions and a grid for it");
-    for (int i = 1; i < 4; i++) points *= to.dim[i];
+    for (int i = 1; i < 4; i++) points = aril__onnx_times(points, to.dim[i]);
     for (int i = 0; i < 3; i++) { /* the grid has x first */
         aril_tensor *g = aril_reshape(aril_select(grid, 4, 2 - i), ARIL_SHAPE(n, points));
         double size = (double)s.size[i];
@@ -122,11 +126,9 @@ static aril_status grid_sample(onnx_call *c)
                 : strcmp(padding, "reflection") == 0 ? ARIL_GRID_REFLECTION
                                                      : ARIL_GRID_ZEROS;
     if (aril_ndim(x) == 5 && o.mode != ARIL_GRID_BICUBIC) return grid_sample_3d(c, x, grid, o);
-    return give(
-        c, 0,
-        like(aril_grid_sample(aril_dtype_is_float(aril_dtype_of(x)) ? x : aril_cast(x, ARIL_F32),
-                              grid, o),
-             x));
+    aril_dtype of = aril_dtype_is_float(aril_dtype_of(x)) ? aril_dtype_of(x) : ARIL_F32;
+    aril_dtype type = aril_promote_types(of, aril_dtype_of(grid)); /* each may have another */
+    return give(c, 0, like(aril_grid_sample(aril_cast(x, type), aril_cast(grid, type), o), x));
 }
 
 static aril_status affine_grid(onnx_call *c)
@@ -232,7 +234,9 @@ static aril_status roi_align(onnx_call *c)
                                "output_height %" PRId64 ", output_width %" PRId64
                                " or sampling_ratio %" PRId64,
                                p.h, p.w, ratio);
-    aril_status s = images_of(c, x, 2, &images);
+    aril_status s = aril__onnx_known_sizes(c, x, 2);
+    if (s == ARIL_OK && n < 0 && ratio <= 0) s = aril__onnx_open_error(c);
+    if (s == ARIL_OK) s = images_of(c, x, 2, &images);
     if (s != ARIL_OK) return s;
     if (ratio > 0) return give(c, 0, pooled(c, images, rois, &p));
     /* As many samples as the region has pixels. */
@@ -344,6 +348,10 @@ static aril_status deform_conv(onnx_call *c)
                 *mask = in(c, 4);
     if (aril_ndim(x) != 4 || aril_ndim(w) != 4 || aril_ndim(offset) != 4)
         return aril__onnx_fail(c, ARIL_ERR_UNSUPPORTED, "only 2 spatial dimensions");
+    aril_status s = aril__onnx_known_sizes(c, x, 1);
+    if (s == ARIL_OK) s = aril__onnx_known_sizes(c, w, 0);
+    if (s == ARIL_OK) s = aril__onnx_known_sizes(c, offset, 1);
+    if (s < 0) return s;
     onnx_ints strides = aril__onnx_attr_ints(c, "strides"), pads = aril__onnx_attr_ints(c, "pads"),
               dilations = aril__onnx_attr_ints(c, "dilations");
     int64_t groups = aril__onnx_attr_int(c, "group", 1),
@@ -369,12 +377,12 @@ static aril_status deform_conv(onnx_call *c)
     aril_tensor *offsets = aril_reshape(offset, ARIL_SHAPE(n, parts, kernel, 2, points));
     aril_tensor *masks = mask ? aril_reshape(mask, ARIL_SHAPE(n, parts, 1, kernel * points)) : NULL;
     for (int64_t g = 0; g < parts; g++) {
-        sampling s = sampling_of(aril_narrow(x, 1, g * (ch / parts), ch / parts));
+        sampling of = sampling_of(aril_narrow(x, 1, g * (ch / parts), ch / parts));
         aril_tensor *own = aril_select(offsets, 1, g); /* [N,kernel,2,P] */
         for (int i = 0; i < 2; i++)
-            s.at[i] = aril_add(base[i], aril_reshape(aril_select(own, 2, i),
-                                                     ARIL_SHAPE(n, kernel * points)));
-        part[g] = sampled(&s);
+            of.at[i] = aril_add(base[i], aril_reshape(aril_select(own, 2, i),
+                                                      ARIL_SHAPE(n, kernel * points)));
+        part[g] = sampled(&of);
         if (masks) part[g] = aril_mul(part[g], aril_select(masks, 1, g));
     }
     aril_tensor *columns = aril_cat((aril_list){ (int)parts, part }, 1); /* [N,C,kernel*P] */
@@ -416,7 +424,8 @@ static aril_status col2im(onnx_call *c)
                !__builtin_mul_overflow(whole, padded[i], &whole) && whole < INT64_MAX / 16;
     }
     if (!fits) return aril__onnx_fail(c, ARIL_ERR_SHAPE, "the blocks do not fit the image");
-    int64_t n = aril_size(x, 0), ch = aril_size(x, 1) / inner;
+    if ((s = aril__onnx_known_sizes(c, x, 1)) < 0) return s;
+    int64_t n = aril_size(x, 0), ch = aril_size(x, 1) / inner, planes = aril__onnx_times(n, ch);
     if (aril_size(x, 2) != blocks || aril_size(x, 1) % inner)
         return aril__onnx_fail(c, ARIL_ERR_SHAPE, "the columns do not fit the image");
     int64_t *to = aril__onnx_alloc(&c->run->arena, (size_t)(inner * blocks), sizeof *to);
@@ -431,9 +440,9 @@ static aril_status col2im(onnx_call *c)
             stride *= padded[i];
         }
     }
-    aril_tensor *y = aril_zeros(ARIL_SHAPE(n * ch, whole), aril_dtype_of(x), aril__onnx_device(c));
+    aril_tensor *y = aril_zeros(ARIL_SHAPE(planes, whole), aril_dtype_of(x), aril__onnx_device(c));
     y = aril_index_add(y, aril__onnx_index(c, to, inner * blocks),
-                       aril_reshape(x, ARIL_SHAPE(n * ch, inner * blocks)), 1);
+                       aril_reshape(x, ARIL_SHAPE(planes, inner * blocks)), 1);
     aril_shape shape = { .ndim = d + 2, .dim = { n, ch } };
     for (int i = 0; i < d; i++) shape.dim[i + 2] = padded[i];
     y = aril_reshape(y, shape);

@@ -90,6 +90,22 @@ static const char growing[] =
     "    output " SCALAR("h", 9) "output " ANY("u") "} } } "
     "input " SCALAR("n", 7) "input " FLOATS("x", DIM(3)) "output " ANY("y");
 
+/* The branches differ in the sizes of their results. */
+static const char turned[] =
+    "node { op_type: 'ReduceSum' input: 'x' output: 's' attribute { name: 'keepdims' i: 0 "
+    "       type: INT } } "
+    "node { op_type: 'Greater' input: ['s', 'zero'] output: 'c' } "
+    "node { op_type: 'If' input: 'c' output: 'z' "
+    "  attribute { name: 'then_branch' type: GRAPH g { "
+    "    node { op_type: 'Unsqueeze' input: ['x', 'first'] output: 't' } output " ANY("t") "} } "
+    "  attribute { name: 'else_branch' type: GRAPH g { "
+    "    node { op_type: 'Unsqueeze' input: ['x', 'last'] output: 'e' } output " ANY("e") "} } } "
+    "node { op_type: 'Exp' input: 'z' output: 'y' } "
+    "initializer { name: 'zero' data_type: 1 float_data: 0 } "
+    "initializer { name: 'first' dims: 1 data_type: 7 int64_data: 0 } "
+    "initializer { name: 'last' dims: 1 data_type: 7 int64_data: 1 } "
+    "input " FLOATS("x", DIM(3)) "output " ANY("y");
+
 /* clang-format on */
 
 static aril_tensor *numbers(float a, float b, float c)
@@ -140,6 +156,14 @@ TEST(a_branch_on_an_input)
     aril_tensor *x = numbers(1, -2, 3), *yes = number(1, ARIL_BOOL), *no = number(0, ARIL_BOOL);
     const aril_list runs[] = { ARIL_LIST(yes, x), ARIL_LIST(no, x) };
     check_written("if_input", load_text(OPSET(18), branch), 1, runs[1], 2, runs);
+}
+
+TEST(branches_of_different_sizes)
+{
+    ARIL_SCOPE;
+    aril_tensor *up = numbers(1, 2, 3), *down = numbers(-1, -2, -3);
+    const aril_list others[] = { { 1, &up }, { 1, &down } };
+    check_written("if_sizes", load_text(OPSET(18), turned), 1, ARIL_LIST(up), 2, others);
 }
 
 TEST(a_loop_with_a_number_of_trips_and_a_condition)

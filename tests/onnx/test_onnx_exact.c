@@ -133,6 +133,100 @@ TEST(types_and_forms_that_others_take)
            8, F32(3, 0, -1, 0, 7, 0, -1, 0));
 }
 
+/* Where ONNX says little, as onnxruntime computes. */
+TEST(results_of_onnxruntime)
+{
+    static const char *const equations[] = { "ij->i", "ij->", "ii" };
+    for (int i = 0; i < 3; i++) { /* integers keep their type */
+        ARIL_SCOPE;
+        char nodes[600];
+        snprintf(nodes, sizeof nodes,
+                 CONST("x", "2, 2", 6, "int32_data: [1, 2, 3, 4]") "node { op_type: 'Einsum' "
+                                                                   "input: 'x' output: 'y' "
+                                                                   "attribute { name: 'equation' "
+                                                                   "s: '%s' type: STRING } } ",
+                 equations[i]);
+        aril_tensor *y = computed(OPSET(13), nodes);
+        CHECK(y && aril_dtype_of(y) == ARIL_I32);
+    }
+    floats(OPSET(14),
+           CONST("x", "3", 1, "float_data: [-inf, -4, 3]") "node { op_type: 'HardSwish' input: 'x' "
+                                                           "output: 'y' } ",
+           3, F32(NAN, 0, 3));
+    floats(OPSET(13),
+           CONST("x", "2, 0", 1, "") "node { op_type: 'Hardmax' input: 'x' output: 'y' } ", 0,
+           F32(0));
+    floats(OPSET(10),
+           CONST("x", "1, 1, 1, 10", 1, "float_data: [0, 1, 2, 3, 4, 5, 6, 7, 8, 9]")
+               CONST("s", "4", 1, "float_data: [1, 1, 1, 0.8]") "node { op_type: 'Resize' input: "
+                                                                "['x', 's'] output: 'y' } ",
+           8, F32(0, 2, 3, 4, 5, 7, 8, 9));
+    /* NaN differs from the value of a node. */
+    floats(
+        "ir_version: 8 opset_import { version: 17 } opset_import { domain: 'ai.onnx.ml' "
+        "version: 3 } ",
+        CONST("x", "3, 1", 1,
+              "float_data: [nan, 1, 2]") "node { op_type: 'TreeEnsembleRegressor' domain: "
+                                         "'ai.onnx.ml' input: 'x' output: "
+                                         "'y' attribute { name: 'n_targets' i: 1 type: INT } "
+                                         "attribute { name: 'nodes_treeids' ints: [0, 0, 0] type: "
+                                         "INTS } "
+                                         "attribute { name: 'nodes_nodeids' ints: [0, 1, 2] type: "
+                                         "INTS } "
+                                         "attribute { name: 'nodes_featureids' ints: [0, 0, 0] "
+                                         "type: INTS } "
+                                         "attribute { name: 'nodes_modes' strings: ['BRANCH_NEQ', "
+                                         "'LEAF', 'LEAF'] type: "
+                                         "STRINGS } attribute { name: 'nodes_values' floats: [1, "
+                                         "0, 0] type: FLOATS } "
+                                         "attribute { name: 'nodes_truenodeids' ints: [1, 0, 0] "
+                                         "type: INTS } "
+                                         "attribute { name: 'nodes_falsenodeids' ints: [2, 0, 0] "
+                                         "type: INTS } "
+                                         "attribute { name: 'target_treeids' ints: [0, 0] type: "
+                                         "INTS } "
+                                         "attribute { name: 'target_nodeids' ints: [1, 2] type: "
+                                         "INTS } "
+                                         "attribute { name: 'target_ids' ints: [0, 0] type: INTS } "
+                                         "attribute { name: 'target_weights' floats: [10, 20] "
+                                         "type: FLOATS } } ",
+        3, F32(10, 20, 10));
+    /* Query i sees keys 0 to i, however many there are, and the last one all. */
+    floats("ir_version: 8 opset_import { version: 17 } opset_import { domain: 'com.microsoft' "
+           "version: 1 } ",
+           CONST("q", "1, 3, 1", 1, "float_data: [0, 0, 0]") CONST("k", "1, 4, 1", 1,
+                                                                   "float_data: [7, 8, 9, 9]")
+               CONST("v", "1, 4, 1", 1,
+                     "float_data: [1, 3, 50, 10]") "node { op_type: 'MultiHeadAttention' domain: "
+                                                   "'com.microsoft' input: ['q', 'k', 'v'] output: "
+                                                   "'y' " INT("num_heads", 1)
+                                                       INT("unidirectional", 1) "} ",
+           3, F32(1, 2, 16));
+}
+
+#define CAST(from, to, type) \
+    "node { op_type: 'Cast' input: '" from "' output: '" to "' " INT("to", type) "} "
+
+/* Inputs of one operator that have several types. */
+TEST(inputs_of_several_types)
+{
+    floats(OPSET(18),
+           CONST("x", "1, 1, 1, 2", 1, "float_data: [1, 3]") CONST("g", "1, 1, 1, 2", 1,
+                                                                   "float_data: [0, 0]")
+               CAST("x", "h", 10) "node { op_type: 'GridSample' input: ['h', 'g'] output: 'y' } ",
+           1, F32(2));
+    floats(
+        OPSET(16),
+        CONST("x", "1, 2, 1", 1, "float_data: [1, 3]") CONST("s", "2", 1, "float_data: [2, 1]")
+            CONST("b", "2", 1, "float_data: [0, 1]") CONST("m", "2", 1, "float_data: [0, 1]")
+                CONST("v", "2", 1, "float_data: [1, 4]") CAST("x", "h", 16) CAST("m", "n", 10) CAST(
+                    "v", "w",
+                    10) "node { op_type: 'BatchNormalization' input: ['h', 's', 'b', 'n', 'w'] "
+                        "output: 'y' "
+                        "attribute { name: 'epsilon' f: 0 type: FLOAT } } ",
+        2, F32(2, 2));
+}
+
 /* The integers y of nodes that give booleans b. */
 #define AS_INTEGERS "node { op_type: \"Cast\" input: \"b\" output: \"y\" " INT("to", 7) "} "
 

@@ -121,6 +121,44 @@ TEST(a_batch_that_is_fixed_inside)
     aril_program_free(p);
 }
 
+static void quotients(void *ctx, aril_tensor *const *in, aril_tensor **out)
+{
+    (void)ctx;
+    out[0] = aril_floor_div(in[0], in[1]);
+}
+
+/* Integers that no double is equal to. */
+TEST(quotients_of_64_bits)
+{
+    static const uint64_t large[] = { UINT64_MAX, UINT64_MAX - 2, 0x8000000000000001u, 7 },
+                          by[] = { 1, 3, 2, 2 };
+    static const int64_t both[] = { INT64_MAX, -INT64_MAX, -7, 7 }, parts[] = { 2, 1, 2, -2 };
+    for (int i = 0; i < 2; i++) {
+        ARIL_SCOPE;
+        aril_dtype dtype = i ? ARIL_I64 : ARIL_U64;
+        aril_tensor *in[] = { aril_from(i ? (const void *)both : large, ARIL_SHAPE(4), dtype,
+                                        aril_cpu()),
+                              aril_from(i ? (const void *)parts : by, ARIL_SHAPE(4), dtype,
+                                        aril_cpu()) },
+                    *want, *got;
+        const char *path = case_path(i ? "quotients_i64" : "quotients_u64");
+        aril_program *p = aril_jit(quotients, NULL, (aril_jit_opts){ 0 });
+        CHECK_INT(aril_program_export(p, (aril_list){ 2, in }, path, (aril_export_opts){ 0 }),
+                  ARIL_OK);
+        aril_program_run(p, (aril_list){ 2, in }, &want);
+        aril_program *q = aril_program_load(path, (aril_load_opts){ 0 });
+        aril_program_run(q, (aril_list){ 2, in }, &got);
+        CHECK_MSG(aril_ok(), "%s", aril_error());
+        int64_t a[4], b[4];
+        aril_read(want, a);
+        aril_read(got, b);
+        for (int k = 0; k < 4; k++) CHECK_INT(b[k], a[k]);
+        if (!test_failed()) keep_case(i ? "quotients_i64" : "quotients_u64", 0, 2, in, 1, &want);
+        aril_program_free(q);
+        aril_program_free(p);
+    }
+}
+
 /* x [b,t,2] as [b * t, 2] and back, by Mul and Div; and expanded as PyTorch's exporter does, which
  * asks whether a size is -1. */
 static const char computed[] =

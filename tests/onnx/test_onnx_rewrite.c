@@ -5,12 +5,17 @@
 
 #include <stdlib.h>
 
-/* The number of rows as a float: no trace with an open batch has it. */
-#define ROWS                                                           \
-    "node { op_type: 'Shape' input: 'x' output: 'rows.shape' } "       \
-    "node { op_type: 'Cast' input: 'rows.shape' output: 'rows.float' " \
-    "attribute { name: 'to' type: INT i: 1 } } "                       \
-    "node { op_type: 'ReduceMax' input: 'rows.float' output: 'rows' "  \
+/* The number of rows as a float, or of columns if there are more, by a result whose size only a run
+ * knows: no trace has it. */
+#define ROWS                                                                       \
+    "node { op_type: 'Shape' input: 'x' output: 'rows.shape' } "                   \
+    "node { op_type: 'Cast' input: 'rows.shape' output: 'rows.float' "             \
+    "attribute { name: 'to' type: INT i: 1 } } "                                   \
+    "node { op_type: 'ReduceMax' input: 'rows.float' output: 'rows.max' } "        \
+    "node { op_type: 'Cast' input: 'rows.max' output: 'rows.n' "                   \
+    "attribute { name: 'to' type: INT i: 7 } } "                                   \
+    "node { op_type: 'Expand' input: ['rows.max', 'rows.n'] output: 'rows.all' } " \
+    "node { op_type: 'ReduceMax' input: 'rows.all' output: 'rows' "                \
     "attribute { name: 'keepdims' type: INT i: 0 } } "
 #define NODE(op, in, out, more) \
     "node { op_type: '" op "' input: [" in "] output: [" out "] " more " } "
