@@ -48,8 +48,7 @@ ARIL_API aril_tensor *aril_linear_with(aril_tensor *x, aril_tensor *w, aril_tens
 /* Einstein summation, as numpy.einsum: "ij,jk->ik". Each operand's axes are letters; a letter that
  * is not in the result is summed over; a letter repeated in an operand takes its diagonal; "..." is
  * all other axes, broadcast. Without "->" the result has the letters that occur once, in
- * alphabetical order. Any number of operands, contracted from left to right. The result has their
- * dtype, also where integers are summed. */
+ * alphabetical order. Any number of operands, contracted from left to right. */
 ARIL_API aril_tensor *aril_einsum(const char *expression, aril_list operands);
 
 /* Contracts pairs of axes, one of a and one of b; the remaining axes of a come first in the

@@ -236,7 +236,7 @@ static aril_status einsum(onnx_call *c)
     if (!text) return ARIL_ERR_MEMORY;
     for (char *to = text; *from; from++)
         if (*from != ' ') *to++ = *from;
-    return give(c, 0, aril_einsum(text, (aril_list){ c->n_in, x }));
+    return give(c, 0, aril_cast(aril_einsum(text, (aril_list){ c->n_in, x }), aril_dtype_of(x[0])));
 }
 
 static aril_status det(onnx_call *c)

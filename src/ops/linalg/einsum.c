@@ -403,7 +403,7 @@ static aril_tensor *evaluate(const char *expression, aril_list operands, term *i
     aril_dtype type = (aril_dtype)in[0].t->dtype;
     sum_out(&in[0], wanted);
     if (aril__is_poison(in[0].t)) return aril__pass_on(in[0].t);
-    in[0].t = aril_cast(in[0].t, type); /* sums of integers are i64 */
+    if (operands.n > 1) in[0].t = aril_cast(in[0].t, type);
     return ordered(&in[0], out.n, out.label);
 }
 
