@@ -60,6 +60,10 @@ static inline aril_status aril__launch(const aril__kernel *k, aril__run *r)
  * back. Temporaries belong to a separate scope. */
 aril_status aril__run_staged(const aril__kernel *k, aril__run *r);
 
+/* Indices in u64, of which those that i64 cannot hold become its largest value: out of range, and
+ * not counted from the end. */
+aril_tensor *aril__clamp_index(aril_tensor *index);
+
 /* The dtype through which a kernel that computes in the dtypes `native` (0: all) gets operands of
  * dtype t. */
 aril_dtype aril__staged_dtype(uint32_t native, aril_dtype t);
