@@ -177,10 +177,10 @@ ARIL_API int aril_optim_add_group(aril_optim *opt, const aril_named *params, ari
 
 /* Updates every parameter that has a gradient and clears the gradients. Several aril_backward calls
  * before a step sum their gradients. It is an error if no parameter has a gradient. A step that
- * fails for lack of memory can be repeated. It may have updated some parameters, which its
- * repetition skips, if it needed several calls (parameters with different options, dtypes or
- * devices) and lars, lamb or kernels that need memory were among them. Not recorded for
- * gradients. */
+ * fails for lack of memory changes nothing and can be repeated. On a device without kernels for
+ * updates, which the host then computes, it may have updated some parameters, which its repetition
+ * skips, if it needed several calls (parameters with different options, dtypes or devices). Not
+ * recorded for gradients. */
 ARIL_API aril_status aril_step(aril_optim *opt);
 
 /* Calls fn, which computes the loss, calls aril_backward and returns the loss, as often as the

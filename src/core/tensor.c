@@ -517,14 +517,10 @@ void aril__strides_like(const aril_tensor *like, int ndim, const int64_t *dim, i
     int order[ARIL_MAX_DIMS]; /* dimensions from the innermost to the outermost */
     for (int i = 0; i < ndim; i++) {
         int d = ndim - 1 - i, at = i;
-        /* Stable sort, so that ties (size-1 dimensions) keep their order. */
-        for (; at > 0; at--) {
-            int other = order[at - 1];
-            if (like->dim[d] == 1 || like->dim[other] == 1 ||
-                like->stride[other] <= like->stride[d])
-                break;
-            order[at] = other;
-        }
+        /* Stable sort, also by the strides of size-1 dimensions: stopping at one would leave those
+         * on either side of it in the wrong order. */
+        for (; at > 0 && like->stride[order[at - 1]] > like->stride[d]; at--)
+            order[at] = order[at - 1];
         order[at] = d;
     }
     int64_t step = 1;

@@ -1,6 +1,7 @@
 /* Every op of the table on every sample: eager = compiled = fused with others = define-and-run,
  * values and gradients, with and without passes, and a trace made with one batch size runs with
- * another. ARIL_TEST_OP=name selects one op. */
+ * another. ARIL_TEST_OP=name selects one op. Then ops with an index: indices of every dtype, in and
+ * out of range. */
 #include "aril/aril.h"
 #include "graph/executor.h"
 #include "ops/table/apply.h"
@@ -235,4 +236,136 @@ TEST(every_op_eager_compiled_and_defined)
     aril__plan_poisons = false;
     printf("# %d samples, %d with gradients, %d with another batch size\n", count.values,
            count.grads, count.batches);
+}
+
+/* ---- indices ---- */
+
+/* in[0]: [4,3], in[1]: an index [2,1], in[2]: [2,1] */
+typedef aril_tensor *indexed(aril_tensor *const *in);
+
+static aril_tensor *flat_index(aril_tensor *const *in)
+{
+    return aril_reshape(in[1], ARIL_SHAPE(-1));
+}
+
+static aril_tensor *gather(aril_tensor *const *in)
+{
+    return aril_gather(in[0], in[1], 0);
+}
+
+static aril_tensor *index_select(aril_tensor *const *in)
+{
+    return aril_index_select(in[0], flat_index(in), 0);
+}
+
+static aril_tensor *embedding(aril_tensor *const *in)
+{
+    return aril_embedding(in[1], in[0], (aril_embedding_opts){ 0 });
+}
+
+static aril_tensor *one_hot(aril_tensor *const *in)
+{
+    return aril_one_hot(in[1], 4);
+}
+
+static aril_tensor *scatter(aril_tensor *const *in)
+{
+    return aril_scatter(in[0], in[1], in[2], 0);
+}
+
+static aril_tensor *scatter_add(aril_tensor *const *in)
+{
+    return aril_scatter_add(in[0], in[1], in[2], 0);
+}
+
+static aril_tensor *scatter_in_place(aril_tensor *const *in)
+{
+    return aril_scatter_(aril_copy(in[0]), in[1], in[2], 0);
+}
+
+static aril_tensor *index_add(aril_tensor *const *in)
+{
+    return aril_index_add(in[0], flat_index(in), aril_expand(in[2], ARIL_SHAPE(2, 3)), 0);
+}
+
+static aril_tensor *nll_loss(aril_tensor *const *in)
+{
+    return aril_nll_loss(aril_slice(in[0], 0, 0, 2, 1), flat_index(in));
+}
+
+/* The gradient of gather, whose index is that of another op. */
+static aril_tensor *gather_grad(aril_tensor *const *in)
+{
+    aril_tensor *x = aril_detach(in[0]), *grad[1];
+    aril_set_requires_grad(x, true);
+    aril_tensor *y = aril_sum(aril_square(aril_gather(x, in[1], 0)), ARIL_ALL);
+    aril_gradients(y, ARIL_LIST(x), grad, (aril_grad_opts){ 0 });
+    return grad[0];
+}
+
+static void run_indexed(void *ctx, aril_tensor *const *in, aril_tensor **out)
+{
+    out[0] = (*(indexed **)ctx)(in);
+}
+
+/* The error without its source location; "" if there is none. Clears it. */
+static void take_error(char *to, size_t size)
+{
+    snprintf(to, size, "%s", aril_ok() ? "" : aril_error());
+    char *at = strstr(to, " at ");
+    if (at) *at = 0;
+    aril_clear_error();
+}
+
+static void check_indices(indexed *fn, const char *name, aril_dtype dtype, const int64_t *index)
+{
+    ARIL_SCOPE;
+    char want_error[256], error[256];
+    aril_tensor *in[3], *want = NULL, *got = NULL;
+    in[0] = aril_reshape(aril_arange(0, 12, 1, ARIL_F32, test_device()), ARIL_SHAPE(4, 3));
+    in[1] = aril_cast(aril_from(index, ARIL_SHAPE(2, 1), ARIL_I64, aril_cpu()), dtype);
+    in[1] = aril_to(in[1], test_device());
+    in[2] = aril_full(ARIL_SHAPE(2, 1), 7, ARIL_F32, test_device());
+    run_indexed(&fn, in, &want);
+    aril_synchronize(test_device());
+    take_error(want_error, sizeof want_error);
+    aril_program *p = aril_jit(run_indexed, &fn, (aril_jit_opts){ .name = name });
+    for (int run = 0; run < 2; run++) {
+        aril_program_run(p, ARIL_LIST(in[0], in[1], in[2]), &got);
+        aril_synchronize(test_device());
+        take_error(error, sizeof error);
+        CHECK_MSG(strcmp(error, want_error) == 0, "%s, %s, %lld: '%s', expected '%s'", name,
+                  aril_dtype_name(dtype), (long long)index[0], error, want_error);
+        if (!*error && !*want_error)
+            CHECK_MSG(aril_equal(got, want), "%s, %s, %lld: other values", name,
+                      aril_dtype_name(dtype), (long long)index[0]);
+    }
+    aril_program_free(p);
+}
+
+TEST(indices_of_every_dtype_eager_and_compiled)
+{
+    static const struct {
+        const char *name;
+        indexed *fn;
+    } ops[] = { { "gather", gather },
+                { "index_select", index_select },
+                { "embedding", embedding },
+                { "one_hot", one_hot },
+                { "scatter", scatter },
+                { "scatter_add", scatter_add },
+                { "scatter_", scatter_in_place },
+                { "index_add", index_add },
+                { "nll_loss", nll_loss },
+                { "gather_grad", gather_grad } };
+    static const aril_dtype dtypes[] = { ARIL_BOOL, ARIL_U8,  ARIL_I8,  ARIL_U16, ARIL_I16,
+                                         ARIL_U32,  ARIL_I32, ARIL_U64, ARIL_I64, ARIL_F32 };
+    static const int64_t indices[][2] = {
+        { 0, 1 }, { 2, 0 },   { -1, 1 },        { -100, 0 },
+        { 4, 0 }, { 200, 1 }, { INT64_MIN, 1 }, { INT64_MAX, 0 }
+    };
+    for (size_t i = 0; i < sizeof ops / sizeof *ops; i++)
+        for (size_t t = 0; t < sizeof dtypes / sizeof *dtypes; t++)
+            for (size_t k = 0; k < sizeof indices / sizeof *indices; k++)
+                check_indices(ops[i].fn, ops[i].name, dtypes[t], indices[k]);
 }

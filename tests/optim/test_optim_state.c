@@ -381,22 +381,31 @@ TEST(a_step_without_memory_can_be_repeated)
     check_repeated("muon", 40);
 }
 
-/* Two groups of parameters, each updated by its own calls. */
-static void check_all_or_nothing(const char *name)
+/* Two groups of parameters, each updated by its own calls. The last one has no gradient. Cases: in
+ * bf16 with masters, with a loss scale, with gradients of another memory order, which kernels need
+ * copies of; and all combinations. */
+static void check_all_or_nothing(const char *name, int k)
 {
-    enum { N = 6 };
+    enum { N = 6, M = N - 1, LOW = 1, SCALED = 2, TURNED = 4 };
+    aril_dtype dtype = k & LOW ? ARIL_BF16 : ARIL_F32;
     int failures = 0;
     for (int64_t n = 1;; n++) {
         ARIL_SCOPE;
         aril_tensor *p[N], *same[N];
         for (int i = 0; i < N; i++)
-            p[i] = aril_parameter(aril_full(ARIL_SHAPE(5, 30), i + 1, ARIL_F32, test_device()));
+            p[i] = aril_parameter(aril_full(ARIL_SHAPE(5, 30), i + 1, dtype, test_device()));
         for (int i = 0; i < N; i++) same[i] = aril_copy(aril_detach(p[i]));
         aril_optim *opt = aril_optim_new(name, &(aril_named){ N / 2, p, NULL },
-                                         (aril_optim_opts){ .lr = 0.5, .clip_norm = 100 });
+                                         (aril_optim_opts){ .lr = 50,
+                                                            .clip_norm = 100,
+                                                            .loss_scale = k & SCALED ? 8 : 0,
+                                                            .master_weights = k & LOW });
         aril_optim_add_group(opt, &(aril_named){ N / 2, p + N / 2, NULL },
-                             (aril_optim_opts){ .lr = 0.25 });
-        for (int i = 0; i < N; i++) aril_set_grad(p[i], aril_ones_like(same[i]));
+                             (aril_optim_opts){ .lr = 25 });
+        for (int i = 0; i < M; i++) {
+            aril_tensor *turned = aril_t(aril_ones(ARIL_SHAPE(30, 5), dtype, test_device()));
+            aril_set_grad(p[i], k & TURNED ? turned : aril_ones_like(same[i]));
+        }
         CHECK_MSG(aril_ok(), "%s", aril_error());
         aril_fail_allocation(n);
         aril_status s = aril_step(opt);
@@ -405,8 +414,8 @@ static void check_all_or_nothing(const char *name)
         aril_clear_error();
         int changed = 0;
         for (int i = 0; i < N; i++) changed += !aril_equal(aril_detach(p[i]), same[i]);
-        CHECK_MSG(changed == (s < 0 ? 0 : N), "%s: allocation %lld: %d parameters changed", name,
-                  (long long)n, changed);
+        CHECK_MSG(changed == (s < 0 ? 0 : M), "%s, case %d: allocation %lld: %d parameters changed",
+                  name, k, (long long)n, changed);
         CHECK_INT((int)aril_item(aril_optim_steps(opt)), s < 0 ? 0 : 1);
         failures += s < 0;
         aril_optim_free(opt);
@@ -420,7 +429,8 @@ TEST(a_step_without_memory_changes_nothing)
 {
     ONLY_ON_CPU("allocations of the host");
     const char *const names[] = { "adam", "lamb", "lars", "nadam", "muon", "adafactor" };
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) check_all_or_nothing(names[i]);
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        for (int k = 0; k < 8; k++) check_all_or_nothing(names[i], k);
 }
 
 /* The same where device memory runs out: the limit rises until the step fits, and each step that

@@ -124,6 +124,12 @@ TEST(copies_keep_the_order_in_memory)
     CHECK(aril_is_channels_last(there) && aril_is_channels_last(other) &&
           aril_is_channels_last(back));
     CHECK(aril_equal(back, x));
+    aril_tensor *flat = aril_reshape(ramp(120, aril_cpu()), ARIL_SHAPE(2, 3, 1, 20)); /* in H */
+    there = aril_to(aril_channels_last(flat), strict(0)), other = aril_to(there, strict(1));
+    back = aril_to(other, aril_cpu());
+    CHECK(aril_is_channels_last(there) && aril_is_channels_last(other) &&
+          aril_is_channels_last(back));
+    CHECK(aril_equal(back, flat));
     aril_tensor *half = aril_cast(aril_to(aril_cast(last, ARIL_F16), strict(0)), ARIL_F64);
     CHECK(aril_is_channels_last(half) && aril_is_channels_last(aril_to(half, aril_cpu())));
     CHECK(aril_equal(aril_cast(aril_to(half, aril_cpu()), ARIL_F32), x));

@@ -334,9 +334,39 @@ static void note_changes(const aril__call *c)
 
 /* ---- tracing ---- */
 
+static inline bool is_wide_index(const aril__call *c, int i)
+{
+    return i < 31 && c->op->index_in >> i & 1 && c->in[i] && c->in[i]->dtype == ARIL_U64;
+}
+
+/* The plan of a program casts indices to i64, in which the largest values of u64 are negative: they
+ * are clamped in ops that it records. */
+static aril__cold aril_status trace_clamped(aril__thread *th, const aril__call *c,
+                                            aril_tensor *dest, aril_tensor **out)
+{
+    ARIL_SCOPE;
+    aril__call clamped = *c;
+    aril_tensor **in = aril__malloc((size_t)c->n_in * sizeof *in);
+    if (!in) return aril__fail(ARIL_ERR_MEMORY, "%s: out of memory", c->op->name);
+    aril_status s = ARIL_OK;
+    for (int i = 0; i < c->n_in && s == ARIL_OK; i++) {
+        in[i] = c->in[i];
+        if (!is_wide_index(c, i)) continue;
+        in[i] = aril_cast(aril__clamp_index(in[i]), ARIL_I64);
+        s = aril_tensor_status(in[i]);
+    }
+    clamped.in = in;
+    if (s == ARIL_OK) s = th->tracer->apply(th->tracer, &clamped, dest, out);
+    free(in);
+    return s;
+}
+
 static aril_status run_traced(aril__thread *th, aril__call *c, aril_tensor *dest, aril_tensor **out)
 {
-    aril_status s = th->tracer->apply(th->tracer, c, dest, out);
+    bool wide = false;
+    for (int i = 0; i < c->n_in && c->op->index_in; i++) wide |= is_wide_index(c, i);
+    aril_status s = aril__unlikely(wide) ? trace_clamped(th, c, dest, out)
+                                         : th->tracer->apply(th->tracer, c, dest, out);
     if (s == ARIL_OK && dest) count_write(dest);
     if (s == ARIL_OK && c->op->writes) note_changes(c);
     return s;

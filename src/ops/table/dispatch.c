@@ -19,6 +19,7 @@
 #include <string.h>
 
 _Thread_local int aril__force_row = -1;
+_Thread_local const aril__workspace *aril__workspace_ahead;
 
 /* ---- the registry ---- */
 

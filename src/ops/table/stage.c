@@ -235,6 +235,11 @@ static aril_status allocate_as_planned(aril__run *r, const aril__plan *p)
     return s;
 }
 
+aril_tensor *aril__clamp_index(aril_tensor *index)
+{
+    return aril_minimum(index, aril_scalar(INT64_MAX));
+}
+
 static aril_status stage_inputs(staging *g)
 {
     const aril__run *r = g->r;
@@ -244,9 +249,7 @@ static aril_status stage_inputs(staging *g)
         if (!is_read(r, i)) continue;
         ask a = ask_in(g, i);
         if (is_split(g->k, t)) t = aril_copy(t);
-        if (aril__unlikely(t->dtype == ARIL_U64) && is_index(r, i))
-            t = aril_minimum(t,
-                             aril_scalar(INT64_MAX)); /* out of range, not counted from the end */
+        if (aril__unlikely(t->dtype == ARIL_U64) && is_index(r, i)) t = aril__clamp_index(t);
         if (t->dtype != a.dtype) t = aril_cast(t, a.dtype);
         g->in[i] = to_order(t, a.order);
         s = aril_tensor_status(g->in[i]);

@@ -24,15 +24,34 @@ static inline aril_status aril__run_ready(const aril__kernel *k, aril__run *r)
     return aril__unlikely(aril__fault_armed) ? aril__run_watched(k, r) : k->run(r);
 }
 
+/* A workspace that the caller of an op allocated before it, while nothing was changed yet, and
+ * frees after it: the next kernel that asks for one like it takes it. NULL: none. */
+typedef struct aril__workspace {
+    const aril__device *device;
+    void *data;
+    size_t bytes;
+} aril__workspace;
+extern _Thread_local const aril__workspace *aril__workspace_ahead;
+
+static inline void *aril__workspace_take(const aril__run *r, size_t bytes)
+{
+    const aril__workspace *w = aril__workspace_ahead;
+    if (aril__likely(!w) || w->device != r->device || w->bytes != bytes) return NULL;
+    aril__workspace_ahead = NULL;
+    return w->data;
+}
+
 /* Runs a kernel whose operands are ready: with the workspace it asks for. */
 static inline aril_status aril__launch(const aril__kernel *k, aril__run *r)
 {
     size_t bytes = k->plan ? k->plan->workspace : k->workspace ? k->workspace(r) : 0;
     if (aril__likely(!bytes)) return aril__run_ready(k, r);
-    if (!(r->workspace = aril__device_alloc(r->device, bytes))) return ARIL_ERR_MEMORY;
+    void *ahead = aril__workspace_take(r, bytes);
+    r->workspace = ahead ? ahead : aril__device_alloc(r->device, bytes);
+    if (!r->workspace) return ARIL_ERR_MEMORY;
     r->workspace_bytes = bytes;
     aril_status s = aril__run_ready(k, r);
-    aril__device_free(r->device, r->workspace, bytes);
+    if (!ahead) aril__device_free(r->device, r->workspace, bytes);
     return s;
 }
 
@@ -40,6 +59,10 @@ static inline aril_status aril__launch(const aril__kernel *k, aril__run *r)
  * the op's default), converts the other operands to the dtype and order it asks for, and copies
  * back. Temporaries belong to a separate scope. */
 aril_status aril__run_staged(const aril__kernel *k, aril__run *r);
+
+/* Indices in u64, of which those that i64 cannot hold become its largest value: out of range, and
+ * not counted from the end. */
+aril_tensor *aril__clamp_index(aril_tensor *index);
 
 /* The dtype through which a kernel that computes in the dtypes `native` (0: all) gets operands of
  * dtype t. */

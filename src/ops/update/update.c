@@ -4,6 +4,7 @@
 #include "ops/table/apply.h"
 #include "ops/table/plans.h"
 #include "ops/table/sample.h"
+#include "ops/table/stage.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -441,8 +442,8 @@ static void give_back(aril__update *first)
     first->reserved = NULL;
 }
 
-/* Allocates what the kernel of a list asks for. It is given back right before the kernel gets it,
- * so that no list lacks memory once another was updated. */
+/* Allocates what the kernel of a list asks for, so that no list lacks memory once another was
+ * updated. */
 static aril_status reserve(aril__update *first, int n, aril_tensor **in)
 {
     if (aril__self()->tracer || !first->p->storage) return ARIL_OK;
@@ -472,10 +473,15 @@ static aril_status prepare(aril__update *first, int n, aril_tensor **in)
 static aril_status update_list(aril__update *first, int n, aril_tensor **in)
 {
     aril_tensor *out[ARIL__MAX_OUT];
+    aril__workspace ahead = { .data = first->reserved, .bytes = first->reserved_bytes };
+    if (ahead.data) ahead.device = first->p->storage->device;
     fill_fixed(first, in);
+    aril__workspace_ahead = ahead.data ? &ahead : NULL;
+    aril_status s =
+        aril__apply(&aril__op_update, ARIL__UPDATE_FIXED + n * ARIL__ITEM, in, first->attrs, out);
+    aril__workspace_ahead = NULL;
     give_back(first);
-    return aril__apply(&aril__op_update, ARIL__UPDATE_FIXED + n * ARIL__ITEM, in, first->attrs,
-                       out);
+    return s;
 }
 
 size_t aril__update_buffer(int n)

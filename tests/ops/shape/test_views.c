@@ -297,6 +297,32 @@ TEST(channels_last_is_kept_by_elementwise_functions)
     CHECK(aril_ok());
 }
 
+/* Sizes of 1 between the channels and the other axes, and orders other than channels-last. */
+TEST(orders_are_kept_where_sizes_are_1)
+{
+    ARIL_SCOPE;
+    static const aril_shape shapes[] = { { 4, { 1, 3, 1, 5 } },    { 4, { 2, 3, 1, 5 } },
+                                         { 4, { 2, 3, 5, 1 } },    { 3, { 1, 3, 5 } },
+                                         { 5, { 2, 3, 1, 1, 5 } }, { 5, { 1, 3, 4, 1, 5 } } };
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+        aril_tensor *x = counted(shapes[i], ARIL_F32), *c = aril_channels_last(x);
+        aril_tensor *moved = aril_to(c, aril_cpu());
+        keeps_order("copy", aril_copy(c), x);
+        keeps_order("cast", aril_cast(c, ARIL_F64), aril_cast(x, ARIL_F64));
+        keeps_order("tanh", aril_tanh(c), aril_tanh(x));
+        keeps_order("zeros_like", aril_zeros_like(c), aril_zeros_like(x));
+        keeps_order("to the CPU", moved, x);
+        keeps_order("to the device", aril_to(moved, test_device()), x);
+        CHECK(aril_is_channels_last(aril_empty_like(c)));
+    }
+    aril_tensor *turned = aril_transpose(counted(ARIL_SHAPE(4, 1, 6), ARIL_F32), 0, 2);
+    aril_tensor *copy = aril_to(aril_copy(turned), aril_cpu());
+    CHECK_INT(aril_stride(copy, 0), 1);
+    CHECK_INT(aril_stride(copy, 2), 6);
+    CHECK(same(copy, turned));
+    CHECK_MSG(aril_ok(), "%s", aril_error());
+}
+
 TEST(channels_last_reductions_are_correct)
 {
     ARIL_SCOPE;
