@@ -130,6 +130,17 @@ static aril_status expand(export_call *c)
     return set_out(c, 0, put(c, "Expand", VALUES(aril__export_in(c, 0), sizes), NO_ATTRS));
 }
 
+/* aril_copy_ broadcasts. */
+static aril_status copy(export_call *c)
+{
+    int n = ndim_out(c, 0);
+    bool same = ndim_in(c, 0) == n;
+    for (int d = 0; d < n && same; d++) same = dims_in(c, 0)[d] == dims_out(c, 0)[d];
+    if (same) return identity(c);
+    export_value *sizes = aril__export_sizes(c, n, dims_out(c, 0));
+    return set_out(c, 0, put(c, "Expand", VALUES(aril__export_in(c, 0), sizes), NO_ATTRS));
+}
+
 static int axes_of(int64_t mask, int64_t *axes)
 {
     int n = 0;
@@ -485,7 +496,7 @@ const export_rule aril__export_shape_rules[] = {
     WRITE("full", 13, "ConstantOfShape", full),
     WRITE("full_like", 13, "ConstantOfShape", full_like),
     WRITE("arange", 13, "Range", arange),
-    WRITE("copy", 13, "Identity", identity),
+    WRITE("copy", 13, "Identity", copy),
     WRITE("contiguous", 13, "Identity", identity),
     WRITE("to_device", 13, "Identity", identity),
     WRITE("permute", 13, "Transpose", transpose),

@@ -319,3 +319,25 @@ TEST(f64_programs_keep_their_precision)
     aril_program_free(p);
     aril_program_free(q);
 }
+
+static void fill_with_sum(void *ctx, aril_tensor *const *in, aril_tensor **out)
+{
+    (void)ctx;
+    out[0] = aril_copy_(aril_copy(in[0]), aril_sum(in[0], ARIL_ALL));
+}
+
+TEST(a_copy_broadcasts)
+{
+    ARIL_SCOPE;
+    aril_tensor *x = aril_ones(ARIL_SHAPE(5, 1, 3), ARIL_F32, aril_cpu()), *want[1], *got[1];
+    aril_program *p = aril_jit(fill_with_sum, NULL, (aril_jit_opts){ 0 });
+    aril_program_run(p, ARIL_LIST(x), want);
+    const char *path = temp_path("copy.onnx");
+    CHECK_INT(aril_program_export(p, ARIL_LIST(x), path, (aril_export_opts){ 0 }), ARIL_OK);
+    aril_program *loaded = aril_program_load(path, (aril_load_opts){ 0 });
+    CHECK_INT(aril_program_run(loaded, ARIL_LIST(x), got), ARIL_OK);
+    char *why = test_difference_in_bits(got[0], want[0]);
+    CHECK_MSG(!why, "%s", why);
+    aril_program_free(loaded);
+    aril_program_free(p);
+}
