@@ -362,7 +362,7 @@ static void forget_replacements(aril__tracing *t, const aril_tensor *x)
 void aril__trace_find_left(aril__tracing *t)
 {
     aril__thread *th = aril__self();
-    if (t->defines || t->outer || t->left) return;
+    if (t->defines || t->outer || t->left || !t->n_kept) return;
     uint32_t n = 0, before;
     do {
         before = t->n_kept;

@@ -437,6 +437,7 @@ TEST(a_tensor_that_outlives_its_trace_is_an_error)
     CHECK_INT(aril_program_traces(p), 0);
     aril_program_free(p);
     aril_tensor *had = leaked; /* with the value that the function gave it */
+    leaked = NULL;
     leaks(NULL, &x, &want);
     check_equal(had, leaked, "the kept tensor");
     aril_release(had);
