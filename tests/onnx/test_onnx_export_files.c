@@ -4,6 +4,7 @@
 #include "support/compare.h"
 
 #include <string.h>
+#include <time.h>
 
 static aril_tensor *normal(aril_shape shape)
 {
@@ -289,4 +290,29 @@ TEST(metadata_is_kept)
     CHECK_INT(aril_module_export(m, ARIL_LIST(x), path, (aril_export_opts){ 0 }), ARIL_OK);
     aril_module_release(m);
     check_metadata(path);
+}
+
+enum { CHAIN = 20000 };
+
+static void chain(void *ctx, aril_tensor *const *in, aril_tensor **out)
+{
+    (void)ctx;
+    out[0] = in[0];
+    for (int i = 0; i < CHAIN; i++) out[0] = aril_tanh(out[0]);
+}
+
+TEST(names_of_many_nodes_take_linear_time)
+{
+    ARIL_SCOPE;
+    clock_t begin = clock();
+    aril__message *m = written("chain", chain, normal(ARIL_SHAPE(2)), 18);
+    CHECK(clock() - begin < 20 * CLOCKS_PER_SEC);
+    const aril__message *graph = aril__message_sub(m, "graph");
+    CHECK_INT((int)aril__message_count(graph, "node"), CHAIN);
+    for (size_t i = 1; i < aril__message_count(graph, "node"); i += 1234) {
+        char name[32];
+        snprintf(name, sizeof name, "Tanh_%zu", i);
+        CHECK_STR(aril__message_text(aril__message_sub_at(graph, "node", i), "name"), name);
+    }
+    aril__message_free(m);
 }
