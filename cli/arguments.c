@@ -123,6 +123,24 @@ static bool read_string(const command *c, const option *o, const char *text, cha
     return true;
 }
 
+/* Appends to the list that was given before. Lists stay until the process ends, as argv does. */
+static bool join(const command *c, int k, const char *text, char *to)
+{
+    static char *lists[MAX_OPTIONS];
+    const char *before = *(const char **)(void *)to;
+    size_t n = strlen(before), size = n + strlen(text) + 2;
+    bool first = before != lists[k];
+    char *list = realloc(lists[k], size);
+    if (!list) {
+        fprintf(stderr, "aril %s: out of memory\n", c->name);
+        return false;
+    }
+    if (first) memcpy(list, before, n);
+    snprintf(list + n, size - n, ",%s", text);
+    *(const char **)(void *)to = lists[k] = list;
+    return true;
+}
+
 /* Whether "NAME NAME " has a name. */
 static bool has_word(const char *words, const char *name)
 {
@@ -159,7 +177,9 @@ static bool read_option(const command *c, int argc, char **argv, int *i, char *v
         return false;
     }
     char *to = values + o->at;
-    if (o - c->options < MAX_OPTIONS) given[o - c->options] = true;
+    int k = (int)(o - c->options);
+    bool again = k < MAX_OPTIONS && given[k];
+    if (k < MAX_OPTIONS) given[k] = true;
     if (o->kind == OPTION_FLAG) {
         if (equals) return refuse(c, o, equals + 1, "no value");
         *(bool *)(void *)to = true;
@@ -172,6 +192,7 @@ static bool read_option(const command *c, int argc, char **argv, int *i, char *v
                       : o->kind == OPTION_FOLDER  ? "a folder"
                       : o->kind == OPTION_DATASET ? "a dataset"
                                                   : "a value");
+    if (again && o->kind == OPTION_LIST) return join(c, k, text, to);
     return o->kind == OPTION_INTEGER || o->kind == OPTION_FLOAT ? read_number(c, o, text, to)
                                                                 : read_string(c, o, text, to);
 }

@@ -22,11 +22,11 @@ typedef struct caffe_state {
 const char *const *caffe_phases(void);
 
 /* Its options, in a struct `options` that has it as `field`. */
-#define CAFFE_OPTION_STAGE(field)                                                            \
-    {                                                                                        \
-        .name = "stage", .value = "NAME,...", .kind = OPTION_STRING, OPTION_AT(field.stage), \
-        .help = "stages of a Caffe net's state, separated by commas, for the rules "         \
-                "stage and not_stage of its layers"                                          \
+#define CAFFE_OPTION_STAGE(field)                                                          \
+    {                                                                                      \
+        .name = "stage", .value = "NAME,...", .kind = OPTION_LIST, OPTION_AT(field.stage), \
+        .help = "stages of a Caffe net's state, separated by commas, for the rules "       \
+                "stage and not_stage of its layers"                                        \
     }
 #define CAFFE_OPTION_LEVEL(field)                                                      \
     {                                                                                  \

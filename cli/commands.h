@@ -20,6 +20,7 @@ typedef enum option_kind {
     OPTION_INTEGER,
     OPTION_FLOAT,
     OPTION_STRING,
+    OPTION_LIST, /* string: entries separated by commas; given again, it adds more */
     OPTION_FILE,
     OPTION_FOLDER,
     OPTION_DATASET, /* string: a dataset name or a path */
@@ -52,10 +53,10 @@ typedef struct option {
         .name = "target", .value = "COLUMN", .kind = OPTION_STRING, OPTION_AT(target), \
         .help = text                                                                   \
     }
-#define OPTION_SKIP                                                                 \
-    {                                                                               \
-        .name = "skip", .value = "COLUMNS", .kind = OPTION_STRING, OPTION_AT(skip), \
-        .help = "tables: columns to ignore, such as id,name"                        \
+#define OPTION_SKIP                                                               \
+    {                                                                             \
+        .name = "skip", .value = "COLUMNS", .kind = OPTION_LIST, OPTION_AT(skip), \
+        .help = "tables: columns to ignore, such as id,name"                      \
     }
 #define OPTION_WEIGHTS                                                                \
     {                                                                                 \

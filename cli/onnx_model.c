@@ -301,7 +301,7 @@ static const option convert_table[] = {
     { .name = "all", OPTION_AT(weights.all), .help = "write all tensors of a checkpoint" },
     { .name = "rename",
       .value = "RULES",
-      .kind = OPTION_STRING,
+      .kind = OPTION_LIST,
       OPTION_AT(weights.rename),
       .help = "rules FROM=TO, separated by commas, with * for any text: 'backbone.*=*'; an empty "
               "TO leaves tensors out" },
@@ -608,7 +608,7 @@ static const option time_table[] = {
     OPTION_SIZE("sizes that ONNX leaves open: seq=7, or all of an input: ids=2x7"),
     { .name = "value",
       .value = "NUMBERS",
-      .kind = OPTION_STRING,
+      .kind = OPTION_LIST,
       OPTION_AT(value),
       .by_default = "0",
       .help = "numbers for inputs of ONNX, such as a rate that decides on a branch: sr=16000" },

@@ -21,9 +21,9 @@ typedef struct onnx_sizes {
  * and have none; else 1. False with an error. */
 bool onnx_sizes_read(const aril_program *p, const char *given, int64_t batch, onnx_sizes *to);
 
-#define OPTION_SIZE(help_)                                                                      \
-    {                                                                                           \
-        .name = "size", .value = "SIZES", .kind = OPTION_STRING, OPTION_AT(size), .help = help_ \
+#define OPTION_SIZE(help_)                                                                    \
+    {                                                                                         \
+        .name = "size", .value = "SIZES", .kind = OPTION_LIST, OPTION_AT(size), .help = help_ \
     }
 
 #endif

@@ -242,7 +242,7 @@ static const option table[] = {
     OPTION_TARGET("tables: target column, if its name differs from that in training"),
     { .name = "metrics",
       .value = "NAMES",
-      .kind = OPTION_STRING,
+      .kind = OPTION_LIST,
       OPTION_AT(metrics),
       .choices = aril_metric_names,
       .by_default = "those of the training",

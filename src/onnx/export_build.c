@@ -411,7 +411,14 @@ export_value *aril__export_in_as(export_call *c, int i, aril_dtype dtype)
 export_value *aril__export_cast(export_call *c, export_value *x, aril_dtype from, aril_dtype to)
 {
     if (from == to || !x) return x;
-    return put(c, "Cast", VALUES(x), ATTRIBUTES(attr_int("to", aril__onnx_dtype_number(to))));
+    export_attr type = attr_int("to", aril__onnx_dtype_number(to));
+    /* what is too large is infinity or NaN, and e8m0 rounds to nearest */
+    if (to == ARIL_F8E4M3FNUZ || to == ARIL_F8E5M2 || to == ARIL_F8E5M2FNUZ)
+        return put(c, "Cast", VALUES(x), ATTRIBUTES(type, attr_int("saturate", 0)));
+    if (to == ARIL_F8E8M0)
+        return put(c, "Cast", VALUES(x),
+                   ATTRIBUTES(type, attr_int("saturate", 0), attr_text("round_mode", "nearest")));
+    return put(c, "Cast", VALUES(x), ATTRIBUTES(type));
 }
 
 bool aril__export_wanted(const export_call *c, int i)

@@ -59,9 +59,14 @@ static void keep_used(export_body *b)
 
 /* ---- names ---- */
 
+typedef struct used_name {
+    const char *name;
+    int n; /* names with numbers up to this are taken */
+} used_name;
+
 typedef struct names {
     export_model *m;
-    const char **at; /* a hash table */
+    used_name *at; /* a hash table */
     size_t n, slots;
 } names;
 
@@ -70,7 +75,7 @@ static size_t slot_of(const names *s, const char *name)
     uint64_t hash = 0xcbf29ce484222325u;
     for (const char *c = name; *c; c++) hash = (hash ^ (unsigned char)*c) * 0x100000001b3u;
     size_t i = hash % s->slots;
-    while (s->at[i] && strcmp(s->at[i], name) != 0) i = (i + 1) % s->slots;
+    while (s->at[i].name && strcmp(s->at[i].name, name) != 0) i = (i + 1) % s->slots;
     return i;
 }
 
@@ -81,7 +86,7 @@ static bool make_room(names *s)
     more.at = aril__onnx_alloc(&s->m->arena, more.slots, sizeof *more.at);
     if (!more.at) return false;
     for (size_t i = 0; i < s->slots; i++)
-        if (s->at[i]) more.at[slot_of(&more, s->at[i])] = s->at[i];
+        if (s->at[i].name) more.at[slot_of(&more, s->at[i].name)] = s->at[i];
     more.n = s->n;
     *s = more;
     return true;
@@ -92,12 +97,14 @@ static const char *unique(names *s, const char *name)
 {
     if (!make_room(s)) return name;
     size_t at = slot_of(s, name);
-    for (int k = 1; s->at[at]; k++) {
-        const char *other = aril__export_text(s->m, "%s_%d", name, k);
+    used_name *taken = s->at[at].name ? &s->at[at] : NULL;
+    while (s->at[at].name) {
+        const char *other = aril__export_text(s->m, "%s_%d", taken->name, ++taken->n);
+        if (!*other) return name; /* out of memory */
         at = slot_of(s, other);
-        if (!s->at[at]) name = other;
+        name = other;
     }
-    s->at[at] = name;
+    s->at[at].name = name;
     s->n++;
     return name;
 }

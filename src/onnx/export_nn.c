@@ -339,7 +339,13 @@ static void attention(aril__call *c, aril_tensor **out)
         scores = aril_where(mask, scores, none);
     else if (mask)
         scores = aril_add(scores, aril_cast(mask, (aril_dtype)scores->dtype));
-    out[0] = aril_matmul(aril_softmax(scores, -1), v);
+    aril_tensor *weights = aril_softmax(scores, -1);
+    if (mask && k->dim[n - 2] != 0) { /* a query that sees no key: its weights are 0, not NaN */
+        aril_tensor *top = aril_amax(scores, ARIL_KEEPDIM(n - 1));
+        aril_tensor *zero = aril_zeros(ARIL_SHAPE(), (aril_dtype)scores->dtype, aril_cpu());
+        weights = aril_where(aril_eq_scalar(top, -INFINITY), zero, weights);
+    }
+    out[0] = aril_matmul(weights, v);
     out[1] = aril_cast(aril_logsumexp(scores, ARIL_AXES(n - 1)), c->out[1].dtype);
 }
 

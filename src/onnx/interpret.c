@@ -317,6 +317,8 @@ static aril_status run_node(onnx_run *run, const onnx_node *n)
     const char *before = run->tracing ? aril__trace_label(name_node(run, n, label)) : NULL;
     aril_status s = convert(&c);
     if (run->tracing) aril__trace_label(before);
+    const aril__error *after = aril__self()->last_error;
+    if (s == ARIL_OK && after && after != before_it) s = after->code;
     for (size_t i = 0; i < n->n_out; i++) {
         if (s == ARIL_OK && n->out[i]) {
             if (c.out[i].kind == ONNX_NONE)

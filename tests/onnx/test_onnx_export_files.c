@@ -4,6 +4,7 @@
 #include "support/compare.h"
 
 #include <string.h>
+#include <time.h>
 
 static aril_tensor *normal(aril_shape shape)
 {
@@ -289,4 +290,59 @@ TEST(metadata_is_kept)
     CHECK_INT(aril_module_export(m, ARIL_LIST(x), path, (aril_export_opts){ 0 }), ARIL_OK);
     aril_module_release(m);
     check_metadata(path);
+}
+
+enum { CHAIN = 20000 };
+
+static void chain(void *ctx, aril_tensor *const *in, aril_tensor **out)
+{
+    (void)ctx;
+    out[0] = in[0];
+    for (int i = 0; i < CHAIN; i++) out[0] = aril_tanh(out[0]);
+}
+
+TEST(names_of_many_nodes_take_linear_time)
+{
+    ARIL_SCOPE;
+    clock_t begin = clock();
+    aril__message *m = written("chain", chain, normal(ARIL_SHAPE(2)), 18);
+    CHECK(clock() - begin < 20 * CLOCKS_PER_SEC);
+    const aril__message *graph = aril__message_sub(m, "graph");
+    CHECK_INT((int)aril__message_count(graph, "node"), CHAIN);
+    for (size_t i = 1; i < aril__message_count(graph, "node"); i += 1234) {
+        char name[32];
+        snprintf(name, sizeof name, "Tanh_%zu", i);
+        CHECK_STR(aril__message_text(aril__message_sub_at(graph, "node", i), "name"), name);
+    }
+    aril__message_free(m);
+}
+
+/* Of three queries, the first sees no key. */
+static void attend(void *ctx, aril_tensor *const *in, aril_tensor **out)
+{
+    static const float seen[] = { 0, 0, 0, 1, 1, 0, 1, 1, 1 };
+    aril_tensor *mask = aril_from(seen, ARIL_SHAPE(3, 3), ARIL_F32, aril_cpu());
+    mask = *(const bool *)ctx ? aril_ne_scalar(mask, 0) : aril_log(mask);
+    out[0] = aril_scaled_dot_product_attention(in[0], in[0], in[0],
+                                               (aril_attention_opts){ .mask = mask });
+}
+
+TEST(a_query_that_sees_no_key_gives_zero)
+{
+    for (int i = 0; i < 2; i++) {
+        ARIL_SCOPE;
+        bool of_bool = i == 0;
+        aril_tensor *x = normal(ARIL_SHAPE(2, 3, 4)), *want, *got;
+        const char *path = case_path(of_bool ? "unseen_bool" : "unseen_float");
+        aril_program *p = aril_jit(attend, &of_bool, (aril_jit_opts){ 0 });
+        CHECK_INT(aril_program_export(p, ARIL_LIST(x), path, (aril_export_opts){ 0 }), ARIL_OK);
+        CHECK_INT(aril_program_run(p, ARIL_LIST(x), &want), ARIL_OK);
+        aril_program_free(p);
+        keep_case(of_bool ? "unseen_bool" : "unseen_float", 0, 1, &x, 1, &want);
+        p = aril_program_load(path, (aril_load_opts){ 0 });
+        CHECK_MSG(aril_program_run(p, ARIL_LIST(x), &got) == ARIL_OK, "%s", aril_error());
+        CHECK_NEAR(aril_item(aril_sum(aril_abs(aril_select(want, 1, 0)), ARIL_ALL)), 0, 0);
+        CHECK_NEAR(aril_item(aril_sum(aril_abs(aril_sub(want, got)), ARIL_ALL)), 0, 1e-5);
+        aril_program_free(p);
+    }
 }

@@ -6,6 +6,7 @@
 #include "onnx/rules.h"
 #include "support/run_op.h"
 
+#include <math.h>
 #include <string.h>
 
 enum { SAMPLES = 3 }; /* of an op */
@@ -127,4 +128,42 @@ TEST(operators_take_the_types_that_are_written)
 {
     test_each_sample(check_sample);
     printf("# %d models with %d nodes, %d refused\n", count.models, count.nodes, count.refused);
+}
+
+static void through_small(void *ctx, aril_tensor *const *in, aril_tensor **out)
+{
+    out[0] = aril_cast(aril_cast(in[0], *(const aril_dtype *)ctx), ARIL_F32);
+}
+
+TEST(casts_to_small_floats_keep_what_becomes_of_large_values)
+{
+    static const struct {
+        aril_dtype type;
+        int opset;
+    } cases[] = { { ARIL_F8E4M3FN, 19 },
+                  { ARIL_F8E4M3FNUZ, 19 },
+                  { ARIL_F8E5M2, 19 },
+                  { ARIL_F8E5M2FNUZ, 21 },
+                  { ARIL_F8E8M0, 24 } };
+    static const float values[] = { 1, 1.2f, 3, 300, 1e6f, 3e38f, INFINITY, NAN };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases && !test_failed(); i++) {
+        ARIL_SCOPE;
+        aril_dtype type = cases[i].type;
+        aril_tensor *x = aril_from(values, ARIL_SHAPE(8), ARIL_F32, aril_cpu()), *want, *got;
+        aril_program *p = aril_jit(through_small, &type, (aril_jit_opts){ .name = "cast" });
+        const char *path = case_path(aril_dtype_name(type));
+        CHECK_INT(aril_program_export(p, ARIL_LIST(x), path,
+                                      (aril_export_opts){ .opset = cases[i].opset }),
+                  ARIL_OK);
+        CHECK_INT(aril_program_run(p, ARIL_LIST(x), &want), ARIL_OK);
+        aril_program_free(p);
+        p = aril_program_load(path, (aril_load_opts){ 0 });
+        CHECK_MSG(aril_program_run(p, ARIL_LIST(x), &got) == ARIL_OK, "%s", aril_error());
+        for (int k = 0; k < 8; k++) {
+            double a = aril_item(aril_select(want, 0, k)), b = aril_item(aril_select(got, 0, k));
+            CHECK_MSG(a == b || (isnan(a) && isnan(b)), "%s of %g is %g, exported %g",
+                      aril_dtype_name(type), (double)values[k], a, b);
+        }
+        aril_program_free(p);
+    }
 }

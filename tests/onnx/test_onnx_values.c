@@ -272,3 +272,22 @@ TEST(tokens_of_strings)
     CHECK(
         strstr(tokenized(SETTINGS(0, 1) EXPRESSION("[a"), 1, x), "the pattern is not understood"));
 }
+
+TEST(a_type_cannot_be_that_of_a_sequence)
+{
+    ARIL_SCOPE;
+    aril_program *p = load_text(
+        OPSET(19),
+        "node { op_type: \"CastLike\" input: \"x\" input: \"like\" output: \"y\" } input " ANY(
+            "x") "input { name: \"like\" type { sequence_type { elem_type { tensor_type { "
+                 "elem_type: 1 } } } } } output " ANY("y"));
+    CHECK_MSG(p && aril_ok(), "%s", aril_error());
+    aril_value *x = aril_value_of(aril_ones(ARIL_SHAPE(3), ARIL_F32, aril_cpu())), *y;
+    for (int i = 0; i < 2; i++) {
+        aril_value *like = aril_value_sequence(i ? ARIL_VALUES(x) : (aril_values){ 0 });
+        CHECK(aril_program_run_values(p, ARIL_VALUES(x, like), &y) < 0);
+        CHECK(!y);
+        check_error("input 1 is not a tensor");
+    }
+    aril_program_free(p);
+}
