@@ -191,7 +191,7 @@ static aril_status qgemm(onnx_call *c)
 /* Bytes [..., n] as n * 8 / bits numbers, the lowest bits first. */
 static aril_tensor *unpacked(aril_tensor *x, int64_t bits)
 {
-    if (bits == 8) return x;
+    if (bits == 8 || aril_tensor_status(x) < 0) return x; /* poisoned */
     aril_tensor *part[4];
     int n = (int)(8 / bits);
     for (int i = 0; i < n; i++)
