@@ -196,31 +196,41 @@ static bool is_computed(int64_t d)
     return d < -BASE / 8 && d > -8 * BASE;
 }
 
-/* Whether a number is n * size, or size / n, give or take what is less than half of the way to the
- * next size: for an integer n that is not large. Round numbers are not. */
-static bool is_multiple(double v, double size)
+/* x with so many decimal digits. */
+static double rounded(double x, int digits)
 {
-    double n = fabs(v) < fabs(size) ? size / v : v / size, whole = round(n);
-    if (whole == 0 || fabs(whole) > 0x1p20) return false;
-    double apart = fabs(v) < fabs(size) ? v * whole - size : (v - size * whole) / whole;
-    return fabs(apart) < 0x1p18 || v == (float)(size * whole) || v == (float)(size / whole);
+    char text[40];
+    snprintf(text, sizeof text, "%.*g", digits, x);
+    return strtod(text, NULL);
 }
 
-/* Whether x is a decimal number of a few digits. */
-static bool is_short(double x)
+/* A number as one writes it in a program, also in f32: a few digits, or a power of two. */
+static bool is_written(double v)
 {
-    double scale = pow(10, 5 - floor(log10(fabs(x))));
-    return fabs(x * scale - round(x * scale)) < 1e-7 * fabs(x * scale);
+    double few = rounded(v, 6);
+    return v == few || v == (double)(float)few || fabs(frexp(v, &(int){ 0 })) == 0.5;
 }
 
-/* A multiple of a size, a quotient, a sum with a small number; something over a size; a root or a
- * logarithm of it. */
-static bool is_from(const aril__sizes *s, double v)
+/* Whether v is size * n, size / n, either plus a small number, or a number of a few digits over the
+ * size; in f32, of a small n and of one digit. Other numbers happen to be so less than once in a
+ * million. */
+static bool is_from(double v, double size)
 {
-    for (size_t k = 0; k < s->n; k++) {
-        double size = (double)aril__size_number(s, k);
-        if (fabs(v) < 1 ? is_short(v * size) : is_multiple(v, size)) return true;
-    }
+    enum { TIMES = 64, PARTS = 4096, FEW = 16, APART = 4096 };
+    double n = round(v / size), part = round(size / v), over = v * size;
+    if (n != 0 && fabs(n) <= TIMES)
+        return fabs(v - size * n) <= APART || (fabs(n) <= FEW && v == (double)(float)(size * n));
+    if (part != 0 && fabs(part) <= PARTS)
+        return fabs(v * part - size) <= APART ||
+               (fabs(part) <= FEW && v == (double)(float)(size / part));
+    if (fabs(over) < 1e-3 || fabs(over) > 1e6) return false;
+    return v == rounded(over, 6) / size || v == (double)(float)(rounded(over, 1) / size);
+}
+
+static bool is_from_one_of(const aril__sizes *s, double v)
+{
+    for (size_t k = 0; k < s->n; k++)
+        if (is_from(v, (double)aril__size_number(s, k))) return true;
     return false;
 }
 
@@ -244,15 +254,14 @@ bool aril__size_derives(const aril__sizes *s, double v, bool narrow)
 bool aril__size_is_computed(double v)
 {
     if (!atomic_load_explicit(&aril__sizes_n_asked, memory_order_relaxed)) return false;
-    if (isnan(v)) return signbit(v) != 0;
     double size = fabs(v);
     /* Quotients of sizes and numbers below 10^6, and products. */
-    bool near = (size > 0 && size < 1e-8) || (size > 0x1p28 && size < 0x1p69);
-    if (!near || aril__size_is_named(size < 0x1p62 ? (int64_t)v : 0)) return false;
+    bool near = (size > 0 && size < 1e-8) || (size > 0x1p28 && size < 0x1p56);
+    if (!near || aril__size_is_named((int64_t)v) || is_written(v)) return false;
     bool is = false;
     pthread_mutex_lock(&open_tables.lock);
     for (unsigned i = 1; i < MAX_OPEN && !is; i++)
-        is = open_tables.at[i] && open_tables.at[i]->asked && is_from(open_tables.at[i], v);
+        is = open_tables.at[i] && open_tables.at[i]->asked && is_from_one_of(open_tables.at[i], v);
     pthread_mutex_unlock(&open_tables.lock);
     return is;
 }

@@ -71,7 +71,7 @@ void aril__size_passed_on(aril__sizes *s, int64_t d);
 /* How many open tables there are of which C code has asked for a size. */
 extern atomic_int aril__sizes_n_asked;
 /* Whether a number looks as if C code had computed it from the number of a size of an open table: a
- * multiple, a sum with a small number, a quotient, a root. Never true before one was asked for. */
+ * multiple, a sum with a small number, a quotient. Never true before one was asked for. */
 bool aril__size_is_computed(double v);
 
 /* A new unknown, with a name for messages and files or NULL. -1 if there is no table, or no

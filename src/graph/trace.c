@@ -534,7 +534,9 @@ static aril_status check_sizes(const aril__tracing *t, const aril__call *c)
             aril__size_passed_on(t->g->sizes, at[k]);
         }
     }
-    return t->defines ? aril__symbolic_attrs_computed(c->op, c->attrs) : ARIL_OK;
+    if (!t->defines) return ARIL_OK;
+    aril_status s = t->g->sizes->asked ? aril__symbolic_roots_computed(c) : ARIL_OK;
+    return s < 0 ? s : aril__symbolic_attrs_computed(c->op, c->attrs);
 }
 
 static aril_status add_call(aril__tracer *self, const aril__call *c, aril_tensor *dest,

@@ -390,6 +390,51 @@ TEST(defined_graphs_do_not_compute_with_sizes)
     }
 }
 
+F(by_root_and_shape,
+  scaled_by(aril_reshape(x, ARIL_SHAPE(aril_size(x, 0), 2)), 1 / sqrt((double)aril_size(x, 0))))
+
+TEST(roots_of_sizes_that_are_passed_on_are_found)
+{
+    static const sized root = ROW(by_root_and_shape);
+    ARIL_SCOPE;
+    aril_tensor *got = NULL;
+    CHECK(run_defined(&root, 3, &got) < 0);
+    CHECK_STR_HAS(aril_error(), "only the run knows");
+    aril_clear_error();
+}
+
+/* Numbers of code that has nothing to do with graphs, while many graphs were asked for sizes. */
+TEST(numbers_elsewhere_are_numbers)
+{
+    enum { GRAPHS = 40, RANDOM = 2000 };
+    static const double written[] = { 1e-9,       2.5e-10,        1e-12,  3e-12,  1e9,
+                                      1e12,       1e15,           0x1p31, 0x1p32, 0x1p43,
+                                      1e-30,      6.62607015e-34, 1e-38,  1e-300, 8.8541878128e-12,
+                                      2147483647, 4294967295,     1e10 };
+    ARIL_SCOPE;
+    aril_graph *g[GRAPHS];
+    aril_tensor *x = aril_ones(ARIL_SHAPE(2), ARIL_F64, CPU);
+    uint64_t state = 1;
+    for (int i = 0; i < GRAPHS; i++) {
+        g[i] = aril_graph_new("asked");
+        aril_tensor *p = aril_placeholder(g[i], "p", ARIL_SHAPE(-1, 2), ARIL_F32);
+        aril_reshape(p, ARIL_SHAPE(aril_size(p, 0), 2));
+        for (size_t k = 0; k < sizeof written / sizeof *written + RANDOM; k++) {
+            ARIL_SCOPE;
+            state = state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+            double v = ldexp((double)(state >> 11), (int)(state % 200) - 140);
+            if (k < sizeof written / sizeof *written) v = written[k];
+            if (k & 1) v = (float)v;
+            aril_tensor *y = aril_add_scalar(x, v);
+            CHECK_MSG(!aril__is_poison(y), "%a: %s", v, aril_error());
+        }
+    }
+    volatile double zero = 0;
+    double nan = sqrt(zero - 1);
+    CHECK_OK(aril_tensor_status(aril_full(ARIL_SHAPE(2), copysign(nan, -1), ARIL_F32, CPU)));
+    for (int i = 0; i < GRAPHS; i++) aril_graph_free(g[i]);
+}
+
 /* Sizes belong to their graph; numbers that are like those of sizes are numbers elsewhere. */
 TEST(sizes_of_several_graphs)
 {

@@ -128,6 +128,32 @@ aril_status aril__symbolic_attrs_computed(const aril__op *op, const void *attrs)
     return ARIL_OK;
 }
 
+/* A root or a logarithm of the number of a size, which is negative, or what was computed from one:
+ * NaN with a sign. */
+static bool is_root_of_size(double v)
+{
+    return isnan(v) && signbit(v);
+}
+
+aril_status aril__symbolic_roots_computed(const aril__call *c)
+{
+    bool found = false;
+    for (int i = 0; i < c->n_in; i++) {
+        const aril_tensor *x = c->in[i];
+        if (x && x->flags & ARIL__CONSTANT && x->storage && x->numel == 1 && x->dtype == ARIL_F64)
+            found |= is_root_of_size(*(const double *)aril__ptr(x));
+    }
+    for (int i = 0; i < c->op->n_attrs && c->attrs; i++) {
+        const aril__attr *a = &c->op->attrs[i];
+        const double *at = (const void *)((const char *)c->attrs + a->offset);
+        for (int k = 0; k < a->count && a->type == ARIL__F64; k++) found |= is_root_of_size(at[k]);
+    }
+    return found ? aril__fail(ARIL_ERR_STATE,
+                              "%s: a number was computed in C from a size that only the run knows",
+                              c->op->name)
+                 : ARIL_OK;
+}
+
 aril__device *aril__symbolic_device(aril__call *c)
 {
     aril__device *other = NULL;

@@ -42,6 +42,8 @@ aril__tracer *aril__symbolic_tracer(int n_in, aril_tensor *const *in, const aril
 aril__tracer *aril__symbolic_sizes_of(const aril__op *op, const void *attrs);
 /* An error if an attribute looks as if C code had computed it from a size of a defined graph. */
 aril_status aril__symbolic_attrs_computed(const aril__op *op, const void *attrs);
+/* The same of numbers that are NaN, in a graph that C code has asked for a size. */
+aril_status aril__symbolic_roots_computed(const aril__call *c);
 /* Gives a call the device of its symbolic inputs; returns another one if they are on two. */
 aril__device *aril__symbolic_device(aril__call *c);
 
