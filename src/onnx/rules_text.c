@@ -246,7 +246,7 @@ static size_t characters(aril__slice s)
 }
 
 /* The pieces of a text: each character (r NULL), the matches of an expression, or with `between`
- * what lies between them. */
+ * what is between them. */
 static aril_status cut(onnx_call *c, aril__regex *r, bool between, aril__slice text, tokens *to)
 {
     const char *start = text.n ? text.at : "";

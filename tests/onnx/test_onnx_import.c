@@ -468,7 +468,7 @@ TEST(same_lower)
 
 /* ---- what is refused ---- */
 
-/* What lies in the padding, or past the end of a row, takes no time. */
+/* Positions in the padding, or past the end of a row, take no time. */
 TEST(windows_much_larger_than_the_image)
 {
     static const struct {
